@@ -1,0 +1,55 @@
+# Everything runs in a virtual environment of its own, .venv, made on first use. Variables:
+#   CORES=4                       cores for the workflow (default: all)
+#   CONFIG=config/paper.yaml      which experiments (default: config/config.yaml, minutes on any machine)
+#   BACKEND=auto|cuda|host        where kernels run (default: auto)
+#   PYTHON=python3.12             interpreter for the virtual environment (3.11 or 3.12)
+CORES ?= $(shell nproc 2>/dev/null || echo 1)
+CONFIG ?= config/config.yaml
+BACKEND ?= auto
+PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$v && break; done)
+
+BIN := .venv/bin
+SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
+
+.PHONY: help venv reproduce report test lint benchmark docs clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: .venv/installed ## Create .venv with everything the project needs
+
+.venv/installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or 3.12 found; install one or set PYTHON=/path/to/python3.12" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@# Without a C++ compiler the host backend uses the one in the ziglang wheel.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    --editable '.[reproduce,test$(if $(shell command -v $${CXX:-c++} g++ clang++),,,compiler)]'
+	@touch $@
+
+reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write results/report.html
+	$(SNAKEMAKE)
+	$(SNAKEMAKE) --report results/report.html
+
+report: venv ## Write results/report.html from the results that are there
+	$(SNAKEMAKE) --report results/report.html
+
+test: venv ## Run all tests
+	$(BIN)/python -m pytest
+
+lint: venv ## Check style: ruff, snakefmt, snakemake --lint, clang-format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint --configfile $(CONFIG)
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cu' '*.cuh' '*.hpp')
+
+benchmark: venv ## Time the methods with pytest-benchmark
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only -m '' -s
+
+docs: venv ## Build the documentation into build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean: ## Remove everything that was produced (results/reported and results/recorded stay)
+	rm -rf .snakemake resources logs build
+	git clean -fdXq results figures

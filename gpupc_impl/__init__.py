@@ -1,0 +1,32 @@
+"""GPU versions of the PC algorithm, on a GPU or on any machine's cores.
+
+>>> from gpupc_impl import methods, skeleton
+>>> sorted(methods("gaussian"))[:2]
+['baseline-1', 'baseline-2']
+"""
+
+from gpupc_impl.api import pc, skeleton
+from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
+from gpupc_impl.core.orientation import CPDAG, orient
+from gpupc_impl.core.problem import GaussianProblem, InvalidProblem, Problem
+from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
+from gpupc_impl.core.result import SeparatingSets, Skeleton
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CPDAG",
+    "BackendUnavailable",
+    "DeviceMemoryError",
+    "GaussianProblem",
+    "InvalidParameter",
+    "InvalidProblem",
+    "Problem",
+    "SeparatingSets",
+    "Skeleton",
+    "UnknownMethod",
+    "methods",
+    "orient",
+    "pc",
+    "skeleton",
+]

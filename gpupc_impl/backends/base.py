@@ -1,0 +1,158 @@
+"""What a backend offers: memory on a device, compiled kernels, a clock.
+
+Two backends run the same ``.cu`` files: ``cuda`` (a GPU, through CuPy and NVRTC) and ``host`` (this machine's
+cores, through any C++ compiler and the vocabulary in ``simt/``). A method sees only the interface below, so it
+runs on both unchanged.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[1]
+"""Kernel sources are named relative to this folder; it is also the include root of every kernel."""
+
+
+class BackendUnavailable(RuntimeError):
+    """The backend cannot run on this machine; the message says why and what to do."""
+
+
+class KernelCompilationError(RuntimeError):
+    """A kernel did not compile; the message holds the compiler, its command and its output."""
+
+
+class KernelLaunchError(RuntimeError):
+    """A kernel could not be launched or did not finish; the message names the kernel and the reason."""
+
+
+class DeviceMemoryError(MemoryError):
+    """Device memory is exhausted: the device's own, or the budget given as ``device_memory_limit``.
+
+    Attributes:
+        requested: bytes asked for.
+        used: bytes already taken on the device by this backend.
+        limit: bytes that may be taken.
+    """
+
+    def __init__(self, requested: int, used: int, limit: int):
+        self.requested, self.used, self.limit = requested, used, limit
+        super().__init__(
+            f"device memory exhausted: {requested:,} bytes asked for with {used:,} of {limit:,} bytes in use; "
+            "give the method more device memory (device_memory_limit) or a smaller problem, "
+            "or use an out-of-core method"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.requested, self.used, self.limit)
+
+
+class Kernel(abc.ABC):
+    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0)``."""
+
+    @abc.abstractmethod
+    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_bytes: int = 0) -> None:
+        """Launch the kernel.
+
+        Args:
+            grid: blocks in x, y, z (one to three numbers). A grid with a zero runs nothing.
+            block: threads in x, y, z (one to three numbers), at most 1024 in all.
+            args: device arrays of this backend, ``None`` for a null pointer, or NumPy scalars of exactly the
+                type the kernel declares (``np.int32(5)``, never a bare ``5``).
+            shared_bytes: dynamic shared memory a block.
+
+        Raises:
+            KernelLaunchError: a bad configuration or argument, or a kernel that deadlocks at a barrier.
+        """
+
+
+class Backend(abc.ABC):
+    """A place where kernels run, with memory of its own and a budget for it.
+
+    Args:
+        device_memory_limit: bytes of device memory that may be in use at once; None means what the device has.
+    """
+
+    name: ClassVar[str]
+
+    compile_seconds: float
+    """Time spent compiling (or fetching from the compilation cache) since this object was made."""
+
+    max_shared_bytes: int
+    """Dynamic shared memory that one block may ask for."""
+
+    @classmethod
+    @abc.abstractmethod
+    def unavailable(cls) -> str | None:
+        """Why this backend cannot be used on this machine, as a sentence; None when it can."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Facts for a record: at least ``device`` (its name); no host names, user names or paths."""
+
+    # --- memory ------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
+        """A device array of that shape, contents undefined. Freed when the last reference goes.
+
+        Raises:
+            DeviceMemoryError: the array does not fit in what is left of the device or of the budget.
+        """
+
+    @abc.abstractmethod
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
+        """A device array filled with one value."""
+
+    @abc.abstractmethod
+    def upload(self, array: ArrayLike) -> Any:
+        """A C-contiguous copy of a host array on the device."""
+
+    @abc.abstractmethod
+    def download(self, array: Any) -> np.ndarray:
+        """A copy of a device array in host memory, after the work queued so far."""
+
+    @property
+    @abc.abstractmethod
+    def memory_used(self) -> int:
+        """Bytes of device memory in use through this backend now."""
+
+    @property
+    @abc.abstractmethod
+    def memory_peak(self) -> int:
+        """The largest ``memory_used`` since this object was made."""
+
+    @property
+    @abc.abstractmethod
+    def memory_limit(self) -> int:
+        """Bytes of device memory that may be in use: the budget, or what the device has."""
+
+    # --- kernels -----------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def kernel(self, source: str | Path, expression: str) -> Kernel:
+        """The kernel ``expression`` of a ``.cu`` file, compiled on first use.
+
+        Args:
+            source: path relative to the package (``"gaussian/kernels/cupc_s.cu"``), or an absolute path.
+            expression: a kernel's name with its template arguments, as C++ writes it (``"cupc_s<3>"``).
+
+        Raises:
+            KernelCompilationError: the source does not compile.
+        """
+
+    def compile(self, source: str | Path, expressions: Sequence[str]) -> float:
+        """Compile kernels ahead of their use; returns the seconds it took (near zero when they were ready)."""
+        before = self.compile_seconds
+        for expression in expressions:
+            self.kernel(source, expression)
+        return self.compile_seconds - before
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait for all the work queued on the device."""

@@ -1,0 +1,321 @@
+"""The CUDA backend: kernels compiled by NVRTC and run on a GPU through CuPy.
+
+CuPy is imported when a backend is asked for, never by this module, so the package works without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from gpupc_impl.backends import nvrtc
+from gpupc_impl.backends.base import (
+    PACKAGE_ROOT,
+    Backend,
+    BackendUnavailable,
+    DeviceMemoryError,
+    Kernel,
+    KernelCompilationError,
+    KernelLaunchError,
+)
+from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
+
+__all__ = ["NVRTC_OPTIONS", "CudaBackend"]
+
+logger = logging.getLogger("gpupc_impl.cuda")
+
+DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
+
+MEMORY_MARGIN = 512 * 2**20
+"""Device memory left for code and for the local memory of running threads; a sixteenth where that is more."""
+
+# Limits of every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
+MAX_THREADS = 1024
+
+
+class CudaBackend(Backend):
+    """Kernels on one GPU, in one stream.
+
+    The device is the one numbered by the environment variable ``GPUPC_CUDA_DEVICE`` among those that
+    ``CUDA_VISIBLE_DEVICES`` leaves visible, else CuPy's current device.
+    """
+
+    name = "cuda"
+
+    def __init__(self, device_memory_limit: int | None = None):
+        import cupy
+
+        if device_memory_limit is not None and device_memory_limit < 0:
+            raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
+        self._cupy = cupy
+        self._device = cupy.cuda.Device(_chosen_device())
+        self._running: dict[str, None] = {}  # kernels launched since the last synchronisation, in order
+        self._kernels: dict[tuple[str, str], CudaKernel] = {}
+        self._peak = 0
+        self.compile_seconds = 0.0
+        runtime = cupy.cuda.runtime
+        try:
+            with self._device:
+                self._stream = cupy.cuda.Stream(non_blocking=True)
+                self._pool = cupy.cuda.MemoryPool()
+                free, _ = runtime.memGetInfo()
+        except runtime.CUDARuntimeError as error:
+            raise BackendUnavailable(f"CUDA device {self._device.id} cannot be used: {error}") from error
+        available = max(0, free - max(MEMORY_MARGIN, free // 16))
+        self._limit = available if device_memory_limit is None else min(device_memory_limit, available)
+        self.max_shared_bytes = runtime.deviceGetAttribute(
+            runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, self._device.id
+        )
+        self._architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        try:
+            import cupy
+        except ImportError as error:
+            return (
+                f"CuPy cannot be imported ({str(error).strip().splitlines()[0]}); for a GPU with a CUDA 12 driver: "
+                'pip install "gpupc[cuda12]", with a CUDA 13 driver: pip install "gpupc[cuda13]"'
+            )
+        runtime = cupy.cuda.runtime
+        try:
+            devices = runtime.getDeviceCount()
+        except runtime.CUDARuntimeError as error:
+            driver = runtime.driverGetVersion()
+            if not driver:
+                return "no CUDA device is visible: no NVIDIA driver is installed here"
+            return (
+                f"no CUDA device can be used: {error} (the driver supports CUDA {_version(driver)}, CuPy is built for "
+                f"CUDA {_version(runtime.runtimeGetVersion())}; CUDA_VISIBLE_DEVICES is "
+                f"{os.environ.get('CUDA_VISIBLE_DEVICES')!r})"
+            )
+        chosen = os.environ.get(DEVICE_VARIABLE)
+        if chosen and not (chosen.isdecimal() and int(chosen) < devices):
+            return f"{DEVICE_VARIABLE} is {chosen!r}; it must be a whole number from 0 to {devices - 1}"
+        capability = cupy.cuda.Device(_chosen_device()).compute_capability
+        try:
+            if nvrtc.target_architecture(cupy.cuda.nvrtc, capability) is None:
+                return f"the device's compute capability {capability} is too old for this version of NVRTC"
+        except (RuntimeError, OSError) as error:
+            return (
+                f"CuPy finds no NVRTC, CUDA's runtime compiler ({str(error).splitlines()[0]}); install the CUDA "
+                "toolkit, or: pip install nvidia-cuda-nvrtc-cu12 (nvidia-cuda-nvrtc for CUDA 13)"
+            )
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        runtime = self._cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(self._device.id)
+        return {
+            "device": properties["name"].decode(),
+            "compute_capability": f"{properties['major']}.{properties['minor']}",
+            "multiprocessors": properties["multiProcessorCount"],
+            "memory_bytes": properties["totalGlobalMem"],
+            "cuda_driver": _version(runtime.driverGetVersion()),
+            "cuda_runtime": _version(runtime.runtimeGetVersion()),
+            "nvrtc": ".".join(map(str, self._cupy.cuda.nvrtc.getVersion())),
+            "cupy": self._cupy.__version__,
+        }
+
+    # --- memory ------------------------------------------------------------------------------------------------
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
+        shape = (shape,) if np.ndim(shape) == 0 else shape
+        shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
+        with self._on_device():
+            return self._cupy.ndarray(shape, dtype, memptr=self._allocate(math.prod(shape) * dtype.itemsize))
+
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
+        pattern = set(np.asarray(value, dtype).tobytes())
+        if len(pattern) > 1:  # CuPy's fill would do, with a kernel that CuPy has to compile first
+            return self.upload(np.full(shape, value, dtype))
+        array = self.empty(shape, dtype)
+        with self._on_device():
+            array.data.memset_async(pattern.pop(), array.nbytes)
+        return array
+
+    def upload(self, array: ArrayLike) -> Any:
+        host = np.asarray(array, order="C")
+        device = self.empty(host.shape, host.dtype)
+        with self._on_device():
+            device.set(host)
+        self.synchronize()  # the host array may be gone a moment later
+        return device
+
+    def download(self, array: Any) -> np.ndarray:
+        with self._on_device():
+            host = array.get()
+        self.synchronize()
+        return host
+
+    @property
+    def memory_used(self) -> int:
+        with self._on_device():
+            return self._pool.used_bytes()
+
+    @property
+    def memory_peak(self) -> int:
+        return self._peak
+
+    @property
+    def memory_limit(self) -> int:
+        return self._limit
+
+    def _allocate(self, size: int) -> Any:
+        """Device memory from the pool, within the budget.
+
+        The budget is kept here and not by `MemoryPool.set_limit`, which counts freed blocks that the pool holds on
+        to as used, and refuses when they are in pieces. Here they go back to the device once the room is needed.
+        """
+        used = self._pool.used_bytes()
+        if used + size > self._limit:
+            raise DeviceMemoryError(size, used, self._limit)
+        if self._pool.total_bytes() + size > self._limit:
+            self._pool.free_all_blocks()
+        try:
+            memory = self._pool.malloc(size)
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            free, _ = self._cupy.cuda.runtime.memGetInfo()  # others use the device too
+            raise DeviceMemoryError(size, used, used + free) from error
+        self._peak = max(self._peak, self._pool.used_bytes())
+        return memory
+
+    # --- kernels -----------------------------------------------------------------------------------------------
+
+    def kernel(self, source: str | Path, expression: str) -> CudaKernel:
+        key = str(source), expression
+        if key not in self._kernels:
+            self._kernels[key] = self._load(PACKAGE_ROOT / source, expression)
+        return self._kernels[key]
+
+    def synchronize(self) -> None:
+        with self._on_device():
+            self._stream.synchronize()
+        self._running.clear()
+
+    def _load(self, source: Path, expression: str) -> CudaKernel:
+        start = time.perf_counter()
+        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, [expression], self._architecture)
+        entry = image.entries[expression]
+        with self._on_device():
+            try:
+                module = self._cupy.RawModule(path=str(image.path))
+                function = module.get_function(entry.name)
+            except self._cupy.cuda.driver.CUDADriverError as error:
+                raise KernelCompilationError(
+                    f"{expression} in {source.name}, compiled for {self._architecture}, cannot be loaded: {error}"
+                ) from error
+            kernel = CudaKernel(self, expression, entry.parameters, function)
+            seconds = time.perf_counter() - start
+            logger.info(
+                "%s %s: %d registers, %d bytes local, %d bytes static shared, %.0f ms (%s)",
+                source.name,
+                expression,
+                function.num_regs,
+                function.local_size_bytes,
+                function.shared_size_bytes,
+                1e3 * seconds,
+                "from the cache" if image.cached else "compiled",
+            )
+        self.compile_seconds += seconds
+        return kernel
+
+    @contextlib.contextmanager
+    def _on_device(self, launching: str | None = None) -> Iterator[None]:
+        """Work on this device and stream. CUDA reports a kernel's fault at some later call: name the suspects."""
+        cuda = self._cupy.cuda
+        if launching:
+            self._running[launching] = None
+        try:
+            with self._device, self._stream:
+                yield
+        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
+            suspects = ", ".join(self._running) or "none"
+            raise KernelLaunchError(f"{error} (kernels launched since the last synchronisation: {suspects})") from error
+
+
+class CudaKernel(Kernel):
+    """A kernel loaded on the device."""
+
+    def __init__(self, backend: CudaBackend, expression: str, parameters: Sequence[str], function: Any):
+        self._backend, self._expression, self._function = backend, expression, function
+        self._parameters = parameters
+        self._max_threads = min(MAX_THREADS, function.max_threads_per_block)
+        self._max_shared = backend.max_shared_bytes - function.shared_size_bytes
+        self._allowed_shared = function.max_dynamic_shared_size_bytes
+
+    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_bytes: int = 0) -> None:
+        grid = self._dimensions("grid", grid, MAX_GRID)
+        block = self._dimensions("block", block, MAX_BLOCK)
+        threads = math.prod(block)
+        if not 1 <= threads <= self._max_threads:
+            raise self._error(
+                f"block {block} has {threads} threads; this kernel's may have 1 to {self._max_threads}"
+                + (f" (it uses {self._function.num_regs} registers a thread)" if threads <= MAX_THREADS else "")
+            )
+        if not 0 <= shared_bytes <= self._max_shared:
+            raise self._error(
+                f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {self._max_shared}"
+            )
+        if len(args) != len(self._parameters):
+            raise self._error(f"takes {len(self._parameters)} arguments; {len(args)} given")
+        checked = tuple(map(self._argument, range(len(args)), self._parameters, args))
+        if 0 in grid:
+            return
+        with self._backend._on_device(launching=self._expression):
+            if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
+                self._function.max_dynamic_shared_size_bytes = self._allowed_shared = int(shared_bytes)
+            self._function(grid, block, checked, shared_mem=int(shared_bytes))
+
+    def _error(self, text: str) -> KernelLaunchError:
+        return KernelLaunchError(f"kernel {self._expression}: {text}")
+
+    def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, ...]:
+        sizes = tuple(map(int, given))
+        if not 1 <= len(sizes) <= 3:
+            raise self._error(f"{what} {sizes} must have one to three numbers")
+        for axis, size, limit in zip("xyz", sizes, limits, strict=False):
+            if not 0 <= size <= limit:
+                raise self._error(f"{what} {sizes}: {axis} is {size}; it may be 0 to {limit}")
+        return sizes
+
+    def _argument(self, index: int, declared: str, value: Any) -> Any:
+        """What CuPy is to pass for a parameter of a PTX type: u64 (also of pointers), s32, f64, b8 (of any kind)."""
+        kind, bits = declared[0], int(declared[1:])
+        if isinstance(value, np.generic):
+            if value.dtype.kind in {"f": "f", "b": "biuf"}.get(kind, "biu") and value.dtype.itemsize * 8 == bits:
+                return value
+        elif kind != "f" and bits == 64:
+            if value is None:
+                return np.uint64(0)  # CuPy makes another address than null of None (its issue 9046)
+            if isinstance(value, self._backend._cupy.ndarray):
+                if value.size and not (value.flags.c_contiguous and value.device == self._backend._device):
+                    raise self._error(f"argument {index} must be C-contiguous and on {self._backend._device}")
+                return value
+        expected = f"a NumPy {bits}-bit {'floating-point' if kind == 'f' else 'integer'} scalar"
+        if kind != "f" and bits == 64:
+            expected = f"a device array, None or {expected}"
+        got = f"an array of {value.dtype}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
+        raise self._error(f"argument {index} must be {expected}, not {got}")
+
+
+def _chosen_device() -> int | None:
+    """The device number that the environment asks for; None for CuPy's current device."""
+    chosen = os.environ.get(DEVICE_VARIABLE)
+    return int(chosen) if chosen else None
+
+
+def _version(number: int) -> str:
+    """CUDA's 12090 as "12.9"."""
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,435 @@
+"""The ``host`` backend: runs CUDA kernels on this machine's cores, compiled by its C++ compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import json
+import math
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from gpupc_impl.backends.base import (
+    PACKAGE_ROOT,
+    Backend,
+    BackendUnavailable,
+    DeviceMemoryError,
+    Kernel,
+    KernelCompilationError,
+    KernelLaunchError,
+)
+from gpupc_impl.backends.simt import build
+from gpupc_impl.core.machine import available_cores, memory_bytes
+
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+POLL_MS = 50
+"""While a kernel runs, Python looks this often whether it was interrupted."""
+
+_libc = ctypes.CDLL(None)
+_libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
+_libc.free.argtypes = [ctypes.c_void_p]
+_libc.free.restype = None
+
+
+class _Memory:
+    """Device memory of one array: an allocation of its own, so that the address sanitizer guards both its ends."""
+
+    def __init__(self, backend: HostBackend, shape: tuple[int, ...], dtype: np.dtype):
+        if dtype.hasobject:
+            raise TypeError(f"a device array cannot hold Python objects (dtype {dtype})")
+        if any(n < 0 for n in shape):
+            raise ValueError(f"a device array cannot have the shape {shape}")
+        self.backend = backend
+        self.nbytes = math.prod(shape) * dtype.itemsize
+        backend._account.take(self.nbytes)
+        pointer = ctypes.c_void_p()
+        if _libc.posix_memalign(ctypes.byref(pointer), 256, max(self.nbytes, 1)) != 0:
+            backend._account.give_back(self.nbytes)
+            raise DeviceMemoryError(self.nbytes, backend.memory_used, backend.memory_limit)
+        self.address = pointer.value
+        if backend._sanitizers:  # whoever reads before writing shall get nonsense every time
+            ctypes.memset(self.address, 0xFD, self.nbytes)
+        self.__array_interface__ = {"version": 3, "data": (self.address, False), "shape": shape, "typestr": dtype.str}
+        weakref.finalize(self, _release, backend._account, self.address, self.nbytes).atexit = False
+
+
+def _release(account: _Account, address: int, nbytes: int) -> None:
+    _libc.free(address)
+    account.give_back(nbytes)
+
+
+class _Account:
+    """How much of the budget is in use."""
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self.used = 0
+        self.peak = 0
+        self._lock = threading.RLock()  # a collection inside the lock may free an array of ours
+
+    def take(self, nbytes: int) -> None:
+        with self._lock:
+            if self.used + nbytes > self.limit:
+                raise DeviceMemoryError(nbytes, self.used, self.limit)
+            self.used += nbytes
+            self.peak = max(self.peak, self.used)
+
+    def give_back(self, nbytes: int) -> None:
+        with self._lock:
+            self.used -= nbytes
+
+
+class _Pool:
+    """The runtime's OS threads; runs one launch at a time."""
+
+    def __init__(self, runtime: ctypes.CDLL, workers: int, stack_bytes: int):
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._handle = runtime.simt_pool_new(workers, stack_bytes)
+        if not self._handle:
+            raise KernelLaunchError(f"the system grants no {workers} threads; set GPUPC_HOST_THREADS lower")
+
+    def run(self, entry: _Entry, args: Any, grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> str:
+        """Run a kernel to its end; returns what went wrong, or nothing."""
+        runtime, handle = self._runtime, self._handle
+        dims = ctypes.c_uint * 3
+        with self._lock:
+            try:
+                runtime.simt_start(handle, entry.run, args, dims(*grid), dims(*block), shared_bytes)
+                while not runtime.simt_wait(handle, POLL_MS):
+                    pass
+            except BaseException:
+                self._stop()
+                raise
+            return runtime.simt_error(handle).decode()
+
+    def _stop(self) -> None:
+        """Cancel the launch and stay until no thread touches its arrays, however often we are interrupted."""
+        while True:
+            try:
+                self._runtime.simt_cancel(self._handle)
+                if self._runtime.simt_wait(self._handle, POLL_MS):
+                    return
+            except KeyboardInterrupt:
+                continue
+
+
+@functools.cache
+def _pool(process: int, sanitizers: tuple[str, ...], workers: int, stack_bytes: int) -> _Pool:
+    """The one pool of a process: a forked child has none of its parent's threads and gets its own."""
+    return _Pool(_runtime(sanitizers), workers, stack_bytes)
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = (("codes", ctypes.c_void_p), ("count", ctypes.c_int), ("run", ctypes.c_void_p))
+
+
+class HostKernel(Kernel):
+    """A kernel compiled for the host."""
+
+    def __init__(self, backend: HostBackend, source: Path, expression: str, library: ctypes.CDLL):
+        self._backend = backend
+        self._source = source
+        self._expression = expression
+        self._library = library
+        self._entry = _Entry.in_dll(library, "simt_entry")
+        codes = ctypes.string_at(self._entry.codes, 4 * self._entry.count)
+        self._types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
+
+    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_bytes: int = 0) -> None:
+        grid = self._dimensions("grid", grid, MAX_GRID)
+        block = self._dimensions("block", block, MAX_BLOCK)
+        threads = block[0] * block[1] * block[2]
+        if not 1 <= threads <= MAX_THREADS:
+            raise self._error(f"block {block} has {threads} threads; a block has 1 to {MAX_THREADS}")
+        if not 0 <= shared_bytes <= self._backend.max_shared_bytes:
+            limit = self._backend.max_shared_bytes
+            raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
+        if len(args) != len(self._types):
+            raise self._error(f"takes {len(self._types)} arguments; {len(args)} given")
+        pointers = (ctypes.c_void_p * max(len(args), 1))()
+        values = (ctypes.c_char * 8 * max(len(args), 1))()
+        for i, (declared, value) in enumerate(zip(self._types, args, strict=True)):
+            values[i].raw = self._argument(i, declared, value).ljust(8, b"\0")
+            pointers[i] = ctypes.addressof(values[i])
+        if 0 in grid:
+            return
+        if self._backend._recorder:
+            self._backend._recorder.record(self._source, self._expression, grid, block, shared_bytes, args)
+        problem = self._backend._run(self._entry, pointers, grid, block, shared_bytes)
+        if problem:
+            raise self._error(problem)
+
+    def _error(self, text: str) -> KernelLaunchError:
+        return KernelLaunchError(f"kernel {self._expression}: {text}")
+
+    def _dimensions(self, what: str, given: Sequence[int], limits: Sequence[int]) -> tuple[int, ...]:
+        full = (*(int(n) for n in given), 1, 1, 1)[: max(3, len(given))]
+        if not 1 <= len(given) <= 3:
+            raise self._error(f"{what} {tuple(given)} must have one to three numbers")
+        for axis, n, limit in zip("xyz", full, limits, strict=True):
+            if not 0 <= n <= limit:
+                raise self._error(f"{what} {tuple(given)}: {axis} is {n}; it may be 0 to {limit}")
+        return full
+
+    def _argument(self, index: int, declared: str, value: Any) -> bytes:
+        """The bytes that the kernel reads as its argument."""
+        if declared.startswith("*"):
+            if value is None:
+                return bytes(8)
+            if not isinstance(value, np.ndarray):
+                raise self._mismatch(index, f"a device array of {_words(declared)}", _words_for(value))
+            if not _same_kind(declared[1:], value.dtype):
+                raise self._mismatch(index, f"a device array of {_words(declared)}", _words_for(value))
+            if self._backend._memory_of(value) is None:
+                raise self._mismatch(index, "a device array", "a NumPy array in host memory (use upload)")
+            if not value.flags.c_contiguous:
+                raise self._mismatch(index, "a C-contiguous array", f"one with strides {value.strides}")
+            return value.ctypes.data.to_bytes(8, sys.byteorder)
+        if not isinstance(value, np.generic) or value.dtype != np.dtype(declared):
+            raise self._mismatch(index, f"a NumPy {_words(declared)}", _words_for(value))
+        return value.tobytes()
+
+    def _mismatch(self, index: int, expected: str, got: str) -> KernelLaunchError:
+        return self._error(f"argument {index} must be {expected}, not {got}")
+
+
+def _words(declared: str) -> str:
+    code = declared.lstrip("*")
+    return "any type" if code == "V" else np.dtype(code).name
+
+
+def _words_for(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    if isinstance(value, np.generic):
+        return f"{value.dtype} {value}"
+    return f"{value!r} ({type(value).__name__})"
+
+
+def _same_kind(pointee: str, dtype: np.dtype) -> bool:
+    """Whether an array may stand for ``T*``: same size and kind, where all integers are of one kind."""
+    if pointee == "V":
+        return True
+    declared = np.dtype(pointee)
+    kinds = {declared.kind, dtype.kind}
+    return declared.itemsize == dtype.itemsize and (len(kinds) == 1 or kinds <= set("biu"))
+
+
+_launches = itertools.count()
+
+
+class _Recorder:
+    """Writes launches to a folder, to be replayed under the thread sanitizer (``python -m ...backends.replay``)."""
+
+    def __init__(self, folder: Path, backend: HostBackend):
+        self._folder = folder
+        self._backend = backend
+
+    def record(
+        self, source: Path, expression: str, grid: Sequence[int], block: Sequence[int], shared: int, args: Sequence[Any]
+    ) -> None:
+        memories: dict[int, _Memory] = {}
+        lines = [" ".join(map(str, (*grid, *block, shared, len(args))))]
+        for value in args:
+            if value is None:
+                lines.append("null")
+            elif isinstance(value, np.ndarray):
+                memory = self._backend._memory_of(value)
+                memories.setdefault(memory.address, memory)
+                place = list(memories).index(memory.address)
+                lines.append(f"array {place} {value.ctypes.data - memory.address}")
+            else:
+                lines.append(f"value {value.tobytes().hex()}")
+        lines.append(" ".join(map(str, (len(memories), *(memory.nbytes for memory in memories.values())))))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"{os.getpid()}-{next(_launches):06d}"
+        with open(self._folder / f"{name}.launch", "wb") as file:
+            file.write("\n".join(lines).encode() + b"\n")
+            for memory in memories.values():
+                file.write(ctypes.string_at(memory.address, memory.nbytes))
+        # Written last: a launch counts once its description is there.
+        described = {"source": _portable_name(source), "expression": expression, "launch": f"{name}.launch"}
+        (self._folder / f"{name}.json").write_text(json.dumps(described) + "\n")
+
+
+def _portable_name(source: Path) -> str:
+    return str(source.relative_to(PACKAGE_ROOT)) if source.is_relative_to(PACKAGE_ROOT) else str(source)
+
+
+class HostBackend(Backend):
+    """Runs kernels on this machine's cores.
+
+    Environment:
+        CXX: the C++ compiler to use.
+        GPUPC_HOST_THREADS: OS threads to use; default: the cores this process may run on.
+        GPUPC_HOST_STACK_KIB: stack of one CUDA thread in KiB; default 256.
+        GPUPC_CACHE_DIR: where compiled kernels are kept.
+        GPUPC_SANITIZE: ``address``, ``undefined`` or both; needs ``sanitizer_environment``.
+        GPUPC_RECORD_LAUNCHES: a folder into which each launch is written, for ``gpupc_impl.backends.replay``.
+    """
+
+    name = "host"
+    max_shared_bytes = 232_448  # what an H100 grants
+
+    def __init__(self, device_memory_limit: int | None = None):
+        if reason := self.unavailable():
+            raise BackendUnavailable(reason)
+        if device_memory_limit is not None and device_memory_limit < 0:
+            raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
+        self.compile_seconds = 0.0
+        self.threads = _thread_count()
+        self._stack_bytes = _positive("GPUPC_HOST_STACK_KIB", 256, at_least=16) * 1024
+        self._sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
+        self._account = _Account(memory_bytes() if device_memory_limit is None else device_memory_limit)
+        self._kernels: dict[tuple[Path, str], HostKernel] = {}
+        folder = os.environ.get("GPUPC_RECORD_LAUNCHES")
+        self._recorder = _Recorder(Path(folder), self) if folder else None
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if sys.platform != "linux":
+            return f"the host backend runs on Linux only, not on {sys.platform}; use a Linux container"
+        try:
+            build.find_compiler()
+            sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
+        except (BackendUnavailable, ValueError) as error:
+            return str(error)
+        if "thread" in sanitizers:
+            return (
+                "the thread sanitizer cannot run inside Python: set GPUPC_RECORD_LAUNCHES to a folder instead, "
+                "run, and then run python -m gpupc_impl.backends.replay on that folder"
+            )
+        if "address" in sanitizers and not hasattr(_libc, "__asan_init"):
+            return "GPUPC_SANITIZE=address needs its runtime loaded first: start Python with sanitizer_environment()"
+        return build.missing_sanitizer(sanitizers)
+
+    def describe(self) -> dict[str, Any]:
+        compiler = build.find_compiler()
+        return {
+            "device": build.cpu_name(),
+            "threads": self.threads,
+            "compiler": compiler.version,
+            "sanitizers": list(self._sanitizers),
+        }
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        return np.asarray(_Memory(self, tuple(int(n) for n in shape), np.dtype(dtype)))
+
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> np.ndarray:
+        array = self.empty(shape, dtype)
+        array.fill(value)
+        return array
+
+    def upload(self, array: ArrayLike) -> np.ndarray:
+        source = np.asarray(array)
+        target = self.empty(source.shape, source.dtype)
+        target[...] = source
+        return target
+
+    def download(self, array: np.ndarray) -> np.ndarray:
+        return np.array(array, order="C")
+
+    @property
+    def memory_used(self) -> int:
+        return self._account.used
+
+    @property
+    def memory_peak(self) -> int:
+        return self._account.peak
+
+    @property
+    def memory_limit(self) -> int:
+        return self._account.limit
+
+    def _memory_of(self, array: np.ndarray) -> _Memory | None:
+        """The memory of this backend that an array or view lies in."""
+        owner: Any = array
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        return owner if isinstance(owner, _Memory) and owner.backend is self else None
+
+    # --- kernels ---------------------------------------------------------------------------------------------------
+
+    def kernel(self, source: str | Path, expression: str) -> HostKernel:
+        path = (PACKAGE_ROOT / source).resolve()
+        key = (path, expression)
+        if key not in self._kernels:
+            started = time.perf_counter()
+            try:
+                if not path.is_file():
+                    raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
+                library = self._load_kernel(path, expression)
+            finally:
+                self.compile_seconds += time.perf_counter() - started
+            self._kernels[key] = HostKernel(self, path, expression, library)
+        return self._kernels[key]
+
+    def _load_kernel(self, path: Path, expression: str) -> ctypes.CDLL:
+        _runtime(self._sanitizers)  # kernels refer to it
+        return _load(f"kernel {expression}", lambda: build.build_kernel(path, expression, self._sanitizers))
+
+    def synchronize(self) -> None:
+        """Launches have ended when they return; there is nothing to wait for."""
+
+    def _run(self, *launch: Any) -> str:
+        return _pool(os.getpid(), self._sanitizers, self.threads, self._stack_bytes).run(*launch)
+
+
+def _load(what: str, make: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """Build a library, or take it from the cache, and load it; one from the cache that does not load is built anew."""
+    try:
+        return ctypes.CDLL(str(make()), mode)
+    except OSError:
+        make().unlink(missing_ok=True)
+    try:
+        return ctypes.CDLL(str(make()), mode)
+    except OSError as error:
+        raise KernelCompilationError(f"{what} compiled but cannot be loaded: {error}") from error
+
+
+@functools.cache
+def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
+    """The runtime, loaded so that kernels find its names."""
+    library = _load("the runtime", lambda: build.build_runtime(sanitizers), ctypes.RTLD_GLOBAL)
+    library.simt_pool_new.argtypes = [ctypes.c_uint, ctypes.c_size_t]
+    library.simt_pool_new.restype = ctypes.c_void_p
+    three = ctypes.POINTER(ctypes.c_uint)
+    library.simt_start.argtypes = [ctypes.c_void_p] * 3 + [three, three, ctypes.c_size_t]
+    library.simt_start.restype = None
+    library.simt_wait.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.simt_wait.restype = ctypes.c_bool
+    library.simt_cancel.argtypes = [ctypes.c_void_p]
+    library.simt_cancel.restype = None
+    library.simt_error.argtypes = [ctypes.c_void_p]
+    library.simt_error.restype = ctypes.c_char_p
+    return library
+
+
+def _thread_count() -> int:
+    return _positive("GPUPC_HOST_THREADS", available_cores(), at_most=1024)
+
+
+def _positive(variable: str, default: int, at_least: int = 1, at_most: int = 1 << 20) -> int:
+    """A whole number from the environment."""
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not at_least <= int(text) <= at_most:
+        raise ValueError(f"{variable}={text!r}: must be a whole number from {at_least} to {at_most}")
+    return int(text)

@@ -1,0 +1,152 @@
+"""From a ``.cu`` file to a device image with NVRTC, NVIDIA's runtime compiler. Needs no device.
+
+Why not ``cupy.RawModule(code=...)``: CuPy appends ``-ftz=true`` to every compilation, and the last one wins (CuPy
+issue 9576), so float32 kernels would round differently from the host backend; and its kernel cache does not see
+changes in included files. CuPy still finds and binds NVRTC, and loads the images made here.
+
+``nvrtc`` below is that binding, ``cupy.cuda.nvrtc``, or anything with its functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.backends.base import PACKAGE_ROOT, KernelCompilationError
+from gpupc_impl.backends.simt.build import cache_folder, sources_of
+
+NVRTC_OPTIONS = (
+    "-std=c++17",
+    # The same bits as the host backend: fused only where the source says fma, and IEEE float32 throughout.
+    "-fmad=false",
+    "-ftz=false",
+    "-prec-div=true",
+    "-prec-sqrt=true",
+)
+
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One kernel of an image.
+
+    Attributes:
+        name: its mangled name.
+        parameters: PTX types of its parameters, such as "u64" (a pointer, too), "u32", "f64".
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """Compiled kernels of one source.
+
+    Attributes:
+        path: the cubin, or PTX for a device that is newer than this NVRTC.
+        entries: its kernels by expression.
+        cached: whether it was found in the cache.
+    """
+
+    path: Path
+    entries: dict[str, Entry]
+    cached: bool
+
+
+def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
+    """What to compile for on a device: its own machine code, else the newest PTX; None for too old a device."""
+    capability = int(compute_capability)
+    supported = [arch for arch in nvrtc.getSupportedArchs() if arch <= capability]
+    if not supported:
+        return None
+    return f"sm_{capability}" if capability in supported else f"compute_{max(supported)}"
+
+
+def compile_source(
+    nvrtc: Any, source: Path, expressions: Sequence[str], architecture: str
+) -> tuple[bytes, dict[str, Entry], str]:
+    """Compile some kernels of a source; returns their image, their entries and the PTX behind the image.
+
+    Raises:
+        KernelCompilationError: the source or an expression does not compile.
+    """
+    options = (*NVRTC_OPTIONS, f"-I{PACKAGE_ROOT}", f"-arch={architecture}")
+    program = nvrtc.createProgram(source.read_text(), str(source), (), ())
+    try:
+        for expression in expressions:
+            nvrtc.addNameExpression(program, expression)
+        nvrtc.compileProgram(program, options)
+        names = {expression: nvrtc.getLoweredName(program, expression) for expression in expressions}
+        ptx = nvrtc.getPTX(program)
+        image = nvrtc.getCUBIN(program) if architecture.startswith("sm_") else ptx
+    except nvrtc.NVRTCError as error:
+        major, minor = nvrtc.getVersion()
+        raise KernelCompilationError(
+            f"{', '.join(expressions)} in {source.name} does not compile: {error}\n"
+            f"NVRTC {major}.{minor} {' '.join(options)}\n{nvrtc.getProgramLog(program).strip()}"
+        ) from error
+    finally:
+        nvrtc.destroyProgram(program)
+    ptx = ptx.decode()
+    return image, {expression: Entry(name, _parameters(ptx, name)) for expression, name in names.items()}, ptx
+
+
+def compile_image(nvrtc: Any, source: Path, expressions: Sequence[str], architecture: str) -> Image:
+    """`compile_source` with its result kept on disk, by the content of all files that went into it.
+
+    Two processes may compile the same kernels at once, and a damaged entry is compiled again.
+
+    Raises:
+        KernelCompilationError: the source is missing or does not compile, or the cache folder cannot be written to.
+    """
+    if not source.is_file():
+        raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
+    files = sorted(sources_of(source).items())
+    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, tuple(expressions), files)
+    key = hashlib.sha256(repr(material).encode()).hexdigest()
+    folder = cache_folder() / "cuda"
+    image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
+    try:
+        index = json.loads(index_path.read_text())
+        if hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
+            entries = {
+                name: Entry(entry["name"], tuple(entry["parameters"])) for name, entry in index["kernels"].items()
+            }
+            return Image(image_path, entries, cached=True)
+    except (OSError, ValueError, LookupError, TypeError):
+        pass  # not there, or damaged
+    image, entries, _ = compile_source(nvrtc, source, expressions, architecture)
+    index = {
+        "sha256": hashlib.sha256(image).hexdigest(),
+        "kernels": {expression: dataclasses.asdict(entry) for expression, entry in entries.items()},
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_atomically(image_path, image)
+        _write_atomically(index_path, json.dumps(index).encode())
+    except OSError as error:
+        raise KernelCompilationError(
+            f"compiled kernels cannot be written to {folder} ({error.strerror}); set GPUPC_CACHE_DIR to a "
+            "folder that can be written to"
+        ) from error
+    return Image(image_path, entries, cached=False)
+
+
+def _parameters(ptx: str, name: str) -> tuple[str, ...]:
+    declaration = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
+    return tuple(_PARAMETER.findall(declaration[1]))
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)

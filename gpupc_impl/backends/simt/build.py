@@ -1,0 +1,366 @@
+"""Builds kernels for the host: finds a C++ compiler, runs it, and keeps what it made.
+
+An entry of the cache is named by the digest of everything that went into it: sources with their includes, flags,
+compiler, and the features of the CPU it was made for. It ends with the digest of its own contents, so that a
+damaged one is noticed and made again. Entries are renamed into place whole; any number of processes may share a cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpupc_impl.backends.base import PACKAGE_ROOT, BackendUnavailable, KernelCompilationError
+
+log = logging.getLogger("gpupc_impl.host")
+
+SIMT = PACKAGE_ROOT / "backends" / "simt"
+SANITIZERS = ("address", "undefined", "thread")
+
+_BASE_FLAGS = (
+    "-std=c++17",
+    "-fPIC",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",  # the same bits with every compiler
+    "-fno-math-errno",  # sqrt as one instruction
+    "-U_FORTIFY_SOURCE",  # its longjmp refuses to change stacks
+)
+_NATIVE = "-march=native"
+_HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: how to call it, and the first line it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """The compiler in ``CXX``, else c++, g++ or clang++ on the path, else the one in the ziglang wheel.
+
+    Raises:
+        BackendUnavailable: there is none.
+    """
+    return _find_compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@functools.cache
+def _find_compiler(cxx: str, _path: str) -> Compiler:
+    if cxx.strip():
+        compiler = _try_compiler(tuple(shlex.split(cxx)))
+        if compiler is None:
+            raise BackendUnavailable(f"the C++ compiler named in CXX ({cxx!r}) does not run; unset CXX or correct it")
+        return compiler
+    for name in ("c++", "g++", "clang++"):
+        if compiler := _try_compiler((name,)):
+            return compiler
+    if importlib.util.find_spec("ziglang") and (compiler := _try_compiler((sys.executable, "-m", "ziglang", "c++"))):
+        return compiler
+    raise BackendUnavailable(f"no C++ compiler found; {_HOW_TO_GET_ONE}")
+
+
+def _try_compiler(command: tuple[str, ...]) -> Compiler | None:
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        said = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if said.returncode != 0 or not said.stdout.strip():
+        return None
+    return Compiler(command, said.stdout.splitlines()[0].strip())
+
+
+def parse_sanitizers(text: str) -> tuple[str, ...]:
+    """``"address,undefined"`` as a sorted tuple of names.
+
+    Raises:
+        ValueError: a name is unknown, or thread is combined with address.
+    """
+    kinds = tuple(sorted({kind.strip() for kind in text.split(",") if kind.strip()}))
+    unknown = [kind for kind in kinds if kind not in SANITIZERS]
+    if unknown:
+        raise ValueError(f"GPUPC_SANITIZE: unknown sanitizer {unknown[0]!r}; choose among {', '.join(SANITIZERS)}")
+    if {"address", "thread"} <= set(kinds):
+        raise ValueError("GPUPC_SANITIZE: address and thread cannot be combined; run them one after the other")
+    return kinds
+
+
+def missing_sanitizer(kinds: Iterable[str]) -> str | None:
+    """Why the compiler cannot build with these sanitizers, as a sentence; None when it can."""
+    compiler = find_compiler()
+    for kind in kinds:
+        if "clang" in compiler.version or not _sanitizer_library(kind).is_absolute():
+            return f"the {kind} sanitizer needs g++ and its runtime library (set CXX=g++), not {compiler.version}"
+    return None
+
+
+def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
+    """The environment in which a Python process can run kernels under sanitizers, this process's own included.
+
+    Args:
+        kinds: ``"address,undefined"`` or the names one by one; thread is not among them (see ``replay``).
+
+    Raises:
+        BackendUnavailable: the compiler has no such sanitizer.
+    """
+    names = parse_sanitizers(kinds if isinstance(kinds, str) else ",".join(kinds))
+    if "thread" in names:
+        raise ValueError("the thread sanitizer cannot run inside Python; record launches and replay them")
+    if reason := missing_sanitizer(names):
+        raise BackendUnavailable(reason)
+    environment = {**os.environ, "GPUPC_SANITIZE": ",".join(names)}
+    environment["UBSAN_OPTIONS"] = "halt_on_error=1:print_stacktrace=1"
+    if "address" in names:
+        # Leaks: the interpreter itself keeps memory to its end.
+        environment["ASAN_OPTIONS"] = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1"
+        environment["LD_PRELOAD"] = str(_sanitizer_library("address"))
+    return environment
+
+
+def _sanitizer_library(kind: str) -> Path:
+    """Where the compiler has a sanitizer's runtime; a bare name when it has none."""
+    name = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}[kind]
+    said = subprocess.run([*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True)
+    path = Path(said.stdout.strip())
+    return path.resolve() if path.is_absolute() else path
+
+
+def kernel_unit(source: Path, expression: str) -> str:
+    """The translation unit that makes one kernel of a file callable."""
+    return (
+        '#include "backends/simt/simt.hpp"\n'
+        f'#include "{_include_name(source)}"\n'
+        '#include "backends/simt/export.hpp"\n'
+        f"SIMT_EXPORT({expression})\n"
+    )
+
+
+def build_kernel(source: Path, expression: str, sanitizers: tuple[str, ...] = ()) -> Path:
+    """The shared library of one kernel, from the cache or compiled now."""
+    unit = kernel_unit(source, expression)
+    flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared")
+
+    def make(output: Path, native: tuple[str, ...]) -> None:
+        compile_text(unit, (*flags, *native, "-o", str(output)))
+
+    label = f"{expression} of {_include_name(source)}"
+    return cached(label, _material(unit, [source], flags), make, ".so")
+
+
+def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
+    """The shared library of the runtime, from the cache or compiled now."""
+    source = SIMT / "runtime.cpp"
+    flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared", "-ftls-model=initial-exec")
+
+    def make(output: Path, native: tuple[str, ...]) -> None:
+        run_compiler((*flags, *native, str(source), "-o", str(output)))
+
+    return cached("the runtime", _material("", [source], flags), make, ".so")
+
+
+def build_replay(source: Path, expression: str) -> Path:
+    """A program that replays recorded launches of one kernel under the thread sanitizer."""
+    if reason := missing_sanitizer(["thread"]):
+        raise BackendUnavailable(reason)
+    unit = kernel_unit(source, expression)
+    flags = (*_BASE_FLAGS, *_optimisation(("thread",)))
+    # The runtime switches stacks and is left uninstrumented: it tells the sanitizer what it does.
+    objects = [_build_object(SIMT / name, "-O2", "-g", "-DGPUPC_TSAN") for name in ("runtime.cpp", "replay.cpp")]
+
+    def make(output: Path, native: tuple[str, ...]) -> None:
+        compile_text(unit, (*flags, *native, *map(str, objects), "-o", str(output)))
+
+    label = f"the replay of {expression} of {_include_name(source)}"
+    own = [SIMT / "runtime.cpp", SIMT / "replay.cpp"]
+    return cached(label, _material(unit, [source, *own], flags), make, "")
+
+
+def _build_object(source: Path, *more: str) -> Path:
+    flags = (*_BASE_FLAGS, *more, "-c")
+
+    def make(output: Path, native: tuple[str, ...]) -> None:
+        run_compiler((*flags, *native, str(source), "-o", str(output)))
+
+    return cached(_include_name(source), _material("", [source], flags), make, ".o")
+
+
+def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
+    if not sanitizers:
+        return ("-O3",)
+    flags = {
+        "address": ("-DGPUPC_ASAN",),
+        "undefined": ("-fno-sanitize-recover=undefined",),
+        "thread": ("-DGPUPC_TSAN",),
+    }
+    own = (flag for kind in sanitizers for flag in flags[kind])
+    return ("-O1", "-g", "-fno-omit-frame-pointer", f"-fsanitize={','.join(sanitizers)}", *own)
+
+
+def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
+    """Run the compiler on a translation unit given as text."""
+    with tempfile.NamedTemporaryFile("w", suffix=".cpp", prefix="kernel-") as file:
+        file.write(unit)
+        file.flush()
+        run_compiler((file.name, *arguments))
+
+
+def run_compiler(arguments: Iterable[str]) -> None:
+    """Run the compiler with the package as include root.
+
+    Raises:
+        KernelCompilationError: it failed; the message holds the command and what the compiler said.
+    """
+    command = [*find_compiler().command, "-I", str(PACKAGE_ROOT), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    if done.returncode != 0:
+        raise KernelCompilationError(
+            f"the C++ compiler failed with exit status {done.returncode}\n{shlex.join(command)}\n{done.stdout.strip()}"
+        )
+
+
+# --- the cache ----------------------------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder."""
+    if folder := os.environ.get("GPUPC_CACHE_DIR"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc"
+
+
+def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str, ...]], None], suffix: str) -> Path:
+    """The cache's entry for this material, made first when it is missing or damaged.
+
+    Args:
+        label: what is made, for the log.
+        material: everything that decides the contents.
+        make: writes the file at a path, given the flags for this machine's CPU.
+        suffix: of the file's name.
+    """
+    digest = hashlib.sha256()
+    for part in material:
+        digest.update(part.encode())
+        digest.update(b"\0")
+    folder = cache_folder() / "host"
+    path = folder / f"{digest.hexdigest()}{suffix}"
+    if is_whole(path):
+        return path
+    if path.exists():
+        log.warning("the cache entry of %s is damaged; building it again", label)
+    started = time.perf_counter()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=folder, prefix="building-")
+    except OSError as error:
+        raise KernelCompilationError(
+            f"compiled kernels cannot be kept in {folder}: {error}; set GPUPC_CACHE_DIR to a folder that can be written"
+        ) from error
+    with scratch:
+        output = Path(scratch.name) / "output"
+        try:
+            make(output, (_NATIVE,))
+        except KernelCompilationError:
+            if _accepts(find_compiler(), _NATIVE):
+                raise
+            make(output, ())
+        digest = hashlib.sha256(output.read_bytes()).digest()
+        with output.open("ab") as file:  # loaders and linkers ignore what follows the last section
+            file.write(digest)
+        os.replace(output, path)
+    log.info("compiled %s in %.2f s with %s", label, time.perf_counter() - started, find_compiler().version)
+    return path
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a cache entry is there and still what was written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(content[:-_DIGEST_BYTES]).digest() == content[-_DIGEST_BYTES:]
+
+
+def sources_of(path: Path) -> Mapping[str, str]:
+    """A source file and, recursively, all it includes by quotes: name to contents."""
+    found: dict[str, str] = {}
+    pending = [path]
+    while pending:
+        current = pending.pop()
+        name = _include_name(current)
+        if name in found:
+            continue
+        text = found[name] = current.read_text()
+        for target in _INCLUDE.findall(text):
+            candidates = (current.parent / target, PACKAGE_ROOT / target)
+            pending.extend([p.resolve() for p in candidates if p.is_file()][:1])
+    return found
+
+
+def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[str]:
+    compiler = find_compiler()
+    files: dict[str, str] = {}
+    for path in (SIMT / "simt.hpp", SIMT / "export.hpp", *sources):
+        files.update(sources_of(path))
+    return [
+        unit,
+        *(part for name in sorted(files) for part in (name, files[name])),
+        *flags,
+        *compiler.command,
+        compiler.version,
+        _cpu_features(),
+    ]
+
+
+def _include_name(path: Path) -> str:
+    """How a translation unit names a file: from the include root where it lies below, else by its full path."""
+    return path.relative_to(PACKAGE_ROOT).as_posix() if path.is_relative_to(PACKAGE_ROOT) else path.as_posix()
+
+
+@functools.cache
+def _accepts(_compiler: Compiler, flag: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            compile_text("int main() { return 0; }\n", (flag, "-c", "-o", f"{folder}/probe.o"))
+        except KernelCompilationError:
+            return False
+    return True
+
+
+@functools.cache
+def _cpu_features() -> str:
+    """What ``-march=native`` looks at: a library made for one CPU must not be loaded on another."""
+    return "\n".join(sorted({line for line in _cpuinfo() if line.startswith(("flags", "Features", "model name"))}))
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def cpu_name() -> str:
+    """The CPU's name as the system gives it, else the architecture."""
+    for line in _cpuinfo():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return os.uname().machine

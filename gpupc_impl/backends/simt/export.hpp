@@ -1,0 +1,84 @@
+// Makes one kernel callable from Python: its parameter types as text and a loop over threads with its body in it.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "backends/simt/state.hpp"
+
+namespace simt {
+
+struct Code {
+    char text[4];
+};
+
+template <class T>
+constexpr char kind_of() {
+    if (std::is_same_v<T, bool>) return 'b';
+    if (std::is_floating_point_v<T>) return 'f';
+    if (std::is_integral_v<T>) return std::is_signed_v<T> ? 'i' : 'u';
+    return 'V';  // void or a struct behind a pointer
+}
+
+template <class T>
+constexpr char size_of() {
+    if constexpr (std::is_arithmetic_v<T>)
+        return static_cast<char>('0' + sizeof(T));
+    else
+        return '\0';
+}
+
+/// NumPy's name for a parameter's type, a pointer's with a star before it: "i4", "*f8".
+template <class P>
+constexpr Code code_of() {
+    if constexpr (std::is_pointer_v<P>) {
+        using T = std::remove_cv_t<std::remove_pointer_t<P>>;
+        return {{'*', kind_of<T>(), size_of<T>(), '\0'}};
+    } else {
+        using T = std::remove_cv_t<P>;
+        static_assert(std::is_arithmetic_v<T>, "a kernel takes pointers and numbers only");
+        return {{kind_of<T>(), size_of<T>(), '\0', '\0'}};
+    }
+}
+
+inline bool next_thread() {
+#ifndef GPUPC_TSAN  // there each thread gets a shadow of its own, so the runtime hands out every one
+    ThreadState& s = simt_state;
+    if (!s.tracked && s.next < s.count) {
+        s.linear = s.next++;
+        advance(s.thread, s.block_dim);
+        return true;
+    }
+#endif
+    return simt_thread_done();
+}
+
+template <auto kernel>
+struct Export;
+
+template <class... P, void (*kernel)(P...)>
+struct Export<kernel> {
+    static constexpr Code codes[] = {code_of<P>()..., Code{}};
+
+    template <size_t... I>
+    static void call([[maybe_unused]] void** args, std::index_sequence<I...>) {
+        kernel(*static_cast<P*>(args[I])...);
+    }
+
+    static void run(void** args) {
+        do {
+            call(args, std::index_sequence_for<P...>{});
+        } while (next_thread());
+    }
+};
+
+}  // namespace simt
+
+#define SIMT_EXPORT(...)                                                                                            \
+    namespace {                                                                                                     \
+    constexpr auto simt_chosen = &__VA_ARGS__;                                                                      \
+    using SimtExport = simt::Export<simt_chosen>;                                                                   \
+    }                                                                                                               \
+    extern "C" SIMT_API const simt::Entry simt_entry;                                                               \
+    const simt::Entry simt_entry = {&SimtExport::codes[0].text, sizeof(SimtExport::codes) / sizeof(simt::Code) - 1, \
+                                    SimtExport::run};

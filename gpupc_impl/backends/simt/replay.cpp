@@ -1,0 +1,120 @@
+// Replays recorded launches of one kernel (host.py writes them): the program that the thread sanitizer watches.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "backends/simt/state.hpp"
+
+extern "C" {
+extern const simt::Entry simt_entry;
+void* simt_pool_new(unsigned workers, size_t stack_bytes);
+void simt_pool_delete(void* pool);
+void simt_start(void* pool, void (*run)(void**), void** args, const unsigned* grid, const unsigned* block,
+                size_t shared_bytes);
+bool simt_wait(void* pool, int milliseconds);
+const char* simt_error(void* pool);
+}
+
+namespace {
+
+constexpr unsigned kWorkers = 4;             // more than cores, if need be: races show whether or not they happen
+constexpr size_t kStackBytes = 1024 * 1024;  // instrumented code needs more of it
+
+struct Argument {
+    enum { kNull, kValue, kArray } kind = kNull;
+    unsigned long long bits = 0;  // the value, or the pointer
+    size_t memory = 0, offset = 0;
+};
+
+unsigned long long bits_of(const std::string& hex) {
+    unsigned long long bits = 0;
+    for (size_t i = 0; i < hex.size(); i += 2) bits |= std::stoull(hex.substr(i, 2), nullptr, 16) << (4 * i);
+    return bits;
+}
+
+struct Launch {
+    unsigned grid[3], block[3];
+    size_t shared_bytes = 0;
+    std::vector<Argument> arguments;
+    std::vector<void*> memories;  // each an allocation of its own
+
+    explicit Launch(const std::string& path) {
+        std::ifstream file(path, std::ios::binary);
+        file.exceptions(std::ios::failbit | std::ios::badbit | std::ios::eofbit);
+        std::istringstream line = next_line(file);
+        size_t count = 0;
+        line >> grid[0] >> grid[1] >> grid[2] >> block[0] >> block[1] >> block[2] >> shared_bytes >> count;
+        arguments.resize(count);
+        for (Argument& argument : arguments) {
+            line = next_line(file);
+            std::string kind, hex;
+            line >> kind;
+            if (kind == "value") {
+                argument.kind = Argument::kValue;
+                line >> hex;
+                argument.bits = bits_of(hex);
+            } else if (kind == "array") {
+                argument.kind = Argument::kArray;
+                line >> argument.memory >> argument.offset;
+            }
+        }
+        line = next_line(file);
+        line >> count;
+        for (size_t i = 0; i < count; ++i) {
+            size_t bytes = 0;
+            line >> bytes;
+            memories.push_back(malloc(bytes + 1));
+            if (bytes != 0) file.read(static_cast<char*>(memories.back()), static_cast<std::streamsize>(bytes));
+        }
+        for (Argument& argument : arguments)
+            if (argument.kind == Argument::kArray)
+                argument.bits = reinterpret_cast<unsigned long long>(static_cast<char*>(memories.at(argument.memory)) +
+                                                                     argument.offset);
+    }
+    Launch(const Launch&) = delete;
+    ~Launch() {
+        for (void* memory : memories) free(memory);
+    }
+
+    static std::istringstream next_line(std::istream& file) {
+        std::string text;
+        std::getline(file, text);
+        return std::istringstream(text);
+    }
+};
+
+}  // namespace
+
+int main(int count, char** paths) {
+    void* pool = simt_pool_new(kWorkers, kStackBytes);
+    if (!pool) {
+        std::cerr << "the system grants no threads\n";
+        return 1;
+    }
+    int failed = 0;
+    for (int i = 1; i < count; ++i) {
+        try {
+            Launch launch(paths[i]);
+            std::vector<void*> pointers;
+            for (Argument& argument : launch.arguments) pointers.push_back(&argument.bits);
+            simt_start(pool, simt_entry.run, pointers.data(), launch.grid, launch.block, launch.shared_bytes);
+            while (!simt_wait(pool, 1000)) {
+            }
+            const std::string error = simt_error(pool);
+            if (!error.empty()) {
+                std::cerr << paths[i] << ": " << error << "\n";
+                failed = 1;
+            }
+        } catch (const std::exception& error) {
+            std::cerr << paths[i] << ": cannot be read: " << error.what() << "\n";
+            failed = 1;
+        }
+    }
+    simt_pool_delete(pool);
+    return failed;
+}

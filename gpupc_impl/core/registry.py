@@ -1,0 +1,246 @@
+"""The registry of methods: one file adds a method, and nothing else has to know.
+
+A method is a class decorated with `method`. It is found because its module lies in one of `METHOD_PACKAGES`, in a
+package or module named by the entry point group ``gpupc_impl.methods``, or in one named by the environment variable
+``GPUPC_PLUGINS`` (comma separated), which the processes that measure methods inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.pc_stable import Progress
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.result import Skeleton
+
+METHOD_PACKAGES = (
+    "gpupc_impl.gaussian",
+    "baselines",
+)
+"""Packages searched for methods; one that is not installed is passed over."""
+
+SEPARATING_SETS = ("canonical", "first-come")
+
+
+class UnknownMethod(ValueError):
+    """No method has that name; the message lists those that exist."""
+
+
+class InvalidParameter(ValueError):
+    """A method parameter is unknown or out of range; the message names it, the value and the limit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A parameter of a method that changes its speed, never its answer.
+
+    Attributes:
+        default: value used when none is given; its type is the parameter's type.
+        description: one line, with the paper's symbol.
+        minimum, maximum: inclusive range of a number.
+        choices: allowed values, instead of a range.
+    """
+
+    default: Any
+    description: str
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[Any, ...] | None = None
+
+    def parse(self, name: str, value: Any) -> Any:
+        """The value in the parameter's own type (a command line gives text).
+
+        Raises:
+            InvalidParameter: not convertible, or outside the range.
+        """
+        kind = type(self.default)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if kind is bool and isinstance(value, str):
+            value = {"true": True, "false": False}.get(value.lower(), value)
+        elif isinstance(value, str) or (kind is float and isinstance(value, int)):
+            with contextlib.suppress(ValueError):
+                value = kind(value)
+        if type(value) is not kind:
+            raise InvalidParameter(f"parameter {name} is {value!r}; it must be of type {kind.__name__}")
+        if self.choices is not None and value not in self.choices:
+            raise InvalidParameter(f"parameter {name} is {value!r}; choose one of: {', '.join(map(str, self.choices))}")
+        if self.minimum is not None and not value >= self.minimum:
+            raise InvalidParameter(f"parameter {name} is {value!r}; it must be at least {self.minimum}")
+        if self.maximum is not None and not value <= self.maximum:
+            raise InvalidParameter(f"parameter {name} is {value!r}; it must be at most {self.maximum}")
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """How one search is run; nothing in it changes the answer, `separating_sets` excepted.
+
+    Attributes:
+        backend: where kernels run; None for a method that has none (the CPU references).
+        params: the method's own parameters, complete and checked.
+        separating_sets: ``"canonical"`` (DESIGN: the set a serial PC-stable finds) or ``"first-come"`` (the
+            papers' rule: an edge is left alone once any set separated it; the sets then vary from run to run).
+        pmax: whether the largest p-value of every pair is recorded.
+        progress: called after each level.
+        facts: what the result records about the run.
+    """
+
+    backend: Backend | None
+    params: Mapping[str, Any]
+    separating_sets: str = "canonical"
+    pmax: bool = False
+    progress: Callable[[Progress], None] | None = None
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A registered method.
+
+    Attributes:
+        name: its name everywhere: command line, config, records, tables.
+        family: which problems it solves (``"gaussian"``, ...).
+        backends: ``("cuda", "host")`` for methods made of kernels, ``("cpu",)`` for references.
+        source: paper, section and algorithm; or the library.
+        summary: one line.
+        params: parameters by name.
+        reference: True for CPU references: speedups are taken over these.
+        canonical: whether its separating sets are the canonical ones; only the adjacency of others is compared.
+        solve: ``(problem, run) -> Skeleton``.
+        unavailable_reason: ``() -> str | None``, for a missing library.
+        check: ``(params) -> str | None``: what is wrong with a combination of parameters, as a sentence.
+        module: the Python module that defines it.
+    """
+
+    name: str
+    family: str
+    backends: tuple[str, ...]
+    source: str
+    summary: str
+    solve: Callable[[Problem, Run], Skeleton]
+    params: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
+    reference: bool = False
+    canonical: bool = True
+    unavailable_reason: Callable[[], str | None] = lambda: None
+    check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
+    module: str = ""
+
+    def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """All parameters: those given, checked, and the defaults of the others.
+
+        Raises:
+            InvalidParameter: a name that this method does not have, or a bad value.
+        """
+        unknown = sorted(set(params) - set(self.params))
+        if unknown:
+            known = ", ".join(self.params) or "none"
+            raise InvalidParameter(f"method {self.name!r} has no parameter {unknown[0]!r}; it has: {known}")
+        parsed = {
+            name: parameter.parse(name, params.get(name, parameter.default)) for name, parameter in self.params.items()
+        }
+        problem = self.check(parsed)
+        if problem is not None:
+            raise InvalidParameter(f"method {self.name!r}: {problem}")
+        return parsed
+
+
+_METHODS: dict[str, Method] = {}
+
+
+def method(
+    name: str,
+    *,
+    family: str,
+    source: str,
+    summary: str,
+    backends: tuple[str, ...] = ("cuda", "host"),
+    params: Mapping[str, Parameter] | None = None,
+    reference: bool = False,
+    canonical: bool = True,
+    unavailable: Callable[[], str | None] = lambda: None,
+    check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
+) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
+    """Register a function ``(problem, run) -> Skeleton`` as a method; see `Method` for the arguments."""
+
+    def register(solve: Callable[[Problem, Run], Skeleton]) -> Callable[[Problem, Run], Skeleton]:
+        known = _METHODS.get(name)
+        if known is not None and known.module != solve.__module__:
+            raise ValueError(f"method {name!r} is defined twice: in {known.module} and in {solve.__module__}")
+        _METHODS[name] = Method(
+            name=name,
+            family=family,
+            backends=backends,
+            source=source,
+            summary=summary,
+            solve=solve,
+            params=dict(params or {}),
+            reference=reference,
+            canonical=canonical,
+            unavailable_reason=unavailable,
+            check=check,
+            module=solve.__module__,
+        )
+        return solve
+
+    return register
+
+
+def needs_package(module: str, package: str) -> Callable[[], str | None]:
+    """A method's ``unavailable``: the sentence to say when a module cannot be imported."""
+
+    def unavailable() -> str | None:
+        try:
+            found = importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            found = None
+        return None if found else f"the package {package} is not installed; pip install {package}"
+
+    return unavailable
+
+
+def methods(family: str | None = None) -> dict[str, Method]:
+    """All methods by name, those of one family when it is given."""
+    _discover()
+    return {name: found for name, found in _METHODS.items() if family in (None, found.family)}
+
+
+def get_method(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        UnknownMethod: there is none.
+    """
+    known = methods()
+    if name not in known:
+        raise UnknownMethod(f"method {name!r} is not known; choose one of: {', '.join(known)}")
+    return known[name]
+
+
+@functools.cache
+def _discover() -> None:
+    """Import every public module of the method packages once, so that their decorators run."""
+    plugins = [point.value for point in importlib.metadata.entry_points(group="gpupc_impl.methods")]
+    plugins += [name for name in os.environ.get("GPUPC_PLUGINS", "").split(",") if name]
+    for package_name in (*METHOD_PACKAGES, *plugins):
+        try:
+            package = importlib.import_module(package_name)
+        except ModuleNotFoundError as error:
+            if error.name != package_name or package_name in plugins:
+                raise
+            continue
+        for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
+            if not found.name.startswith("_"):
+                importlib.import_module(f"{package_name}.{found.name}")

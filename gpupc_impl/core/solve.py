@@ -1,0 +1,79 @@
+"""Running a method on a problem: the one path that the library, the command line and the measurements share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpupc_impl.backends import Backend, BackendUnavailable, open_backend, resolve_backend
+from gpupc_impl.core.pc_stable import Progress
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run
+from gpupc_impl.core.result import Skeleton
+
+
+def unavailable(method: Method, backend: str = "auto", problem: Problem | None = None) -> str | None:
+    """Why a method cannot run here (on this backend, on this problem), as a sentence; None when it can."""
+    if problem is not None and problem.family != method.family:
+        return f"method {method.name!r} solves {method.family} problems, not {problem.family} ones"
+    reason = method.unavailable_reason()
+    if reason is not None or method.backends == ("cpu",):
+        return reason
+    from gpupc_impl.backends import backend_class
+
+    return backend_class(resolve_backend(backend)).unavailable()
+
+
+def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:
+    """The backend a method runs on; None for a CPU reference, which has none.
+
+    Raises:
+        BackendUnavailable: it cannot be used here.
+    """
+    return None if method.backends == ("cpu",) else open_backend(backend, device_memory_limit)
+
+
+def solve(
+    problem: Problem,
+    method: Method,
+    backend: Backend | None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    separating_sets: str = "canonical",
+    pmax: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Skeleton:
+    """Find the skeleton of a problem with a method.
+
+    Raises:
+        InvalidProblem: the method is of another family.
+        InvalidParameter: a parameter is unknown or out of range.
+        BackendUnavailable: the method's library is missing.
+        DeviceMemoryError: the problem does not fit in device memory.
+    """
+    if problem.family != method.family:
+        raise InvalidProblem(unavailable(method, problem=problem))
+    if separating_sets not in SEPARATING_SETS:
+        raise InvalidParameter(f"separating_sets is {separating_sets!r}; choose one of: {', '.join(SEPARATING_SETS)}")
+    reason = method.unavailable_reason()
+    if reason is not None:
+        raise BackendUnavailable(f"method {method.name!r} cannot be used here: {reason}")
+    parsed = method.parse_params(params or {})
+    facts = {
+        "method": method.name,
+        "backend": "cpu" if backend is None else backend.name,
+        "params": parsed,
+        "separating_sets": separating_sets if method.canonical else "the method's own",
+        "problem": problem.facts(),
+    }
+    return method.solve(
+        problem,
+        Run(
+            backend=backend,
+            params=parsed,
+            separating_sets=separating_sets,
+            pmax=pmax,
+            progress=progress,
+            facts=facts,
+        ),
+    )

@@ -1,0 +1,105 @@
+"""The calls of a practitioner: what goes in, what comes out, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpupc_impl import (
+    CPDAG,
+    GaussianProblem,
+    InvalidParameter,
+    InvalidProblem,
+    Skeleton,
+    UnknownMethod,
+    orient,
+    pc,
+    skeleton,
+)
+
+METHOD = "stable-serial"
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """a -> c <- b, c -> d."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, 2000))
+    c = a + b + rng.normal(size=2000)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=2000)})
+
+
+def test_skeleton_keeps_names_and_says_how_it_was_found(frame):
+    found = skeleton(frame, alpha=0.001, method=METHOD)
+    assert isinstance(found, Skeleton)
+    assert list(found.to_frame().itertuples(index=False, name=None)) == [("a", "c"), ("b", "c"), ("c", "d")]
+    assert found.facts["method"] == METHOD
+    assert found.facts["problem"]["alpha"] == 0.001
+
+
+def test_pc_orients(frame):
+    found = pc(frame, 0.001, method=METHOD)
+    assert isinstance(found, CPDAG)
+    assert list(found.to_frame().itertuples(index=False, name=None)) == [
+        ("a", "c", "directed"),
+        ("b", "c", "directed"),
+        ("c", "d", "directed"),
+    ]
+    assert found == orient(skeleton(frame, 0.001, method=METHOD))
+
+
+def test_every_kind_of_input_gives_the_same(frame):
+    made = GaussianProblem.from_data(frame, alpha=0.001)
+    expected = skeleton(made, method=METHOD)
+    assert skeleton(frame, 0.001, method=METHOD) == expected
+    assert skeleton(frame.to_numpy(), 0.001, method=METHOD, names=list("abcd")).names == expected.names
+    assert skeleton(made.correlation, 0.001, method=METHOD, n_samples=2000) == expected
+
+
+def test_search_arguments_arrive(frame):
+    limited = skeleton(frame, method=METHOD, max_level=0, df_convention="cupc", pmax=True)
+    assert limited.levels_run == 1
+    assert limited.stopped_because.startswith("max_level")
+    assert limited.facts["problem"]["df_convention"] == "cupc"
+    assert limited.pmax.shape == (4, 4)
+    assert skeleton(frame, method=METHOD).pmax is None
+
+
+def test_progress_is_told_of_every_level(frame):
+    seen = []
+    found = skeleton(frame, method=METHOD, progress=seen.append)
+    assert [level.level for level in seen] == list(range(found.levels_run))
+    assert tuple(level.edges for level in seen) == found.edges_per_level
+    assert tuple(level.tests for level in seen) == found.tests_per_level
+
+
+@pytest.mark.parametrize(
+    "given", [{"alpha": 0.01}, {"n_samples": 9}, {"names": list("abcd")}, {"max_level": 1}, {"df_convention": "cupc"}]
+)
+def test_what_a_ready_problem_carries_is_not_given_again(frame, given):
+    made = GaussianProblem.from_data(frame)
+    with pytest.raises(InvalidProblem, match=f"a ready problem, which carries its own {next(iter(given))};"):
+        skeleton(made, method=METHOD, **given)
+
+
+@pytest.mark.parametrize("call", [skeleton, pc])
+def test_refuses(frame, call):
+    with pytest.raises(InvalidProblem, match="alpha is 2"):
+        call(frame, 2, method=METHOD)
+    with pytest.raises(UnknownMethod, match="'pc-stable' is not known"):
+        call(frame, method="pc-stable")
+    with pytest.raises(InvalidParameter, match="no parameter 'theta'"):
+        call(frame, method=METHOD, theta=64)
+    with pytest.raises(InvalidParameter, match="separating_sets is 'any'; choose one of: canonical, first-come"):
+        call(frame, method=METHOD, separating_sets="any")
+    with pytest.raises(ValueError, match="backend 'opencl' is not known; choose one of: auto, cuda, host"):
+        call(frame, method="cupc-s", backend="opencl")
+
+
+def test_the_default_method_gives_the_same_graph_with_the_same_directions(frame):
+    reference = pc(frame, method=METHOD)
+    found = pc(frame)
+    assert found.skeleton.facts["method"] == "cupc-s"
+    assert found == reference
+    assert found.skeleton == reference.skeleton

@@ -1,0 +1,495 @@
+"""The command line: what it prints, what it writes, and one clear line for everything that can go wrong."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpupc_impl
+from gpupc_impl import CPDAG, Skeleton, cli
+from gpupc_impl.core import registry
+
+METHOD = ["--method", "stable-serial"]
+COMMAND = [sys.executable, "-m", "gpupc_impl"]
+ROOT = Path(gpupc_impl.__file__).parents[1]
+EDGES = [("a", "c"), ("b", "c"), ("c", "d")]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """a -> c <- b, c -> d."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, 500))
+    c = a + b + rng.normal(size=500)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=500)})
+
+
+@pytest.fixture
+def data(frame, tmp_path):
+    path = tmp_path / "data.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command in this process; returns its exit code, and what it printed to stdout and stderr."""
+
+    def call(*args):
+        try:
+            code = cli.main([str(arg) for arg in args])
+        except SystemExit as stop:  # argparse
+            code = stop.code
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def refused(run):
+    """Runs a command that must end with exit code 2, nothing printed and one line of error, which it returns."""
+
+    def call(*args):
+        code, out, err = run(*args)
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        return err.removeprefix("error: ").rstrip("\n")
+
+    return call
+
+
+# --- methods -----------------------------------------------------------------------------------------------------
+
+
+def test_methods(run):
+    code, out, err = run("methods")
+    assert (code, err) == (0, "")
+    header, *lines = out.split("\n\n")[0].splitlines()
+    assert header.split() == ["method", "family", "backends", "available", "here", "parameters", "source"]
+    assert {line.split()[0] for line in lines} == set(gpupc_impl.methods())
+    cupc_s = next(line for line in lines if line.startswith("cupc-s "))
+    for text in ("gaussian", "cuda, host", "theta=64", "delta=2", "Algorithm 5"):
+        assert text in cupc_s
+
+
+def test_methods_of_a_family(run):
+    assert run("methods", "--family", "gaussian")[1].startswith("method")
+    assert run("methods", "--family", "ordinal")[2].startswith("error: no method is of family 'ordinal'; families: ")
+
+
+def test_methods_say_why_they_cannot_run_here(run, monkeypatch):
+    gpupc_impl.methods()
+    monkeypatch.setattr(registry, "_METHODS", {})
+    for name, reason in (("one", "no moon tonight"), ("two", "no moon tonight"), ("three", None)):
+        registry.method(
+            name,
+            family="gaussian",
+            source="-",
+            summary="-",
+            backends=("cpu",),
+            unavailable=lambda reason=reason: reason,
+        )(lambda problem, run: None)
+    _, out, _ = run("methods")
+    table, reasons = out.split("\n\n")
+    assert [line.split()[:4] for line in table.splitlines()[1:]] == [
+        ["one", "gaussian", "cpu", "no"],
+        ["three", "gaussian", "cpu", "cpu"],
+        ["two", "gaussian", "cpu", "no"],
+    ]
+    assert reasons == "Not available here:\n  cpu: no moon tonight (one, two)\n"
+
+
+# --- skeleton and pc ---------------------------------------------------------------------------------------------
+
+
+def test_summary(run, data):
+    code, out, err = run("skeleton", data, *METHOD, "--alpha", "0.001")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:4] == ["variables: 4", "samples: 500", "method: stable-serial on cpu, alpha 0.001", "edges: 3"]
+    assert lines[4].split() == ["level", "edges", "left", "tests", "seconds"]
+    assert lines[5].split()[:3] == ["0", "5", "6"]
+    rest = {line.partition(":")[0]: line.partition(": ")[2] for line in lines[5:]}
+    assert rest["stopped"].startswith("complete: ")
+    assert (rest["undefined tests"], rest["pseudo-inverses"]) == ("0", "0")
+    assert "in all" in rest["seconds"]
+
+
+def test_pc_prints_directions(run, data):
+    _, out, err = run("pc", data, *METHOD, "--alpha", "0.001")
+    assert err == ""
+    assert "directions: 3 directed, 0 undirected (0 of them in conflict)" in out.splitlines()
+
+
+def test_quiet(run, data, tmp_path):
+    assert run("pc", data, *METHOD, "--quiet", "--output", tmp_path / "out.csv") == (0, "", "")
+    assert (tmp_path / "out.csv").exists()
+
+
+def test_outputs_of_skeleton(run, data, tmp_path):
+    for suffix in ("npz", "csv", "graphml"):
+        code, out, _ = run("skeleton", data, *METHOD, "--alpha", "0.001", "--output", tmp_path / f"out.{suffix}")
+        assert code == 0
+        assert out.endswith(f"written: {tmp_path / f'out.{suffix}'}\n")
+    stored = Skeleton.load(tmp_path / "out.npz")
+    assert stored.names == ("a", "b", "c", "d")
+    assert stored.facts["problem"]["alpha"] == 0.001
+    assert stored.sepsets[0, 3] == (2,)
+    assert list(pd.read_csv(tmp_path / "out.csv").itertuples(index=False, name=None)) == EDGES
+    assert set(nx.read_graphml(tmp_path / "out.graphml").edges) == set(EDGES)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.csv", "out.graphml", "out.npz"]
+
+
+def test_outputs_of_pc(run, data, tmp_path):
+    for suffix in ("npz", "csv", "graphml"):
+        run("pc", data, *METHOD, "--alpha", "0.001", "--output", tmp_path / f"out.{suffix}")
+    stored = CPDAG.load(tmp_path / "out.npz")
+    assert np.argwhere(stored.directed).tolist() == [[0, 2], [1, 2], [2, 3]]
+    assert (tmp_path / "out.csv").read_text().splitlines()[1] == "a,c,directed"
+    assert nx.read_graphml(tmp_path / "out.graphml").is_directed()
+
+
+def test_search_options_arrive(run, data, tmp_path):
+    options = ["--max-level", 0, "--df-convention", "cupc", "--pmax", "--separating-sets", "canonical"]
+    run("skeleton", data, *METHOD, *options, "--output", tmp_path / "out.npz")
+    stored = Skeleton.load(tmp_path / "out.npz")
+    assert stored.levels_run == 1
+    assert stored.facts["problem"]["df_convention"] == "cupc"
+    assert stored.pmax.shape == (4, 4)
+
+
+def test_parameters_of_the_method(run, data, tmp_path):
+    options = ["--method", "stable-parallel", "--param", "threads=2"]
+    assert run("skeleton", data, *options, "--output", tmp_path / "out.npz")[0] == 0
+    assert Skeleton.load(tmp_path / "out.npz").facts["params"] == {"threads": 2}
+
+
+def test_the_default_method_and_its_options(run, data, tmp_path):
+    options = ["--backend", "host", "--param", "theta=32", "--param", "delta=1", "--device-memory-limit", "1GiB"]
+    assert run("pc", data, *options, "--output", tmp_path / "kernel.npz")[0] == 0
+    run("pc", data, *METHOD, "--output", tmp_path / "reference.npz")
+    kernel, reference = (CPDAG.load(tmp_path / f"{name}.npz") for name in ("kernel", "reference"))
+    assert kernel.skeleton.facts["params"] == {"theta": 32, "delta": 1}
+    assert kernel == reference
+    assert kernel.skeleton == reference.skeleton
+
+
+def test_too_little_device_memory(refused, data):
+    message = refused("skeleton", data, "--backend", "host", "--device-memory-limit", "64B")
+    assert message.startswith("device memory exhausted: ")
+
+
+def test_correlation_matrix(run, refused, frame, data, tmp_path):
+    frame.corr().to_csv(tmp_path / "corr.csv", index=False)
+    run("skeleton", data, *METHOD, "--output", tmp_path / "data.npz")
+    code, out, _ = run(
+        *("skeleton", tmp_path / "corr.csv", *METHOD, "--correlation", "--n-samples", 500),
+        *("--output", tmp_path / "corr.npz"),
+    )
+    assert code == 0
+    assert "samples: 500" in out
+    assert Skeleton.load(tmp_path / "corr.npz") == Skeleton.load(tmp_path / "data.npz")
+    assert "go together" in refused("skeleton", data, *METHOD, "--correlation")
+    assert "go together" in refused("skeleton", data, *METHOD, "--n-samples", 9)
+    assert "must be square" in refused("skeleton", data, *METHOD, "--correlation", "--n-samples", 500)
+
+
+def test_progress_on_a_terminal_only(run, data, monkeypatch):
+    assert run("skeleton", data, *METHOD)[2] == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    lines = run("skeleton", data, *METHOD)[2].splitlines()
+    assert lines[0].startswith("level 0: 5 edges left, 6 tests, ")
+    assert run("skeleton", data, *METHOD, "--quiet")[2] == ""
+
+
+def test_warnings_are_one_line(run, frame, tmp_path):
+    frame.assign(flat=1.0).to_csv(tmp_path / "flat.csv", index=False)
+    code, _, err = run("skeleton", tmp_path / "flat.csv", *METHOD, "--quiet")
+    assert code == 0
+    assert err == "warning: 1 constant variable(s) (flat) are independent of all others\n"
+
+
+def test_a_cycle_is_warned_of(run, data, monkeypatch):
+    monkeypatch.setattr(CPDAG, "has_directed_cycle", True)
+    assert run("pc", data, *METHOD, "--quiet")[2].startswith("warning: the v-structures contradict each other")
+
+
+# --- what is refused before the run ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--method", "cupc"], "method 'cupc' is not known; choose one of: "),
+        (["--param", "theta=64"], "method 'stable-serial' has no parameter 'theta'; it has: none"),
+        (["--param", "alpha=0.1"], "method 'stable-serial' has no parameter 'alpha'"),
+        (["--param", "theta"], "'theta' is not of the form KEY=VALUE"),
+        (["--param", "=64"], "'=64' is not of the form KEY=VALUE"),
+        (["--param", "x=1", "--param", "x=2"], "a --param is given twice"),
+        (["--alpha", "high"], "invalid float value: 'high'"),
+        (["--backend", "opencl"], "invalid choice: 'opencl'"),
+        (["--df-convention", "r"], "invalid choice: 'r'"),
+        (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),
+        (["--device-memory-limit", "0GiB"], "'0GiB' is not a size"),
+        (["--output", "out.txt"], "cannot write out.txt: its name must end in .npz, .csv or .graphml"),
+        (["--output", "no/such/out.npz"], "cannot write no/such/out.npz: there is no folder no/such"),
+        (["--depth", "3"], "unrecognized arguments: --depth 3"),
+    ],
+)
+def test_refuses_before_it_reads(refused, args, message, monkeypatch):
+    monkeypatch.setattr(cli, "read_table", None)
+    assert message in refused("skeleton", "data.csv", *METHOD, *args)
+
+
+def test_refuses_outputs_that_would_be_lost(refused, data, tmp_path, monkeypatch):
+    (tmp_path / "folder.csv").mkdir()
+    assert refused("pc", data, *METHOD, "--output", tmp_path / "folder.csv").endswith("it is a folder")
+    assert refused("pc", data, *METHOD, "--output", data).endswith("it is the data")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    assert refused("pc", data, *METHOD, "--output", tmp_path / "out.csv").endswith("permission denied")
+
+
+def test_refuses_no_command(refused):
+    assert "required: COMMAND" in refused()
+
+
+def test_alpha_out_of_range(refused, data):
+    assert refused("skeleton", data, *METHOD, "--alpha", 2) == "alpha is 2.0; it must lie strictly between 0 and 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [("1", 1), ("64B", 64), ("1.5k", 1536), ("2GiB", 2**31), ("2GB", 2**31), ("2 g", 2**31), ("1TiB", 2**40)],
+)
+def test_sizes(text, bytes_):
+    assert cli._size(text) == bytes_
+
+
+# --- reading tables ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Writes a text and reads it as a table: values, names."""
+
+    def read(text, name="table.csv", **options):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        values, names = cli.read_table(path, **options)
+        return values.tolist(), names
+
+    return read
+
+
+NUMBERS = [[1.5, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n1.5,2\n3,4\n",
+        "a,b\r\n1.5,2\r\n3,4",
+        "\ufeffa,b\n1.5,2\n3,4\n\n\n",
+        '"a","b"\n1.5, 2\n"3",4\n',
+        "a;b\n1.5;2\n3;4\n",
+        "a\tb\n1.5\t2\n3\t4\n",
+        "a b\n1.5 2\n3   4\n",
+        " a , b \n 1.5 , 2 \n3,4\n",
+    ],
+)
+def test_reads_tables_with_a_header(table, text):
+    assert table(text) == (NUMBERS, ["a", "b"])
+
+
+def test_reads_tables_without_a_header(table):
+    assert table("1.5,2\n3,4\n") == (NUMBERS, None)
+    assert table("1.5 2\n3 4\n", name="table.txt") == (NUMBERS, None)
+    assert table("7\n8\n") == ([[7.0], [8.0]], None)
+
+
+def test_header_may_be_said(table):
+    assert table("1,2\n1.5,2\n3,4\n", header=True) == (NUMBERS, ["1", "2"])
+    assert table("1,2\n3,4\n", header=False) == ([[1.0, 2.0], [3.0, 4.0]], None)
+
+
+@pytest.mark.parametrize("first", ["1,2,3", "0,1,2"])
+def test_a_header_of_plain_numbers_is_asked_about(table, first):
+    with pytest.raises(cli.UsageError, match=r"the first line holds the numbers . to .; say --header or --no-header"):
+        table(f"{first}\n4,5,6\n")
+
+
+def test_a_header_of_text_and_numbers_is_asked_about(table):
+    with pytest.raises(cli.UsageError, match=r"both text \('a'\) and a number \('2'\); say --header or --no-header"):
+        table("a,2\n4,5\n")
+    assert table("a,2\n1.5,2\n3,4\n", header=True) == (NUMBERS, ["a", "2"])
+
+
+def test_reads_compressed_tables(table):
+    assert table(gzip.compress(b"a,b\n1.5,2\n3,4\n"), name="table.csv.gz") == (NUMBERS, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id,a,b\nx,1.5,2\ny,3,4\n",
+        '"","a","b"\n"1",1.5,2\n"2",3,4\n',  # R: write.csv
+        '"a" "b"\n"1" 1.5 2\n"2" 3 4\n',  # R: write.table
+        ",a,b\n0,1.5,2\n1,3,4\n",  # pandas: to_csv
+    ],
+)
+def test_row_names(table, text):
+    assert table(text, row_names=True) == (NUMBERS, ["a", "b"])
+    with pytest.raises(cli.UsageError, match=r"--row-names if .* names the rows"):
+        table(text)
+
+
+def test_row_names_without_a_header(table):
+    assert table("x,1.5,2\ny,3,4\n", row_names=True) == (NUMBERS, None)
+
+
+def test_values_keep_every_bit(table):
+    values = np.random.default_rng(0).normal(size=(50, 3)) * 10.0 ** np.arange(-100, 200, 100)
+    text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
+    assert table(text)[0] == values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "table.csv is empty"),
+        ("\n \n", "table.csv is empty"),
+        ("a,b\n", "table.csv has a header and no data"),
+        ("a,b\n1,2\n3,x\ny,4\n", r"table.csv, line 3, column 2 \('b'\): 'x' is not a number$"),
+        ("a,b\n1,2\nx,3\n", r"line 3, column 1 \('a'\): 'x' is not a number; say --row-names if"),
+        ("1.5,2\n3,1.000.000\n", r"line 2, column 2: '1.000.000' is not a number"),
+        ("a;b\n1,5;2\n", r"line 2, column 1 \('a'\): '1,5' is not a number"),
+        ("a,b\n1,2\n3,\nNA,4\n", r"line 3, column 2 \('b'\): '' is a missing value; drop such rows or impute them"),
+        ("a,b\n1,2\n3,-inf\n", r"line 3, column 2 \('b'\): '-inf' is infinite; drop"),
+        ("a,b\n1,2\n3,True\n", "'True' is not a number"),
+        ("a,b\n1,2\n3,1_0\n", "'1_0' is not a number"),
+        ("a,b\n1,2\n3,4,5\n", "table.csv, line 3: 3 cells where the lines before have 2"),
+        ("a,b,c\n1,2\n3,4\n", "the header has 3 cells, the first row has 2"),
+        ("a\n1 2\n3 4\n", "line 2, column 1 .*'1 2' is not a number"),
+        ("a,b,a\n1,2,3\n", "variable names must differ; repeated: a"),
+        ("a,,c\n1,2,3\n", "column 2 has no name; name it"),
+        (b"\xff\xfe\x00\x01,\x80", "not a readable text table: "),
+    ],
+)
+def test_refuses_tables(table, text, message):
+    with pytest.raises(cli.UsageError, match=message):
+        table(text)
+
+
+def test_refuses_damaged_files(table):
+    with pytest.raises(cli.UsageError, match="cannot be read"):
+        table("no gzip", name="table.csv.gz")
+    with pytest.raises(cli.UsageError, match="not a readable"):
+        table(gzip.compress(b"1.5,2\n" * 1000)[:-20], name="table.csv.gz")
+    for suffix in (".npy", ".npz"):
+        with pytest.raises(cli.UsageError, match=rf"not a readable {suffix} file"):
+            table("no array", name=f"table{suffix}")
+
+
+def test_reads_numpy_files(tmp_path):
+    np.save(tmp_path / "data.npy", np.array(NUMBERS, np.float32))
+    values, names = cli.read_table(tmp_path / "data.npy")
+    assert (values.tolist(), values.dtype, names) == (NUMBERS, np.float64, None)
+    np.savez(tmp_path / "data.npz", values=NUMBERS, names=["a", "b"])
+    values, names = cli.read_table(tmp_path / "data.npz")
+    assert (values.tolist(), names) == (NUMBERS, ["a", "b"])
+
+
+def test_refuses_numpy_files(tmp_path):
+    np.savez(tmp_path / "two.npz", x=NUMBERS, y=NUMBERS)
+    with pytest.raises(cli.UsageError, match=r"exactly one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)"):
+        cli.read_table(tmp_path / "two.npz")
+    np.save(tmp_path / "text.npy", [["a", "b"]])
+    with pytest.raises(cli.UsageError, match="holds <U1, not numbers"):
+        cli.read_table(tmp_path / "text.npy")
+    np.save(tmp_path / "object.npy", np.array([[None, 1]]), allow_pickle=True)
+    with pytest.raises(cli.UsageError, match=r"not a readable \.npy file: .*pickle"):
+        cli.read_table(tmp_path / "object.npy")
+    np.save(tmp_path / "nan.npy", [[1, 2], [np.nan, 4]])
+    with pytest.raises(cli.UsageError, match=r"row 2, column 1: a missing or infinite value \(1 in all\)"):
+        cli.read_table(tmp_path / "nan.npy")
+
+
+def test_missing_file(refused, tmp_path):
+    for name in ("none.csv", "none.npz"):
+        assert (
+            refused("skeleton", tmp_path / name, *METHOD)
+            == f"{tmp_path / name} cannot be read: No such file or directory"
+        )
+    assert refused("skeleton", tmp_path, *METHOD) == f"{tmp_path} cannot be read: Is a directory"
+
+
+# --- faults and interruptions ------------------------------------------------------------------------------------
+
+
+def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("broken inside")
+
+    monkeypatch.setattr(cli, "read_table", fail)
+    code, _, err = run("skeleton", data, *METHOD)
+    assert (code, err) == (1, "error: RuntimeError: broken inside (GPUPC_DEBUG=1 shows where)\n")
+    monkeypatch.setenv("GPUPC_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="broken inside"):
+        run("skeleton", data, *METHOD)
+
+
+def test_debug_keeps_the_traceback_of_expected_errors(run, monkeypatch):
+    monkeypatch.setenv("GPUPC_DEBUG", "1")
+    with pytest.raises(cli.UsageError, match="No such file"):
+        run("skeleton", "none.csv", *METHOD)
+
+
+def test_a_failed_save_leaves_nothing_behind(refused, data, tmp_path, monkeypatch):
+    def fill_the_disk(self, path):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "out.npz").write_text("the old one")
+    monkeypatch.setattr(Skeleton, "save", fill_the_disk)
+    assert "No space left" in refused("skeleton", data, *METHOD, "--quiet", "--output", tmp_path / "out.npz")
+    assert (tmp_path / "out.npz").read_text() == "the old one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.npz"]
+
+
+def test_ctrl_c(tmp_path):
+    """Interrupted while it waits for its data, from a pipe nobody writes to."""
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with subprocess.Popen(
+        [*COMMAND, "skeleton", str(pipe), *METHOD], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        descriptor = os.open(pipe, os.O_WRONLY)  # returns once the command reads
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        os.close(descriptor)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    pipeline = f"{sys.executable} -m gpupc_impl methods | true"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {pipeline}"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_as_a_module():
+    done = subprocess.run([*COMMAND, "--version"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{gpupc_impl.__version__}\n")
+    done = subprocess.run([*COMMAND, "skeleton", "none.csv", *METHOD], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "error: none.csv cannot be read: No such file or directory\n")

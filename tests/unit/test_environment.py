@@ -1,0 +1,89 @@
+"""The environment of a record: complete, and free of what it must not tell."""
+
+import getpass
+import json
+import re
+import socket
+import subprocess
+
+import jsonschema
+import pytest
+
+from gpupc_impl.core import environment as module
+from gpupc_impl.core.environment import environment, git_state
+from gpupc_impl.core.machine import available_cores
+from gpupc_impl.core.records import schema
+
+
+class CudaLike:
+    name = "cuda"
+
+    def describe(self):
+        return {"device": "a GPU", "cuda_runtime": "12.9"}
+
+
+def check(facts):
+    jsonschema.validate(facts, schema()["properties"]["environment"])
+
+
+def test_fits_the_schema_and_tells_no_secrets():
+    facts = environment(available_cores(), 1)
+    check(facts)
+    text = json.dumps(facts)
+    assert facts["device"] is None
+    assert facts["gpu"] is None
+    assert facts["cores"] >= 1
+    assert facts["memory_bytes"] > 0
+    assert facts["packages"]["numpy"]
+    assert not re.search(r'"/|://', text), "a path or an URL"
+    for secret in (socket.gethostname(), getpass.getuser()):
+        assert f'"{secret}"' not in text
+
+
+@pytest.mark.parametrize(
+    ("processes", "others", "warned"),
+    [(None, None, "is not known (nvidia-smi"), ("", False, None), ("GPU-1, 17", True, "another process used a GPU")],
+)
+def test_gpu_facts(monkeypatch, processes, others, warned):
+    monkeypatch.setattr(module, "_nvidia_smi", lambda query: "570.1\n570.1" if "driver" in query else None)
+    monkeypatch.setattr(module, "git_state", lambda: ("abc", False))
+    facts = environment(2, 2, CudaLike(), processes)
+    check(facts)
+    assert facts["gpu"] == {"driver": "570.1", "others_on_gpu": others}
+    assert facts["device"]["device"] == "a GPU"
+    assert (len(facts["warnings"]) == 1 and warned in facts["warnings"][0]) if warned else facts["warnings"] == []
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A git repository with a package folder in it, taken for ours."""
+
+    def git(*arguments):
+        identity = ["-c", "user.name=x", "-c", "user.email=x@x"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
+
+    package = tmp_path / "gpupc_impl"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(module, "PACKAGE_ROOT", package)
+    git("init")
+    return package, git
+
+
+def test_git_state(repository):
+    package, git = repository
+    assert git_state() == (None, None), "a repository that does not track the package is not its repository"
+    git("add", ".")
+    git("commit", "-m", "first")
+    commit, dirty = git_state()
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    assert dirty is False
+    (package / "__init__.py").write_text("changed = True\n")
+    assert git_state() == (commit, True)
+
+
+def test_unknown_git_state_is_a_warning(monkeypatch):
+    monkeypatch.setattr(module, "git_state", lambda: (None, None))
+    facts = environment(1, 1)
+    assert facts["git_commit"] is None
+    assert facts["warnings"] == ["the git commit of the code is not known"]

@@ -1,0 +1,79 @@
+"""``import gpupc_impl`` is light, stands alone, and works with none of the optional libraries installed."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gpupc_impl
+
+ROOT = Path(gpupc_impl.__file__).parents[1]
+OPTIONAL = ("cupy", "numba", "causallearn", "matplotlib", "snakemake", "pandas", "networkx", "tigramite", "pgmpy")
+
+BLOCK = f"""
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {OPTIONAL!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run(code):
+    """What a fresh interpreter prints, as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_import_loads_nothing_heavy():
+    loaded = run("import sys, json, gpupc_impl; print(json.dumps(sorted(sys.modules)))")
+    packages = {name.partition(".")[0] for name in loaded}
+    assert not packages & {*OPTIONAL, "baselines", "datasets", "workflow", "pytest"}
+    assert not {"gpupc_impl.cli", "gpupc_impl.backends.cuda", "gpupc_impl.backends.host"} & set(loaded)
+
+
+def test_listing_methods_loads_nothing_heavy():
+    loaded = run("import sys, json, gpupc_impl; gpupc_impl.methods(); print(json.dumps(sorted(sys.modules)))")
+    assert not {name.partition(".")[0] for name in loaded} & {*OPTIONAL, "datasets", "workflow"}
+
+
+def test_methods_are_listed_with_nothing_optional_installed():
+    code = """
+import json, gpupc_impl
+from gpupc_impl.core.solve import unavailable
+methods = gpupc_impl.methods()
+print(json.dumps({name: unavailable(method, method.backends[0]) for name, method in methods.items()}))
+"""
+    reasons = run(BLOCK + code)
+    assert reasons.keys() == gpupc_impl.methods().keys()
+    for name in ("cupc-s", "stable-serial", "stable-parallel", "causal-learn"):
+        assert reasons[name], f"{name} cannot run here and must say why"
+
+
+def test_the_library_imports_nothing_of_the_rest_of_the_project():
+    others = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "gpupc_impl"}
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sorted((ROOT / "gpupc_impl").rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if line.split()[:1] in (["import"], ["from"]) and line.split()[1].partition(".")[0] in others
+    ]
+    assert found == []
+
+
+def test_every_public_name_is_there():
+    assert all(hasattr(gpupc_impl, name) for name in gpupc_impl.__all__)
+    assert len(set(gpupc_impl.__all__)) == len(gpupc_impl.__all__)
+
+
+def test_the_example_in_the_docstring_is_true():
+    failed, tried = doctest.testmod(gpupc_impl)
+    assert tried > 0
+    assert failed == 0

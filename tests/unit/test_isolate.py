@@ -1,0 +1,219 @@
+"""Whatever happens in a worker becomes a status and a sentence, and no process is left behind."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from gpupc_impl.core.isolate import Worker
+
+SERVER = textwrap.dedent("""
+    import ctypes, functools, os, signal, subprocess, sys
+    from gpupc_impl.core.isolate import serve
+
+    @functools.cache
+    def spin():
+        import numba
+        @numba.njit
+        def loop(x):
+            while x >= 0:
+                x = (x * 7 + 1) % 1000003
+            return x
+        return loop
+
+    def answer(message):
+        what = message["do"]
+        if what == "echo":
+            return message["value"]
+        if what == "hang":
+            ctypes.PyDLL(None).sleep(600)  # in C, with the interpreter's lock held
+        if what == "spin":
+            return spin()(message["start"])
+        if what == "eat":
+            eaten = []
+            while True:
+                eaten.append(b"x" * (1 << 20))
+        if what == "memory error":
+            raise MemoryError(message.get("text", ""))
+        if what == "device memory error":
+            from gpupc_impl.backends import DeviceMemoryError
+            raise DeviceMemoryError(1000, 10, 500)
+        if what == "raise":
+            raise RuntimeError("the third\\nwheel came off")
+        if what == "sys.exit":
+            sys.exit(3)
+        if what == "exit":
+            os._exit(message["code"])
+        if what == "signal":
+            os.kill(os.getpid(), message["number"])
+        if what == "segfault":
+            ctypes.string_at(0)
+        if what == "print":
+            print("from Python")
+            sys.stdout.flush()
+            os.write(1, b"from C\\n")
+        if what == "child":
+            return subprocess.Popen(["sleep", "600"]).pid
+        if what == "fork and die":
+            if os.fork() == 0:
+                ctypes.CDLL(None).sleep(600)
+            os._exit(4)
+
+    serve(answer)
+""")
+ARGV = [sys.executable, "-c", SERVER]
+PATIENCE_S = 30
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process ended; one that nobody has collected yet counts."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def log():
+    return io.StringIO()
+
+
+@pytest.fixture
+def worker(log):
+    with Worker(ARGV, log=log, prefix="[w] ") as worker:
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def robust_worker():
+    """One that lives through a whole module of tests."""
+    with Worker(ARGV, log=io.StringIO()) as worker:
+        yield worker
+
+
+def test_answers_again_and_again(robust_worker):
+    for value in (1, "text", {"nested": [1.5, None]}, "x" * 300_000):
+        outcome = robust_worker.request({"do": "echo", "value": value}, PATIENCE_S)
+        assert (outcome.status, outcome.why, outcome.value) == ("ok", None, value)
+    assert robust_worker.alive
+
+
+@pytest.mark.parametrize("what", ["spin", "hang"])
+def test_time_limit_stops_compiled_code(worker, what):
+    assert worker.request({"do": "spin", "start": -1}, PATIENCE_S).value == -1  # compiles
+    started = time.monotonic()
+    outcome = worker.request({"do": what, "start": 1}, 0.5)
+    assert outcome.status == "timeout"
+    assert outcome.why == "no answer within the time limit of 0.5 s"
+    assert time.monotonic() - started < PATIENCE_S
+    assert not worker.alive
+    assert not psutil.pid_exists(worker.pid)
+
+
+def test_memory_limit(log):
+    limit = 200 << 20
+    with Worker(ARGV, log=log, memory_limit_bytes=limit) as worker:
+        outcome = worker.request({"do": "eat"}, PATIENCE_S)
+        assert outcome.status == "oom"
+        assert "over its limit of 209,715,200 bytes" in outcome.why
+        assert worker.memory_peak > limit
+        assert not psutil.pid_exists(worker.pid)
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "why"),
+    [
+        ({"do": "memory error", "text": "no room for 5 elephants"}, "oom", "no room for 5 elephants"),
+        ({"do": "memory error"}, "oom", "host memory is exhausted (MemoryError)"),
+        ({"do": "raise"}, "error", "RuntimeError: the third wheel came off"),
+        ({"do": "sys.exit"}, "error", "SystemExit: 3"),
+    ],
+)
+def test_exceptions_leave_the_worker_alive(robust_worker, message, status, why):
+    outcome = robust_worker.request(message, PATIENCE_S)
+    assert (outcome.status, outcome.why) == (status, why)
+    assert robust_worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
+
+
+def test_device_memory_keeps_its_message(robust_worker):
+    outcome = robust_worker.request({"do": "device memory error"}, PATIENCE_S)
+    assert outcome.status == "oom"
+    assert "1,000 bytes asked for with 10 of 500 bytes in use" in outcome.why
+
+
+def test_traceback_and_prints_go_to_the_log(worker, log):
+    worker.request({"do": "print"}, PATIENCE_S)
+    worker.request({"do": "raise"}, PATIENCE_S)
+    worker.close()
+    lines = log.getvalue().splitlines()
+    assert all(line.startswith("[w] ") for line in lines)
+    assert "[w] from Python" in lines
+    assert "[w] from C" in lines
+    assert "[w] Traceback (most recent call last):" in lines
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "why"),
+    [
+        ({"do": "segfault"}, "killed", "SIGSEGV ended it (Segmentation fault)"),
+        ({"do": "signal", "number": int(signal.SIGABRT)}, "killed", "SIGABRT ended it (Aborted)"),
+        (
+            {"do": "signal", "number": int(signal.SIGKILL)},
+            "killed",
+            "SIGKILL ended it, likely the operating system's out-of-memory killer",
+        ),
+        ({"do": "exit", "code": 3}, "error", "it ended with exit code 3 and without an answer"),
+        ({"do": "exit", "code": 0}, "error", "it ended with exit code 0 and without an answer"),
+        ({"do": "fork and die"}, "error", "it ended with exit code 4 and without an answer"),
+    ],
+)
+def test_death(worker, message, status, why):
+    outcome = worker.request(message, PATIENCE_S)
+    assert (outcome.status, outcome.why) == (status, why)
+    assert not worker.alive
+
+
+def test_request_to_a_dead_worker(worker):
+    os.kill(worker.pid, signal.SIGKILL)
+    assert is_gone(worker.pid)
+    assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).status == "killed"
+
+
+def test_nothing_is_left_behind():
+    before = set(psutil.Process().children(recursive=True))
+    descriptors = psutil.Process().num_fds()
+    with Worker(ARGV, log=io.StringIO()) as worker:
+        child = worker.request({"do": "child"}, PATIENCE_S).value
+        assert psutil.pid_exists(child)
+    assert is_gone(child)
+    assert set(psutil.Process().children(recursive=True)) == before
+    assert psutil.Process().num_fds() == descriptors
+
+
+def test_worker_ends_with_its_owner_even_when_that_is_killed():
+    owner = textwrap.dedent(f"""
+        import sys
+        from gpupc_impl.core.isolate import Worker
+        worker = Worker([sys.executable, "-c", {SERVER!r}])
+        child = worker.request({{"do": "child"}}).value
+        print(worker.pid, child, flush=True)
+        worker.request({{"do": "hang"}})
+    """)
+    process = subprocess.Popen([sys.executable, "-c", owner], stdout=subprocess.PIPE, text=True)
+    with process:
+        pids = list(map(int, process.stdout.readline().split()))
+        assert len(pids) == 2
+        time.sleep(0.5)  # let it enter the hang
+        process.kill()
+        assert all(is_gone(pid) for pid in pids)

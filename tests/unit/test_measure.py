@@ -1,0 +1,390 @@
+"""Settings measured side by side: whatever one does, each gets its record, and nothing is measured twice."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+
+import numpy as np
+import psutil
+import pytest
+
+from gpupc_impl import GaussianProblem, Skeleton
+from gpupc_impl.core import measure, records, registry
+from gpupc_impl.core.measure import Setting, measure_side_by_side
+
+PLANTED = textwrap.dedent('''
+    """Methods that behave and methods that do not. Each run of theirs leaves a line in the file PLANTED_RUNS."""
+    import ctypes, os, signal, sys, time
+    import numpy as np
+    from gpupc_impl.backends import DeviceMemoryError
+    from gpupc_impl.core.registry import Parameter, method
+    from gpupc_impl.core.result import SeparatingSets, Skeleton
+
+    RUNS = 0
+
+    def planted(name, **options):
+        def register(behave):
+            def solve(problem, run):
+                global RUNS
+                RUNS += 1
+                with open(os.environ["PLANTED_RUNS"], "a") as file:
+                    file.write(name + "\\n")
+                p = problem.n_variables
+                adjacency = ~np.eye(p, dtype=bool)
+                removed = behave(run, RUNS) or [(0, 1, 2)]
+                for i, j, _ in removed:
+                    adjacency[i, j] = adjacency[j, i] = False
+                sets = [(np.array([[i, j]]), np.array([[k]])) for i, j, k in removed]
+                return Skeleton(
+                    adjacency, SeparatingSets.from_levels(adjacency, sets), problem.names,
+                    (10, 20), (15, 14), (0.1, 0.2), 2, "complete", facts=dict(run.facts),
+                )
+            solve.__module__ = __name__
+            fixed = {"family": "gaussian", "source": "", "summary": "", "backends": ("cpu",)}
+            method("planted-" + name, **{**fixed, **options})(solve)
+            return behave
+        return register
+
+    @planted("good", params={"sleep": Parameter(0.0, "seconds")}, reference=True)
+    def good(run, number):
+        time.sleep(run.params["sleep"])
+
+    @planted("other")
+    def other(run, number):
+        print("working")
+
+    @planted("spins")
+    def spins(run, number):
+        ctypes.PyDLL(None).sleep(600)
+
+    @planted("eats")
+    def eats(run, number):
+        eaten = []
+        while True:
+            eaten.append(b"x" * (1 << 20))
+
+    @planted("device-memory")
+    def device_memory(run, number):
+        raise DeviceMemoryError(1000, 10, 500)
+
+    @planted("raises")
+    def raises(run, number):
+        raise RuntimeError("the wheel came off")
+
+    @planted("raises-later")
+    def raises_later(run, number):
+        if number > 2:
+            raise RuntimeError("the wheel came off later")
+
+    @planted("segfaults")
+    def segfaults(run, number):
+        ctypes.string_at(0)
+
+    @planted("exits")
+    def exits(run, number):
+        os._exit(0)
+
+    @planted("other-edges")
+    def other_edges(run, number):
+        return [(0, 1 + number % 2, 3)]
+
+    @planted("other-sets")
+    def other_sets(run, number):
+        return [(0, 1, 2 + number % 2)]
+
+    @planted("own-sets", canonical=False)
+    def own_sets(run, number):
+        return [(0, 1, 2 + number % 2)]
+
+    @planted("unavailable", unavailable=lambda: "needs a unicorn; none is tethered here")
+    def unavailable(run, number):
+        pass
+
+    @planted("discrete", family="discrete")
+    def discrete(run, number):
+        pass
+
+    @planted("kernels", backends=("cuda", "host"))
+    def kernels(run, number):
+        return [(0, 1, 2)]
+''')
+LIMITS = {"time_limit_s": 60, "memory_limit_bytes": None, "long_run_s": 60}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plugin(tmp_path_factory):
+    """The planted methods, known here and in every process started from here."""
+    folder = tmp_path_factory.mktemp("plugin")
+    (folder / "planted_methods.py").write_text(PLANTED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("GPUPC_PLUGINS", "planted_methods")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *filter(None, sys.path)]))
+        registry._discover.cache_clear()
+        yield
+    for name in [name for name in registry._METHODS if name.startswith("planted-")]:
+        del registry._METHODS[name]
+    del sys.modules["planted_methods"]
+    registry._discover.cache_clear()
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """How often each planted method ran, as a function."""
+    path = tmp_path / "runs.txt"
+    monkeypatch.setenv("PLANTED_RUNS", str(path))
+    return lambda: Counter(path.read_text().split()) if path.exists() else Counter()
+
+
+@pytest.fixture
+def problem(tmp_path):
+    path = tmp_path / "problem.npz"
+    GaussianProblem.from_data(np.random.default_rng(0).normal(size=(20, 6))).save(path)
+    return path
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def run(problem, out, runs):
+    """Measure settings with this test's problem and folder; the events and the log are kept on the function."""
+
+    def run(settings, **options):
+        run.events, run.log = [], io.StringIO()
+        given = {"backend": "host", "dataset": {"name": "tiny"}, "out_dir": out, "store": out / "samples", **LIMITS}
+        result = measure_side_by_side(
+            problem, settings, **{**given, "progress": run.events.append, "log": run.log, **options}
+        )
+        assert not [child for child in psutil.Process().children() if "core.worker" in " ".join(child.cmdline())]
+        return result
+
+    return run
+
+
+def setting(name, **options):
+    return Setting(name, f"planted-{name}", **options)
+
+
+def test_whatever_happens_becomes_a_record(run, out):
+    expected = {
+        "good": ("ok", None),
+        "spins": ("timeout", "no answer within the time limit of 1 s"),
+        "eats": ("oom", "over its limit of 400,000,000 bytes"),
+        "device-memory": ("oom", "1,000 bytes asked for with 10 of 500 bytes in use"),
+        "raises": ("error", "RuntimeError: the wheel came off"),
+        "raises-later": ("error", "RuntimeError: the wheel came off later"),
+        "segfaults": ("killed", "SIGSEGV ended it (Segmentation fault)"),
+        "exits": ("error", "it ended with exit code 0 and without an answer"),
+        "other-edges": ("error", "two runs gave different answers: the skeletons of the cold run (14 edges) and of"),
+        "other-sets": ("error", "two runs gave different answers: the separating sets of the cold run"),
+        "own-sets": ("ok", None),
+        "unavailable": ("skipped", "needs a unicorn; none is tethered here"),
+        "discrete": ("skipped", "solves discrete problems, not gaussian ones"),
+        "other": ("ok", None),
+    }
+    own_limits = {"spins": {"time_limit_s": 1}, "eats": {"memory_limit_bytes": 400_000_000}}
+    found = run([setting(name, **own_limits.get(name, {})) for name in expected], repeats=2)
+
+    assert list(found) == list(expected)
+    assert {record["setting"]: record for record in records.load_records(list(out.glob("*.json")))} == found
+    for name, (status, why) in expected.items():
+        record = found[name]
+        assert record["status"] == status, (name, record["why"])
+        assert record["why"] is None if why is None else why in record["why"]
+        assert (out / f"{name}.npz").exists() == (record["result"] is not None) == (status == "ok")
+    assert len(found["raises-later"]["time_s"]["warm"]) == 1
+    assert found["spins"]["limits"]["time_s"] == 1
+    assert found["good"]["limits"]["time_s"] == 60
+    assert not found["own-sets"]["canonical"]
+    assert "[raises] RuntimeError: the wheel came off" in run.log.getvalue()
+    assert "[other] working" in run.log.getvalue()
+
+
+def test_rounds_samples_and_skeleton(run, out, runs):
+    settings = [setting("good", params={"sleep": 0.01}), setting("other", separating_sets="first-come")]
+    found = run(settings, repeats=2, threads=1)
+    stages = [(event.setting, event.stage) for event in run.events if event.stage != "done"]
+    assert stages == [
+        (name, stage) for stage in ("cold", "repeat 1 of 2", "repeat 2 of 2") for name in ("good", "other")
+    ]
+    assert runs() == {"good": 3, "other": 3}
+    record = found["good"]
+    assert record["params"] == {"sleep": 0.01}
+    assert record["reference"]
+    assert record["canonical"]
+    assert not found["other"]["canonical"]
+    assert record["backend"] == "cpu"
+    assert record["environment"]["device"] is None
+    assert record["environment"]["threads"] == 1
+    times = record["time_s"]
+    assert len(times["warm"]) == 2
+    assert times["levels"] == [[0.1, 0.2]] * 2
+    assert min(times["cold"], *times["warm"]) >= 0.01
+    assert record["peak_bytes"]["process"] > 1_000_000
+    assert record["peak_bytes"]["device"] is None
+    skeleton = Skeleton.load(out / "good.npz")
+    assert (skeleton.n_edges, skeleton.sha256) == (record["result"]["edges"], record["result"]["skeleton_sha256"])
+    assert skeleton.sepsets.sha256 == record["result"]["sepsets_sha256"]
+    assert skeleton.facts["method"] == "planted-good"
+
+
+def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(run):
+    settings = [setting("good", params={"sleep": 0.05}), setting("other")]
+    found = run(settings, long_run_s=0.05, repeats=3, interleave=False)
+    assert len(found["good"]["time_s"]["warm"]) == 1
+    assert len(found["other"]["time_s"]["warm"]) == 3
+    assert [event.setting for event in run.events] == ["good"] * 3 + ["other"] * 5
+
+
+def test_nothing_is_measured_twice(run, out, runs):
+    first = run([setting("good")], repeats=2)["good"]
+    assert first["reused_samples"] == 0
+
+    again = run([setting("good"), setting("other")], repeats=2)
+    assert runs() == {"good": 3, "other": 3}, "adding a setting measures that one only"
+    assert again["good"] == {**first, "reused_samples": 3}
+
+    more = run([setting("good")], repeats=4)["good"]
+    assert runs()["good"] == 3 + 1 + 2, "a warm-up and what was missing"
+    assert more["time_s"]["warm"][:2] == first["time_s"]["warm"]
+    assert more["reused_samples"] == 3
+    assert [event.stage for event in run.events] == ["warm-up", "repeat 3 of 4", "repeat 4 of 4", "done"]
+
+    fewer = run([setting("good")], repeats=1)["good"]
+    assert fewer["time_s"]["warm"] == first["time_s"]["warm"][:1]
+    assert fewer["reused_samples"] == 2
+
+    run([Setting("good", "planted-good", params={"sleep": 0.001})], repeats=1)
+    assert runs()["good"] == 6 + 2, "other parameters are another setting"
+
+    fresh = run([setting("good")], repeats=2, fresh=True)["good"]
+    assert runs()["good"] == 8 + 3
+    assert fresh["reused_samples"] == 0
+
+
+def test_hit_limits_are_remembered_and_other_failures_are_not(run, runs):
+    failing = [setting("spins", time_limit_s=0.2), setting("raises")]
+    first = run(failing)
+    again = run(failing)
+    assert runs() == {"spins": 1, "raises": 2}
+    assert again["spins"] == {**first["spins"], "reused_samples": 1, "peak_bytes": again["spins"]["peak_bytes"]}
+    run([setting("spins", time_limit_s=0.3)])
+    assert runs()["spins"] == 2, "another limit is another question"
+
+
+def test_a_stored_run_over_the_limit_of_today_is_no_answer(run):
+    slow = {"params": {"sleep": 0.4}}
+    assert run([setting("good", **slow)], repeats=1)["good"]["status"] == "ok"
+    assert run([setting("good", **slow, time_limit_s=0.2)], repeats=1)["good"]["status"] == "timeout"
+
+
+def test_damaged_samples_are_measured_again(run, out, runs):
+    run([setting("good")], repeats=3)
+    (folder,) = (out / "samples").iterdir()
+    sample = folder / "sample-2.json"
+    sample.write_text(sample.read_text()[:20])
+    (folder / ".skeleton.1.npz").write_text("half a file that a killed process left behind")
+    assert run([setting("good")], repeats=3)["good"]["reused_samples"] == 2
+    assert runs()["good"] == 4 + 1 + 2
+    assert not (folder / ".skeleton.1.npz").exists()
+    (folder / "skeleton.npz").unlink()
+    assert run([setting("good")], repeats=3)["good"]["reused_samples"] == 0
+
+
+def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
+    coordinator = textwrap.dedent(f"""
+        from gpupc_impl.core.measure import Setting, measure_side_by_side
+        settings = [Setting(name, "planted-good", {{"sleep": sleep}}) for name, sleep in (("a", 0.1), ("b", 0.11))]
+        measure_side_by_side(
+            {str(problem)!r}, settings, backend="auto", dataset={{"name": "tiny"}}, out_dir={str(out)!r}, repeats=4,
+            time_limit_s=60, memory_limit_bytes=None, long_run_s=60, store={str(out / "samples")!r},
+        )
+    """)
+    process = subprocess.Popen([sys.executable, "-c", coordinator], stderr=subprocess.DEVNULL)
+    give_up = time.monotonic() + 60
+    while runs()["good"] < 5 and time.monotonic() < give_up:
+        time.sleep(0.01)
+    workers = [child for child in process_children(process.pid) if "core.worker" in " ".join(child.cmdline())]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(workers) == 2
+    psutil.wait_procs(workers, timeout=30)
+    assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
+    killed_after = runs()["good"]
+    kept = len(list((out / "samples").rglob("sample-*.json")))
+    assert killed_after - 1 <= kept <= killed_after
+    assert 4 <= kept < 10
+    assert not list(out.glob("[!.]*.json"))
+
+    subprocess.run([sys.executable, "-c", coordinator], check=True, stderr=subprocess.DEVNULL)
+    found = records.load_records(list(out.glob("[!.]*.json")))
+    assert [record["status"] for record in found] == ["ok", "ok"]
+    assert all(len(record["time_s"]["warm"]) == 4 for record in found)
+    assert sum(record["reused_samples"] for record in found) == kept
+    assert runs()["good"] - killed_after == (10 - kept) + 2, "what was missing, and a warm-up each"
+
+    subprocess.run([sys.executable, "-c", coordinator], check=True, stderr=subprocess.DEVNULL)
+    assert runs()["good"] == killed_after + (10 - kept) + 2
+
+
+def process_children(pid):
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_a_backend_that_does_not_open_costs_only_its_methods(run, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    found = run([setting("kernels"), setting("good")], repeats=1)
+    assert (found["kernels"]["status"], found["kernels"]["backend"]) == ("skipped", "host")
+    assert "no-such-compiler" in found["kernels"]["why"]
+    assert found["good"]["status"] == "ok"
+
+
+def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
+    monkeypatch.setattr(measure, "START_LIMIT_S", 0.01)
+    for record in run([setting("kernels"), setting("good")]).values():
+        assert record["status"] == "timeout"
+        assert record["why"].startswith("finding out what can run here failed: no answer within")
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "message"),
+    [
+        ([Setting("a", "planted-nothing")], {}, "'planted-nothing' is not known"),
+        ([setting("good", params={"speed": 1})], {}, "no parameter 'speed'"),
+        ([setting("good"), setting("good")], {}, "different names"),
+        ([Setting("../a", "planted-good")], {}, "cannot name a file"),
+        ([setting("good", separating_sets="any")], {}, "'any'; choose one of: canonical, first-come"),
+        ([setting("good")], {"repeats": 0}, "at least 1"),
+        ([setting("good")], {"threads": 100_000}, "threads is 100000"),
+    ],
+)
+def test_what_cannot_mean_anything_is_refused(run, runs, settings, options, message):
+    with pytest.raises(ValueError, match=message):
+        run([setting("other"), *settings], **options)
+    assert not runs()
+
+
+def test_command_line(problem, out, runs, capsys):
+    arguments = [str(problem), "--method", "planted-good:sleep=0.01", "--method", "planted-raises", "--out", str(out)]
+    assert measure.main([*arguments, "--repeats", "2", "--time-limit", "30"]) == 0
+    printed = capsys.readouterr()
+    header, good, raises, why = printed.out.splitlines()
+    assert header.split()[:2] == ["setting", "status"]
+    assert good.split()[:2] == ["planted-good_sleep0.01", "ok"]
+    assert good.split()[-2:] == ["1x", "14"]
+    assert raises.split()[:2] == ["planted-raises", "error"]
+    assert why == "planted-raises: error: RuntimeError: the wheel came off"
+    assert "planted-good_sleep0.01: repeat 2 of 2: " in printed.err
+    assert json.loads((out / "planted-raises.json").read_text())["status"] == "error"
+    with pytest.raises(SystemExit):
+        measure.main([str(problem), "--method", "planted-nothing"])
+    assert "'planted-nothing' is not known" in capsys.readouterr().err

@@ -1,0 +1,400 @@
+"""Orientation: against the true CPDAG, against causal-learn, against the rules read word by word."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import CPDAG, SeparatingSets, Skeleton, orient
+from gpupc_impl.core import orientation
+from gpupc_impl.core.result import edges_to_adjacency
+
+
+def make_skeleton(p, edges, sepsets=None, names=None):
+    """A skeleton with the given separating sets; pairs without one have the empty set."""
+    adjacency = edges_to_adjacency(list(edges), p)
+    levels = {}
+    for pair, members in (sepsets or {}).items():
+        if members:
+            pairs, sets = levels.setdefault(len(members), ([], []))
+            pairs.append(sorted(pair))
+            sets.append(sorted(members))
+    return Skeleton(
+        adjacency=adjacency,
+        sepsets=SeparatingSets.from_levels(adjacency, levels.values()),
+        names=names or tuple(f"V{k}" for k in range(p)),
+        tests_per_level=(),
+        edges_per_level=(),
+        seconds_per_level=(),
+        levels_run=0,
+        stopped_because="",
+    )
+
+
+def arrows(cpdag):
+    return set(map(tuple, np.argwhere(cpdag.directed).tolist()))
+
+
+# --- oracles -----------------------------------------------------------------------------------------------------
+
+
+def random_dag(p, density, seed):
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(p)
+    return nx.DiGraph({int(a): [int(b) for b in order[k + 1 :] if rng.random() < density] for k, a in enumerate(order)})
+
+
+def oracle_skeleton(dag):
+    """The skeleton and d-separating sets that tests without error find."""
+    p = dag.number_of_nodes()
+    sepsets = {}
+    for pair in itertools.combinations(range(p), 2):
+        if not (dag.has_edge(*pair) or dag.has_edge(*pair[::-1])):
+            sepsets[pair] = nx.find_minimal_d_separator(dag, {pair[0]}, {pair[1]})
+            assert nx.is_d_separator(dag, {pair[0]}, {pair[1]}, sepsets[pair])
+    return make_skeleton(p, dag.edges, sepsets)
+
+
+def v_structures(dag):
+    return {
+        (*sorted((i, j)), k)
+        for k in dag
+        for i, j in itertools.combinations(dag.predecessors(k), 2)
+        if not (dag.has_edge(i, j) or dag.has_edge(j, i))
+    }
+
+
+def cpdag_by_enumeration(dag):
+    """The arrows that all DAGs of the Markov equivalence class share, from Verma and Pearl's definition of it."""
+    edges = list(dag.edges)
+    shared = None
+    for flips in itertools.product((False, True), repeat=len(edges)):
+        other = nx.DiGraph([edge[::-1] if flip else edge for edge, flip in zip(edges, flips, strict=True)])
+        other.add_nodes_from(dag)
+        if nx.is_directed_acyclic_graph(other) and v_structures(other) == v_structures(dag):
+            shared = set(other.edges) if shared is None else shared & set(other.edges)
+    return shared
+
+
+def cpdag_by_causallearn(dag):
+    from causallearn.graph.Dag import Dag
+    from causallearn.graph.GraphNode import GraphNode
+    from causallearn.utils.DAG2CPDAG import dag2cpdag
+
+    nodes = [GraphNode(str(k)) for k in range(dag.number_of_nodes())]
+    graph = Dag(nodes)
+    for i, j in dag.edges:
+        graph.add_directed_edge(nodes[i], nodes[j])
+    ends = dag2cpdag(graph).graph
+    return set(map(tuple, np.argwhere((ends == -1) & (ends.T == 1)).tolist()))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_oracle_gives_the_class_of_the_dag_by_enumeration(seed):
+    dag = random_dag(5 + seed % 2, (0.3, 0.5, 0.8)[seed % 3], seed)
+    cpdag = orient(oracle_skeleton(dag))
+    assert arrows(cpdag) == (cpdag_by_enumeration(dag) if dag.edges else set())
+    assert len(cpdag.conflicts) == 0
+
+
+@pytest.mark.parametrize(("p", "degree"), [(10, 2), (10, 6), (20, 3), (20, 8), (30, 2)])
+@pytest.mark.parametrize("seed", range(6))
+def test_oracle_gives_the_cpdag_of_causallearn(p, degree, seed):
+    dag = random_dag(p, degree / (p - 1), seed)
+    cpdag = orient(oracle_skeleton(dag))
+    assert arrows(cpdag) == cpdag_by_causallearn(dag)
+    assert len(cpdag.conflicts) == 0
+    assert not cpdag.has_directed_cycle
+
+
+@given(st.integers(2, 9), st.floats(0.1, 0.9), st.integers(0, 2**32 - 1))
+@settings(max_examples=80, deadline=None)
+def test_a_dags_own_skeleton_is_oriented_without_contradiction(p, density, seed):
+    dag = random_dag(p, density, seed)
+    cpdag = orient(oracle_skeleton(dag))
+    assert len(cpdag.conflicts) == 0
+    assert not cpdag.has_directed_cycle
+    assert arrows(cpdag) <= set(dag.edges)
+
+
+# --- arbitrary skeletons: contradictions and all -----------------------------------------------------------------
+
+
+@st.composite
+def skeletons(draw):
+    """Random graphs with random sets; few colliders leave the rules much to say, many contradict each other."""
+    p = draw(st.integers(2, 9))
+    density = draw(st.floats(0.2, 0.9))
+    collider = draw(st.sampled_from([0.1, 0.3, 0.8]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    adjacency = edges_to_adjacency([pair for pair in itertools.combinations(range(p), 2) if rng.random() < density], p)
+    sepsets = {
+        (i, j): [int(k) for k in np.flatnonzero(adjacency[i] & adjacency[j]) if rng.random() > collider]
+        for i, j in itertools.combinations(range(p), 2)
+        if not adjacency[i, j]
+    }
+    return make_skeleton(p, np.argwhere(np.triu(adjacency)).tolist(), sepsets)
+
+
+def orient_word_by_word(skeleton):
+    """The documented rules, each read over all variables: directed arrows and conflicts."""
+    p, adjacency = len(skeleton.names), skeleton.adjacency
+    triples = list(itertools.permutations(range(p), 3))
+    directed, conflicts = set(), set()
+
+    def undirected(i, j):
+        return adjacency[i, j] and not {(i, j), (j, i)} & (directed | conflicts)
+
+    def state(asked):
+        both = {(i, j) for i, j in asked if (j, i) in asked}
+        conflicts.update(both)
+        directed.update(asked - both)
+
+    asked = set()
+    for i, k, j in triples:
+        if adjacency[i, k] and adjacency[k, j] and not adjacency[i, j] and k not in skeleton.sepsets[i, j]:
+            asked |= {(i, k), (j, k)}
+    state(asked)
+
+    def rule_1():
+        return {(b, c) for a, b, c in triples if (a, b) in directed and undirected(b, c) and not adjacency[a, c]}
+
+    def rule_2():
+        return {(a, c) for a, b, c in triples if {(a, b), (b, c)} <= directed and undirected(a, c)}
+
+    def rule_3():
+        return {
+            (a, b)
+            for a, b, c, d in itertools.permutations(range(p), 4)
+            if {(c, b), (d, b)} <= directed
+            and not adjacency[c, d]
+            and undirected(a, b)
+            and undirected(a, c)
+            and undirected(a, d)
+        }
+
+    before = None
+    while before != (before := (len(directed), len(conflicts))):
+        for rule in (rule_1, rule_2, rule_3):
+            state(rule())
+    return directed, {(i, j) for i, j in conflicts if i < j}
+
+
+@given(skeletons())
+@settings(max_examples=300, deadline=None)
+def test_agrees_with_the_rules_read_word_by_word(skeleton):
+    cpdag = orient(skeleton)
+    directed, conflicts = orient_word_by_word(skeleton)
+    assert arrows(cpdag) == directed
+    assert list(map(tuple, cpdag.conflicts.tolist())) == sorted(conflicts)
+
+
+@given(skeletons())
+@settings(max_examples=200, deadline=None)
+def test_keeps_the_skeleton(skeleton):
+    cpdag = orient(skeleton)
+    assert np.array_equal(cpdag.directed | cpdag.directed.T | cpdag.undirected, skeleton.adjacency)
+    assert not (cpdag.directed & cpdag.directed.T).any()
+    assert not ((cpdag.directed | cpdag.directed.T) & cpdag.undirected).any()
+    assert np.array_equal(cpdag.undirected, cpdag.undirected.T)
+    assert all(cpdag.undirected[i, j] for i, j in cpdag.conflicts)
+
+
+@given(skeletons(), st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None)
+def test_does_not_depend_on_the_order_of_the_variables(skeleton, random):
+    p = len(skeleton.names)
+    place = list(range(p))
+    random.shuffle(place)
+    shuffled = make_skeleton(
+        p,
+        [(place[i], place[j]) for i, j in skeleton.edges],
+        {tuple(sorted((place[i], place[j]))): [place[k] for k in s] for (i, j), s in skeleton.sepsets.items()},
+    )
+    here, there = orient(skeleton), orient(shuffled)
+    assert np.array_equal(here.directed, there.directed[np.ix_(place, place)])
+    assert np.array_equal(here.undirected, there.undirected[np.ix_(place, place)])
+    assert len(here.conflicts) == len(there.conflicts)
+
+
+@given(skeletons())
+@settings(max_examples=150, deadline=None)
+def test_agrees_with_causallearn_where_nothing_contradicts(skeleton):
+    cpdag = orient(skeleton)
+    if len(cpdag.conflicts) or cpdag.has_directed_cycle:
+        return
+    assert arrows(cpdag) == orient_by_causallearn(skeleton)
+
+
+def orient_by_causallearn(skeleton):
+    from causallearn.graph.GraphClass import CausalGraph
+    from causallearn.utils.PCUtils.Meek import meek
+    from causallearn.utils.PCUtils.UCSepset import uc_sepset
+
+    graph = CausalGraph(len(skeleton.names))
+    nodes = graph.G.nodes
+    for i, j in itertools.combinations(range(len(nodes)), 2):
+        if not skeleton.adjacency[i, j]:
+            graph.G.remove_edge(graph.G.get_edge(nodes[i], nodes[j]))
+            graph.sepset[i, j] = graph.sepset[j, i] = [skeleton.sepsets[i, j]]
+    ends = meek(uc_sepset(graph, 2)).G.graph
+    return set(map(tuple, np.argwhere((ends == -1) & (ends.T == 1)).tolist()))
+
+
+def test_two_colliders_that_share_an_edge_are_a_conflict():
+    # 0 - 1 - 2 - 3 with neither 1 in the set of (0, 2) nor 2 in the set of (1, 3).
+    cpdag = orient(make_skeleton(4, [(0, 1), (1, 2), (2, 3)]))
+    assert arrows(cpdag) == {(0, 1), (3, 2)}
+    assert cpdag.conflicts.tolist() == [[1, 2]]
+    assert cpdag.undirected[1, 2]
+
+
+def test_a_rule_that_asks_both_ways_is_a_conflict():
+    # a -> b - c <- d: rule 1 wants b -> c because of a and c -> b because of d.
+    # 0 -> 2 <- 1 and 4 -> 3 <- 5 are v-structures; 2 - 3 is in no v-structure.
+    sepsets = {(0, 3): [2], (1, 3): [2], (2, 4): [3], (2, 5): [3]}
+    cpdag = orient(make_skeleton(6, [(0, 2), (1, 2), (4, 3), (5, 3), (2, 3)], sepsets))
+    assert arrows(cpdag) == {(0, 2), (1, 2), (4, 3), (5, 3)}
+    assert cpdag.conflicts.tolist() == [[2, 3]]
+
+
+def test_v_structures_without_a_conflict_can_still_make_a_cycle():
+    # A triangle 0, 1, 2 whose corners are colliders with one outer neighbour each.
+    edges = [(0, 1), (1, 2), (0, 2), (3, 1), (4, 2), (5, 0)]
+    sepsets = {(2, 3): [1], (0, 4): [2], (1, 5): [0]}
+    cpdag = orient(make_skeleton(6, edges, sepsets))
+    assert len(cpdag.conflicts) == 0
+    assert {(0, 1), (1, 2), (2, 0)} <= arrows(cpdag)
+    assert cpdag.has_directed_cycle
+
+
+def test_a_row_split_into_pieces_gives_the_same(monkeypatch):
+    skeleton = make_skeleton(30, [(0, k) for k in range(1, 30)], {(3, 9): [0]})
+    whole = orient(skeleton)
+    monkeypatch.setattr(orientation, "MAX_TRIPLES", 40)
+    assert orient(skeleton) == whole
+    assert whole.n_directed == 29
+
+
+def test_nothing_to_orient():
+    empty = orient(make_skeleton(3, []))
+    assert (empty.n_directed, empty.n_undirected, len(empty.conflicts)) == (0, 0, 0)
+    assert empty.to_frame().empty
+    complete = orient(make_skeleton(4, itertools.combinations(range(4), 2)))
+    assert (complete.n_directed, complete.n_undirected) == (0, 6)
+
+
+def test_thousands_of_variables_take_seconds():
+    p = 5000
+    rng = np.random.default_rng(0)
+    later = np.triu(rng.random((p, p)) < 4 / p, 1)
+    parents = {j: np.flatnonzero(later[:, j]).tolist() for j in range(p)}
+    adjacency = later | later.T
+    spouses = {
+        (int(i), j): members
+        for j, members in parents.items()
+        if members
+        for i in np.flatnonzero(adjacency[np.flatnonzero(adjacency[j])].any(axis=0) & ~adjacency[j])
+        if i < j
+    }
+    skeleton = make_skeleton(p, np.argwhere(later).tolist(), spouses)
+    start = time.perf_counter()
+    cpdag = orient(skeleton)
+    assert time.perf_counter() - start < 20
+    assert len(cpdag.conflicts) == 0
+    assert not (cpdag.directed & ~later).any()
+
+
+def test_a_long_chain_of_rule_1_takes_seconds():
+    p = 3000
+    chain = [(k, k + 1) for k in range(1, p - 1)]
+    sepsets = {(k, k + 2): [k + 1] for k in range(1, p - 2)} | {(0, 3): [2], (1, p - 1): [2]}
+    start = time.perf_counter()
+    cpdag = orient(make_skeleton(p, [(0, 2), *chain], sepsets))
+    assert time.perf_counter() - start < 20
+    assert cpdag.n_undirected == 0
+
+
+# --- the result --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed():
+    """a -> c <- b, c -> d; e - f; g - h in conflict, between i and j."""
+    names = tuple("abcdefghij")
+    edges = [(0, 2), (1, 2), (2, 3), (4, 5), (6, 7), (6, 8), (7, 9)]
+    return orient(make_skeleton(10, edges, {(0, 3): [2], (1, 3): [2]}, names))
+
+
+ROWS = [
+    ("a", "c", "directed"),
+    ("b", "c", "directed"),
+    ("c", "d", "directed"),
+    ("e", "f", "undirected"),
+    ("g", "h", "conflict"),
+    ("i", "g", "directed"),
+    ("j", "h", "directed"),
+]
+
+
+def test_frame(mixed):
+    frame = mixed.to_frame()
+    assert list(frame.columns) == ["source", "target", "kind"]
+    assert list(frame.itertuples(index=False, name=None)) == ROWS
+    assert (mixed.n_directed, mixed.n_undirected, len(mixed.conflicts)) == (5, 2, 1)
+    assert "5 directed and 2 undirected" in repr(mixed)
+
+
+def test_networkx_has_two_arcs_for_an_undirected_edge(mixed):
+    graph = mixed.to_networkx()
+    assert tuple(graph) == mixed.names
+    assert set(graph.edges) == {(s, t) for s, t, _ in ROWS} | {(t, s) for s, t, kind in ROWS if kind != "directed"}
+    assert graph.edges["f", "e"]["kind"] == "undirected"
+
+
+def test_causallearn(mixed):
+    graph = mixed.to_causallearn()
+    assert tuple(graph.get_node_names()) == mixed.names
+    ends = graph.graph
+    assert np.array_equal((ends == -1) & (ends.T == 1), mixed.directed)
+    assert np.array_equal((ends == -1) & (ends.T == -1), mixed.undirected)
+
+
+def test_npz_round_trip_and_reading_its_skeleton(mixed, tmp_path):
+    path = tmp_path / "graph.npz"
+    mixed.save(path)
+    loaded = CPDAG.load(path)
+    assert loaded == mixed
+    assert loaded.names == mixed.names
+    assert np.array_equal(loaded.conflicts, mixed.conflicts)
+    assert loaded.skeleton == mixed.skeleton
+    assert Skeleton.load(path) == mixed.skeleton
+    with np.load(path) as stored:
+        assert {"adjacency", "names", "directed", "undirected", "conflicts", "sepset_members"} <= set(stored)
+
+
+def test_csv_and_graphml(mixed, tmp_path):
+    mixed.save(tmp_path / "graph.csv")
+    lines = (tmp_path / "graph.csv").read_text().splitlines()
+    assert lines == ["source,target,kind", *map(",".join, ROWS)]
+    mixed.save(tmp_path / "graph.graphml")
+    read = nx.read_graphml(tmp_path / "graph.graphml")
+    assert list(read) == list(mixed.names)
+    assert dict(read.edges) == dict(mixed.to_networkx().edges)
+
+
+def test_another_suffix_is_an_error(mixed, tmp_path):
+    with pytest.raises(ValueError, match=r"\.npz, \.csv or \.graphml"):
+        mixed.save(tmp_path / "graph.txt")
+
+
+def test_equality_is_of_labelled_directions(mixed):
+    assert mixed == orient(mixed.skeleton)
+    assert mixed != orient(make_skeleton(10, [(0, 2)]))
+    assert mixed != "a graph"

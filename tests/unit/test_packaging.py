@@ -1,0 +1,85 @@
+"""What is declared agrees: pyproject.toml, constraints.txt, environment.yml, and what the code imports."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CONDA_NAMES = {"nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
+IMPORT_NAMES = {
+    "causal-learn": "causallearn",
+    "cupy-cuda12x": "cupy",
+    "cupy-cuda13x": "cupy",
+    "pyyaml": "yaml",
+}
+TOOLS = {
+    "clang-format": "Makefile",
+    "mkdocs": "Makefile",
+    "nvidia-cuda-nvrtc": "gpupc_impl/backends/nvrtc.py",
+    "nvidia-cuda-nvrtc-cu12": "gpupc_impl/backends/nvrtc.py",
+    "pgmpy": "datasets/networks.py",
+    "pygments": "Makefile",  # snakemake --report colours the code with it
+    "pytest-benchmark": "Makefile",
+    "pytest-xdist": "Makefile",
+    "ruff": "Makefile",
+    "snakefmt": "Makefile",
+    "ziglang": "gpupc_impl/backends/simt/build.py",
+}
+"""Packages that are used without an import: where."""
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def name_of(requirement):
+    return re.match(r"[A-Za-z0-9._-]+", requirement).group().lower()
+
+
+def test_conda_environment_names_the_same_packages():
+    listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    conda = {re.split(r"[ =<>]", entry)[0] for entry in listed} - {"python", "pip", "setuptools", "cxx-compiler"}
+    declared = {name_of(entry) for entry in [*PROJECT["dependencies"], *EXTRAS["reproduce"], *EXTRAS["test"]]}
+    assert conda == {CONDA_NAMES.get(name, name) for name in declared}
+
+
+def test_every_dependency_is_pinned_exactly():
+    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", pin) for pin in pins)
+    pinned = {name_of(pin).replace("_", "-") for pin in pins}
+    declared = {name_of(entry) for group in [PROJECT["dependencies"], *EXTRAS.values()] for entry in group}
+    assert declared <= pinned
+
+
+@pytest.mark.parametrize(
+    "package", sorted({name_of(e) for g in [PROJECT["dependencies"], *EXTRAS.values()] for e in g})
+)
+def test_every_dependency_is_used(package):
+    if package in TOOLS:
+        assert (ROOT / TOOLS[package]).is_file()
+        return
+    module = IMPORT_NAMES.get(package, package)
+    sources = [
+        path
+        for folder in ("gpupc_impl", "baselines", "datasets", "workflow", "tests", ".")
+        for pattern in ("*.py", "*.smk", "Snakefile")
+        for path in ((ROOT / folder).glob(pattern) if folder == "." else (ROOT / folder).rglob(pattern))
+    ]
+    pattern = re.compile(rf"^\s*(import|from) {module}\b", re.MULTILINE)
+    assert any(pattern.search(path.read_text()) for path in sources), f"nothing imports {module}"
+
+
+def test_versions_agree():
+    import gpupc_impl
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert gpupc_impl.__version__ == PROJECT["version"] == citation["version"]
+
+
+def test_style():
+    """ruff, snakefmt, snakemake --lint and clang-format have nothing to say."""
+    done = subprocess.run(["make", "lint"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,233 @@
+"""Problems: what is refused and how it is said, the correlations, the thresholds, the files."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from gpupc_impl import GaussianProblem, InvalidProblem
+from gpupc_impl.core.problem import correlation_matrix, load_problem, problem_class
+
+
+@pytest.fixture
+def values():
+    return np.random.default_rng(0).normal(size=(20, 3))
+
+
+def problem(**changes):
+    return GaussianProblem.from_correlation(
+        **{"correlation": np.eye(3), "n_samples": 20, "alpha": 0.05, **changes},
+    )
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": 0.0}, r"alpha is 0\.0; it must lie strictly between 0 and 1"),
+        ({"alpha": 1}, "alpha is 1;"),
+        ({"alpha": math.nan}, "alpha is nan;"),
+        ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
+        ({"max_level": 1.5}, r"max_level is 1\.5;"),
+        ({"df_convention": "cuPC"}, "df_convention is 'cuPC'; choose one of: pcalg, cupc"),
+        ({"n_samples": 0}, "n_samples is 0; it must be a whole number of at least 1"),
+        ({"n_samples": 20.5}, r"n_samples is 20\.5;"),
+        ({"n_samples": math.inf}, "n_samples is inf;"),
+        ({"names": ["a", "b"]}, "2 names for 3 variables"),
+        ({"names": ["a", "b", "a"]}, "variable names must differ; repeated: a"),
+        ({"correlation": np.ones((2, 3))}, r"correlation has shape \(2, 3\); it must be square"),
+        ({"correlation": np.zeros(3)}, r"1 dimension\(s\); it must have 2"),
+        ({"correlation": np.zeros((3, 0))}, "no variables"),
+        ({"correlation": [[1, math.nan], [math.nan, 1]]}, "not finite; give constant variables zeros"),
+        ({"correlation": [[1, 0.5], [0.4, 1]]}, r"not symmetric: it differs from its transpose by 0\.1"),
+        (
+            {"correlation": [[2, 0.5], [0.5, 1]]},
+            "diagonal that differs from one by 1; a covariance matrix must be scaled",
+        ),
+        ({"correlation": [[1, 1.5], [1.5, 1]]}, r"an entry of size 1\.5; entries must lie in \[-1, 1\]"),
+    ],
+)
+def test_refuses(changes, message):
+    with pytest.raises(InvalidProblem, match=message):
+        problem(**changes)
+
+
+def test_refuses_values_that_are_missing_or_infinite(values):
+    values[4, 1], values[7, 2] = math.nan, math.inf
+    frame = pd.DataFrame(values, columns=["a", "b", "c"])
+    with pytest.raises(InvalidProblem, match=r"2 missing or infinite value\(s\), the first in row 4, column 'b'; drop"):
+        GaussianProblem.from_data(frame)
+
+
+def test_refuses_masked_values(values):
+    masked = np.ma.array(values, mask=False)
+    masked[3, 2] = np.ma.masked
+    with pytest.raises(InvalidProblem, match=r"1 missing .* in row 3, column 'V2'"):
+        GaussianProblem.from_data(masked)
+
+
+def test_refuses_text_and_names_its_column():
+    with pytest.raises(InvalidProblem, match=r"not a matrix of numbers: column 'b': .*'low'"):
+        GaussianProblem.from_data(pd.DataFrame({"a": [1.0, 2.0], "b": ["low", "high"]}))
+    with pytest.raises(InvalidProblem, match="not a matrix of numbers"):
+        GaussianProblem.from_data([["low", "high"], ["1", "2"]])
+    with pytest.raises(InvalidProblem, match="not a matrix of numbers"):
+        GaussianProblem.from_data([[1, 2], [3]])
+
+
+@pytest.mark.parametrize("m", [0, 1])
+def test_refuses_too_few_samples(m):
+    with pytest.raises(InvalidProblem, match=rf"{m} sample\(s\); a correlation needs at least 2"):
+        GaussianProblem.from_data(np.ones((m, 3)))
+
+
+def test_refuses_an_unknown_family():
+    with pytest.raises(InvalidProblem, match=r"family 'ordinal' is not known; choose one of: .*gaussian"):
+        problem_class("ordinal")
+
+
+# --- correlations ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [2, 5, 300])
+def test_correlations_are_numpys(m):
+    values = np.random.default_rng(m).normal(size=(m, 7)) * [1, 1e-9, 1e9, 1, 1, 1, 1] + [0, 0, 0, 5, -7, 1e3, 0]
+    correlation, constant = correlation_matrix(values)
+    np.testing.assert_allclose(correlation, np.corrcoef(values, rowvar=False), rtol=0, atol=1e-11)
+    assert not constant.any()
+    assert np.array_equal(np.diagonal(correlation), np.ones(7))
+    assert np.abs(correlation).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_correlations_at_the_ends_of_the_range(values, scale):
+    expected, _ = correlation_matrix(values)
+    scaled, constant = correlation_matrix(values * scale)
+    np.testing.assert_allclose(scaled, expected, rtol=0, atol=1e-14)
+    assert not constant.any()
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, -3e250])
+def test_a_constant_column_is_independent_of_all(values, constant):
+    values[:, 1] = constant
+    with pytest.warns(UserWarning, match=r"1 constant variable\(s\) \(V1\) are independent of all others"):
+        made = GaussianProblem.from_data(values)
+    assert made.constant == ("V1",)
+    assert np.array_equal(made.correlation[1], [0, 1, 0])
+    assert np.array_equal(made.correlation[:, 1], [0, 1, 0])
+    assert made.correlation[0, 2] != 0
+
+
+def test_a_copied_column_correlates_fully(values):
+    made = GaussianProblem.from_data(np.column_stack([values, -values[:, 0]]))
+    assert made.correlation[0, 3] == pytest.approx(-1, abs=1e-15)
+
+
+def test_a_problem_is_exactly_symmetric_and_cannot_be_changed():
+    skewed = np.array([[1, 0.5 + 1e-10, 0], [0.5, 1 - 1e-12, 0], [0, 0, 1]])
+    made = problem(correlation=skewed)
+    assert np.array_equal(made.correlation, made.correlation.T)
+    assert np.array_equal(np.diagonal(made.correlation), np.ones(3))
+    with pytest.raises(ValueError, match="read-only"):
+        made.correlation[0, 1] = 0
+    assert skewed[1, 0] == 0.5
+
+
+def test_names(values):
+    assert GaussianProblem.from_data(values).names == ("V0", "V1", "V2")
+    assert GaussianProblem.from_data(pd.DataFrame(values, columns=["x", 1, "z"])).names == ("x", "1", "z")
+    assert GaussianProblem.from_data(pd.DataFrame(values), names=["a", "b", "c"]).names == ("a", "b", "c")
+
+
+# --- thresholds --------------------------------------------------------------------------------------------------
+
+
+def test_threshold_by_hand():
+    # Equation 7 of cuPC: Phi^-1(1 - 0.05 / 2) / sqrt(47 - 1 - 3) = 1.959964 / 6.557439
+    assert problem(n_samples=47).threshold(1) == pytest.approx(0.2988917, abs=1e-7)
+    assert problem(n_samples=47, df_convention="cupc").threshold(1) == pytest.approx(0.3024290, abs=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 0.01, 0.05, 0.5, 0.999])
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_threshold_and_p_value_are_scipys(alpha, level):
+    made = problem(alpha=alpha, n_samples=50)
+    tau = made.threshold(level)
+    assert tau * math.sqrt(50 - level - 3) == pytest.approx(
+        stats.norm.ppf(1 - alpha / 2), rel=1e-4 if alpha < 1e-9 else 1e-9
+    )
+    assert made.critical_r_squared(level) == pytest.approx(math.tanh(tau) ** 2, rel=1e-15)
+    assert made.p_value(made.critical_r_squared(level), level) == pytest.approx(alpha, rel=1e-9)
+    r = np.array([0.0, 0.3, -0.7])
+    expected = 2 * (1 - stats.norm.cdf(np.abs(np.arctanh(r)) * math.sqrt(50 - level - 3)))
+    np.testing.assert_allclose(made.p_value(r**2, level), expected, rtol=1e-7)
+
+
+def test_a_full_correlation_never_separates():
+    made = problem(alpha=1e-300, n_samples=4)
+    assert made.threshold(0) > 30
+    assert made.critical_r_squared(0) < 1
+    assert made.p_value(1.0, 0) == 0
+
+
+@pytest.mark.parametrize("level", [0, 1, 5])
+def test_the_cupc_convention_is_that_of_the_next_level(level):
+    assert problem(df_convention="cupc").threshold(level) == problem().threshold(level + 1)
+    assert problem(df_convention="cupc").degrees_of_freedom(level) == 20 - (level + 1) - 3
+
+
+@pytest.mark.parametrize(("convention", "last"), [("pcalg", 16), ("cupc", 15)])
+def test_levels_end_with_the_degrees_of_freedom(convention, last):
+    made = problem(df_convention=convention)
+    assert made.obstacle(last) is None
+    assert made.obstacle(last + 1) == (
+        f"no degrees of freedom: 20 samples leave m - |S| - 3 = 0 at level {last + 1} (df_convention {convention!r})"
+    )
+
+
+# --- identity and files ------------------------------------------------------------------------------------------
+
+
+def test_fingerprint_is_of_all_that_changes_the_answer():
+    changes = [
+        {},
+        {"alpha": 0.01},
+        {"n_samples": 21},
+        {"max_level": 2},
+        {"df_convention": "cupc"},
+        {"correlation": [[1, 0.5], [0.5, 1]]},
+    ]
+    prints = [problem(**change).fingerprint for change in changes]
+    assert len(set(prints)) == len(changes)
+    assert problem(names=["x", "y", "z"]).fingerprint == prints[0]
+
+
+def test_fingerprint_does_not_depend_on_the_type_of_a_number():
+    plain = problem(max_level=2, n_samples=20, alpha=0.5)
+    assert (
+        problem(max_level=np.int64(2), n_samples=np.int32(20), alpha=np.float64(0.5)).fingerprint == plain.fingerprint
+    )
+    assert problem(max_level=2.0, n_samples=20.0).max_level == 2
+
+
+@pytest.mark.parametrize("max_level", [None, 0, 3])
+def test_save_and_load_keep_every_bit(values, tmp_path, max_level):
+    values[:, 1] = 7
+    with pytest.warns(UserWarning, match="constant"):
+        made = GaussianProblem.from_data(
+            values, alpha=0.1 + 0.2, max_level=max_level, df_convention="cupc", names=["a", "β", "c d"]
+        )
+    path = tmp_path / "problem.npz"
+    made.save(path)
+    loaded = load_problem(path)
+    assert loaded.correlation.tobytes() == made.correlation.tobytes()
+    assert not loaded.correlation.flags.writeable
+    for name in ("names", "alpha", "max_level", "n_samples", "df_convention", "constant", "fingerprint"):
+        assert getattr(loaded, name) == getattr(made, name)
+        assert type(getattr(loaded, name)) is type(getattr(made, name))

@@ -1,0 +1,199 @@
+"""Results: separating sets as a mapping, the skeleton's conversions and files."""
+
+from __future__ import annotations
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import SeparatingSets, Skeleton
+from gpupc_impl.core.result import edges_to_adjacency
+
+NAMES = ("alpha", "β", "c d", 'quote"s, comma', "e")
+EDGES = [(0, 1), (1, 2), (3, 1)]
+# Pairs removed at level 2 come before some of level 1, and in no order within a level.
+REMOVED = [
+    (np.array([(0, 2), (2, 3)]), np.array([[1], [1]])),
+    (np.array([(0, 3)]), np.array([[1, 4]])),
+]
+SETS = {
+    (0, 2): (1,),
+    (0, 3): (1, 4),
+    (0, 4): (),
+    (1, 4): (),
+    (2, 3): (1,),
+    (2, 4): (),
+    (3, 4): (),
+}
+
+
+def make_sets(removed=REMOVED):
+    return SeparatingSets.from_levels(edges_to_adjacency(EDGES, 5), removed)
+
+
+@pytest.fixture
+def skeleton():
+    pmax = np.full((5, 5), np.nan)
+    pmax[0, 2] = pmax[2, 0] = 0.25
+    sets = make_sets()
+    return Skeleton(
+        adjacency=sets._adjacency,
+        sepsets=sets,
+        names=NAMES,
+        tests_per_level=(10, 6, 3),
+        edges_per_level=(6, 4, 3),
+        seconds_per_level=(0.5, 0.25, 0.125),
+        levels_run=3,
+        stopped_because="complete: no variable has the 4 neighbours that a test of level 3 needs",
+        pmax=pmax,
+        undefined_tests=1,
+        pseudo_inverses=2,
+        facts={"method": "cupc-s", "params": {"theta": 64}, "problem": {"max_level": None}},
+    )
+
+
+# --- separating sets ---------------------------------------------------------------------------------------------
+
+
+def test_is_a_mapping_of_every_pair_that_is_not_an_edge():
+    sets = make_sets()
+    assert dict(sets) == SETS
+    assert list(sets) == sorted(SETS)
+    assert len(sets) == len(SETS)
+    assert list(sets.items()) == sorted(SETS.items())
+    assert repr(sets) == "SeparatingSets(7 pairs, 3 of them with members)"
+
+
+def test_a_pair_may_be_given_in_either_order():
+    assert make_sets()[3, 0] == (1, 4)
+    assert make_sets()[np.int64(4), np.int32(0)] == ()
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (1, 0), (2, 2), (0, 5), (-1, 2)])
+def test_an_edge_and_a_pair_that_does_not_exist_have_no_set(pair):
+    sets = make_sets()
+    assert pair not in sets
+    assert sets.get(pair) is None
+    with pytest.raises(KeyError):
+        sets[pair]
+
+
+def test_from_levels_stores_pairs_in_ascending_order_whatever_order_they_come_in():
+    shuffled = [(pairs[::-1], members[::-1]) for pairs, members in REMOVED]
+    for sets in (make_sets(), make_sets(shuffled), make_sets(shuffled[::-1])):
+        assert sets.pairs.tolist() == [[0, 2], [0, 3], [2, 3]]
+        assert sets.offsets.tolist() == [0, 1, 3, 4]
+        assert sets.members.tolist() == [1, 1, 4, 1]
+        assert sets.sizes().tolist() == [1, 2, 1]
+        assert sets == make_sets()
+        assert sets.sha256 == make_sets().sha256
+
+
+def test_levels_that_removed_nothing():
+    nothing = (np.empty((0, 2), int), np.empty((0, 3), int))
+    assert make_sets([*REMOVED, nothing]) == make_sets()
+    assert set(make_sets([]).values()) == {()}
+    assert make_sets([]) == make_sets([nothing])
+
+
+def test_equality():
+    sets = make_sets()
+    assert sets == SETS
+    assert sets != {**SETS, (3, 4): (1,)}
+    assert sets != make_sets(REMOVED[:1])
+    other = SeparatingSets.from_levels(edges_to_adjacency([*EDGES, (3, 4)], 5), REMOVED)
+    assert sets != other
+    assert make_sets(REMOVED[:1]).sha256 != sets.sha256
+
+
+@given(st.integers(2, 12), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_any_sets_come_back(p, random):
+    wanted = {
+        pair: tuple(sorted(random.sample([k for k in range(p) if k not in pair], random.randint(0, p - 2))))
+        for pair in itertools.combinations(range(p), 2)
+        if random.random() < 0.7
+    }
+    edges = [pair for pair in itertools.combinations(range(p), 2) if pair not in wanted]
+    levels = {}
+    for pair in random.sample(sorted(wanted), len(wanted)):
+        if wanted[pair]:
+            pairs, members = levels.setdefault(len(wanted[pair]), ([], []))
+            pairs.append(pair)
+            members.append(wanted[pair])
+    assert dict(SeparatingSets.from_levels(edges_to_adjacency(edges, p), levels.values())) == wanted
+
+
+# --- skeleton ----------------------------------------------------------------------------------------------------
+
+
+def test_edges(skeleton):
+    assert skeleton.n_edges == 3
+    assert skeleton.edges.tolist() == [[0, 1], [1, 2], [1, 3]]
+    assert repr(skeleton) == "Skeleton(5 variables, 3 edges, 3 levels, cupc-s)"
+    assert np.array_equal(edges_to_adjacency(skeleton.edges, 5), skeleton.adjacency)
+    assert not edges_to_adjacency([], 3).any()
+
+
+def test_equality_and_digest_are_of_labelled_edges(skeleton):
+    def changed(**changes):
+        return Skeleton(**{**{name: getattr(skeleton, name) for name in skeleton.__dataclass_fields__}, **changes})
+
+    assert changed(facts={}, seconds_per_level=(1, 2, 3), tests_per_level=(1, 1, 1)) == skeleton
+    assert changed(sepsets=make_sets(REMOVED[:1])) != skeleton
+    moved = edges_to_adjacency([(0, 1), (1, 2), (3, 4)], 5)  # isomorphic to no relabelling that counts
+    assert changed(adjacency=moved) != skeleton
+    assert changed(adjacency=moved).sha256 != skeleton.sha256
+    assert skeleton != "a graph"
+
+
+def test_npz_round_trip(skeleton, tmp_path):
+    skeleton.save(tmp_path / "graph.npz")
+    loaded = Skeleton.load(tmp_path / "graph.npz")
+    assert loaded == skeleton
+    for name in skeleton.__dataclass_fields__:
+        if name in ("adjacency", "pmax"):
+            np.testing.assert_array_equal(getattr(loaded, name), getattr(skeleton, name))
+        else:
+            assert getattr(loaded, name) == getattr(skeleton, name)
+    with np.load(tmp_path / "graph.npz") as stored:
+        assert {"adjacency", "names", "sepset_pairs", "run"} <= set(stored)
+
+
+def test_npz_without_pmax(skeleton, tmp_path):
+    fields = {name: getattr(skeleton, name) for name in skeleton.__dataclass_fields__}
+    Skeleton(**{**fields, "pmax": None}).save(tmp_path / "graph.npz")
+    assert Skeleton.load(tmp_path / "graph.npz").pmax is None
+
+
+def test_csv(skeleton, tmp_path):
+    import pandas as pd
+
+    skeleton.save(tmp_path / "graph.csv")
+    read = pd.read_csv(tmp_path / "graph.csv")
+    assert list(read.itertuples(index=False, name=None)) == [(NAMES[i], NAMES[j]) for i, j in skeleton.edges]
+    assert read.columns.tolist() == ["source", "target"]
+
+
+def test_graphml_and_networkx(skeleton, tmp_path):
+    skeleton.save(tmp_path / "graph.graphml")
+    for graph in (skeleton.to_networkx(), nx.read_graphml(tmp_path / "graph.graphml")):
+        assert not graph.is_directed()
+        assert tuple(graph) == NAMES
+        assert {frozenset(edge) for edge in graph.edges} == {frozenset((NAMES[i], NAMES[j])) for i, j in EDGES}
+
+
+def test_causallearn(skeleton):
+    graph = skeleton.to_causallearn()
+    assert tuple(graph.get_node_names()) == NAMES
+    assert np.array_equal(graph.graph == -1, skeleton.adjacency)
+    assert not (graph.graph == 1).any()
+
+
+def test_another_suffix_is_an_error(skeleton, tmp_path):
+    with pytest.raises(ValueError, match=r"cannot write 'graph\.dot': the suffix must be \.npz, \.csv or \.graphml"):
+        skeleton.save(tmp_path / "graph.dot")
