@@ -1,0 +1,338 @@
+"""Fisher's z test on partial correlations, compiled with numba: what `stable-serial` and `stable-parallel` share.
+
+The test is that of cuPC, section 4.3: H = M0 - M1 M2^-1 M1^T, and S separates i from j when
+H12^2 <= critical_r_squared * H11 * H22. H comes from a factorisation M2 = W D W^T that adds the members of S one at
+a time in ascending order, so that sets which follow each other lexicographically share the rows of their common
+prefix. The entries of D are the Cholesky pivots: the residual variance of each member given those before it.
+
+``limits`` is (critical_r_squared, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE), handed in because numba's cache would
+not notice a constant that changed in another module.
+"""
+
+import collections
+
+import numpy as np
+from numba import njit
+
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+
+
+@_compiled
+def separate_pairs(correlation, critical, adjacent):
+    """Level 0: keep the pairs whose squared correlation is above the critical value; returns the edges left."""
+    p = len(correlation)
+    edges = 0
+    for i in range(p):
+        for j in range(i + 1, p):
+            keep = correlation[i, j] * correlation[i, j] > critical
+            adjacent[i, j] = adjacent[j, i] = keep
+            edges += keep
+    return edges
+
+
+@_compiled
+def neighbour_lists(adjacent):
+    """The graph G' of a level as (starts, neighbours, edges).
+
+    Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``; edges are pairs i < j, ascending.
+    """
+    p = len(adjacent)
+    starts = np.zeros(p + 1, np.int64)
+    for i in range(p):
+        starts[i + 1] = starts[i] + adjacent[i].sum()
+    neighbours = np.empty(starts[p], np.int32)
+    edges = np.empty((starts[p] // 2, 2), np.int32)
+    filled = listed = 0
+    for i in range(p):
+        for j in range(p):
+            if adjacent[i, j]:
+                neighbours[filled] = j
+                filled += 1
+                if i < j:
+                    edges[listed, 0] = i
+                    edges[listed, 1] = j
+                    listed += 1
+    return starts, neighbours, edges
+
+
+@_compiled
+def separate_edges_level_one(correlation, starts, neighbours, edges, limits, smallest):
+    """Test edges given one variable; see `separate_edges`.
+
+    Level 1 makes nearly all tests of a search on wide data, and its H needs no factorisation.
+    """
+    critical, no_variance, _ = limits
+    record = len(smallest) > 0
+    removed = np.empty(len(edges), np.int64)
+    sets = np.empty((len(edges), 1), np.int32)
+    n_removed = tests = undefined = 0
+    for e in range(len(edges)):
+        i, j = edges[e]
+        r_ij = correlation[i, j]
+        of_i, of_j = correlation[i], correlation[j]
+        separated = False
+        for row, other in ((i, j), (j, i)):
+            for at in range(starts[row], starts[row + 1]):
+                k = neighbours[at]
+                if k == other:
+                    continue
+                tests += 1
+                h11 = 1.0 - of_i[k] * of_i[k]
+                h22 = 1.0 - of_j[k] * of_j[k]
+                if h11 <= no_variance or h22 <= no_variance:
+                    undefined += 1
+                    continue
+                h12 = r_ij - of_i[k] * of_j[k]
+                if record:
+                    smallest[e] = min(smallest[e], h12 * h12 / (h11 * h22))
+                if h12 * h12 <= critical * h11 * h22:
+                    removed[n_removed] = e
+                    sets[n_removed, 0] = k
+                    n_removed += 1
+                    separated = True
+                    break
+            if separated:
+                break
+    return removed[:n_removed], sets[:n_removed], tests, undefined, 0
+
+
+@_compiled
+def separate_edges(correlation, starts, neighbours, edges, level, limits, smallest):
+    """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it.
+
+    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, each
+    lexicographic. ``smallest``, when it is not empty, receives the smallest r^2 met for each edge.
+
+    Returns:
+        indexes of the removed edges, their separating sets, and the numbers of tests performed, of undefined
+        tests among them, and of near-singular conditioning matrices.
+    """
+    removed = np.empty(len(edges), np.int64)
+    sets = np.empty((len(edges), level), np.int32)
+    n_removed = tests = undefined = singular = 0
+    candidates = np.empty(len(correlation), np.int32)
+    members = np.empty(level, np.int32)
+    for e in range(len(edges)):
+        i, j = edges[e]
+        for row, other in ((i, j), (j, i)):
+            n = 0
+            for at in range(starts[row], starts[row + 1]):
+                if neighbours[at] != other:
+                    candidates[n] = neighbours[at]
+                    n += 1
+            if n < level:
+                continue
+            separated, least, counts = first_separating_set(
+                correlation, i, j, candidates[:n], members, limits, len(smallest) > 0
+            )
+            tests += counts[0]
+            undefined += counts[1]
+            singular += counts[2]
+            if len(smallest) > 0:
+                smallest[e] = min(smallest[e], least)
+            if separated:
+                removed[n_removed] = e
+                for t in range(level):
+                    sets[n_removed, t] = members[t]
+                n_removed += 1
+                break
+    return removed[:n_removed], sets[:n_removed], tests, undefined, singular
+
+
+@_compiled
+def first_separating_set(correlation, i, j, candidates, members, limits, record):
+    """Test i and j given the sets of candidates, in lexicographic order, up to the first that separates them.
+
+    Returns:
+        whether there is one (it is then in ``members``), the smallest r^2 met when ``record`` is set, and the numbers
+        of tests, of undefined tests and of near-singular conditioning matrices.
+    """
+    critical, no_variance, no_pivot = limits
+    level = len(members)
+    factor = new_factor(level)
+    chosen = np.arange(level)  # positions of the members among the candidates
+    tests = undefined = singular_sets = 0
+    least = np.inf
+    singular = level  # the first member that depends on those before it; `level` when there is none
+    changed = 0  # the first member that differs from the previous set
+    while changed >= 0:
+        for t in range(changed, level):
+            members[t] = candidates[chosen[t]]
+        if singular >= changed:
+            singular = level
+            for t in range(changed, level):
+                if not add_member(correlation, i, j, members, t, factor, no_variance):
+                    singular = t
+                    break
+        tests += 1
+        if singular < level:
+            singular_sets += 1
+            h11, h12, h22 = residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot)
+        else:
+            h11, h12, h22 = factor.h[level, 0], factor.h[level, 1], factor.h[level, 2]
+        if h11 <= no_variance or h22 <= no_variance:
+            undefined += 1
+        else:
+            if record:
+                least = min(least, h12 * h12 / (h11 * h22))
+            if h12 * h12 <= critical * h11 * h22:
+                return True, least, (tests, undefined, singular_sets)
+        changed = next_combination(chosen, len(candidates))
+    return False, least, (tests, undefined, singular_sets)
+
+
+Factor = collections.namedtuple("Factor", ["g", "w", "scale", "g_i", "g_j", "h"])
+"""The factorisation of M2, and H, for the first members of a set.
+
+Attributes:
+    g: g[t, u] is the covariance of members t and u given the members before u.
+    w: w[t, u] = g[t, u] * scale[u].
+    scale: 1 / scale[t] is the residual variance of member t given those before it.
+    g_i, g_j: the covariances of the endpoints with member t given those before it.
+    h: h[t] holds H11, H12, H22 given the first t members.
+"""
+
+
+@_inlined
+def new_factor(level):
+    g, w = np.empty((level, level)), np.empty((level, level))
+    return Factor(g, w, np.empty(level), np.empty(level), np.empty(level), np.empty((level + 1, 3)))
+
+
+@_inlined
+def add_member(correlation, i, j, members, t, factor, no_variance):
+    """Add member t to the factorisation; False, and nothing added, when those before it determine it."""
+    g, w, scale, g_i, g_j, h = factor
+    s = members[t]
+    pivot, cov_i, cov_j = 1.0, correlation[i, s], correlation[j, s]
+    for u in range(t):
+        # Read the row of the earlier member: it changes less often and stays in cache.
+        cov = correlation[members[u], s]
+        for v in range(u):
+            cov -= g[t, v] * w[u, v]
+        weight = cov * scale[u]
+        pivot -= cov * weight
+        cov_i -= weight * g_i[u]
+        cov_j -= weight * g_j[u]
+        g[t, u], w[t, u] = cov, weight
+    if pivot <= no_variance:
+        return False
+    if t == 0:
+        h[0, 0], h[0, 1], h[0, 2] = 1.0, correlation[i, j], 1.0
+    inverse = 1.0 / pivot
+    w_i, w_j = cov_i * inverse, cov_j * inverse
+    g_i[t], g_j[t], scale[t] = cov_i, cov_j, inverse
+    h[t + 1, 0] = h[t, 0] - w_i * cov_i
+    h[t + 1, 1] = h[t, 1] - w_i * cov_j
+    h[t + 1, 2] = h[t, 2] - w_j * cov_j
+    return True
+
+
+@_inlined
+def next_combination(chosen, n):
+    """Advance to the lexicographically next subset of range(n); returns the first place changed, -1 at the end."""
+    size = len(chosen)
+    place = size - 1
+    while place >= 0 and chosen[place] == n - size + place:
+        place -= 1
+    if place >= 0:
+        chosen[place] += 1
+        for t in range(place + 1, size):
+            chosen[t] = chosen[t - 1] + 1
+    return place
+
+
+@_compiled
+def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
+    """H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008).
+
+    With M2^T M2 = L L^T of full rank and R = (L^T L)^-1, the inverse is L R R L^T M2^T. R L^T is the pseudo-inverse of
+    L, so that M1 M2^+ M1^T is the product of two least-squares solutions; solving for these, in place of forming R,
+    halves the digits lost to the condition of L.
+    """
+    size = len(members)
+    m2, m1 = np.empty((size, size)), np.empty((size, 2))
+    for t in range(size):
+        m1[t, 0] = correlation[i, members[t]]
+        m1[t, 1] = correlation[j, members[t]]
+        for u in range(size):
+            m2[t, u] = correlation[members[t], members[u]]
+    factor = full_rank_cholesky(product(m2, m2), no_pivot)
+    left = least_squares(factor, m1)
+    right = least_squares(factor, product(m2, m1))
+    h11, h12, h22 = 1.0, correlation[i, j], 1.0
+    for t in range(len(left)):
+        h11 -= left[t, 0] * right[t, 0]
+        h12 -= left[t, 0] * right[t, 1]
+        h22 -= left[t, 1] * right[t, 1]
+    return h11, h12, h22
+
+
+@_compiled
+def product(a, b):
+    """Matrix product with sums in a fixed order, which a BLAS does not promise."""
+    out = np.zeros((len(a), b.shape[1]))
+    for t in range(len(a)):
+        for u in range(b.shape[1]):
+            for v in range(len(b)):
+                out[t, u] += a[t, v] * b[v, u]
+    return out
+
+
+@_compiled
+def full_rank_cholesky(a, no_pivot):
+    """L (size x rank) with L L^T = a; a pivot within the tolerance of zero adds no column (Courrieu 2008)."""
+    size = len(a)
+    smallest = np.inf
+    for t in range(size):
+        if 0.0 < a[t, t] < smallest:
+            smallest = a[t, t]
+    factor = np.zeros((size, size))
+    rank = 0
+    for k in range(size):
+        for t in range(k, size):
+            entry = a[t, k]
+            for u in range(rank):
+                entry -= factor[t, u] * factor[k, u]
+            factor[t, rank] = entry
+        pivot = factor[k, rank]
+        keep = pivot > smallest * no_pivot
+        for t in range(k, size):
+            factor[t, rank] = factor[t, rank] / np.sqrt(pivot) if keep else 0.0
+        rank += keep
+    return factor[:, :rank].copy()
+
+
+@_compiled
+def least_squares(a, b):
+    """x that minimises |a x - b| for each column of b; a has full column rank. Modified Gram-Schmidt."""
+    size, rank = a.shape
+    q, rest = a.copy(), b.copy()
+    r = np.zeros((rank, rank))
+    x = np.empty((rank, b.shape[1]))
+    for k in range(rank):
+        length = 0.0
+        for t in range(size):
+            length += q[t, k] * q[t, k]
+        r[k, k] = np.sqrt(length)
+        for t in range(size):
+            q[t, k] /= r[k, k]
+        for u in range(k + 1, rank):
+            for t in range(size):
+                r[k, u] += q[t, k] * q[t, u]
+            for t in range(size):
+                q[t, u] -= r[k, u] * q[t, k]
+        for u in range(b.shape[1]):
+            along = 0.0
+            for t in range(size):
+                along += q[t, k] * rest[t, u]
+            for t in range(size):
+                rest[t, u] -= along * q[t, k]
+            x[k, u] = along
+    for u in range(b.shape[1]):
+        for k in range(rank - 1, -1, -1):
+            for v in range(k + 1, rank):
+                x[k, u] -= r[k, v] * x[v, u]
+            x[k, u] /= r[k, k]
+    return x

@@ -1,0 +1,24 @@
+"""Baseline 1: Parallel-PC ported to a GPU, an edge's tests in sequence (cuPC, section 5.3)."""
+
+from gpupc_impl.core.problem import GaussianProblem
+from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.device import LevelKernel
+
+KERNEL = LevelKernel(
+    source="gaussian/kernels/baseline_1.cu",
+    name="baseline_1",
+    grid=lambda p, max_degree, level, params: (p, 1),
+    block=lambda p, max_degree, level, params: (min(params["threads"], -(-max_degree // 32) * 32), 1),
+)
+
+
+@method(
+    "baseline-1",
+    family="gaussian",
+    source="cuPC, section 5.3, baseline algorithm 1",
+    summary="a block a row, a thread an edge, an edge's tests in sequence",
+    params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=512)},
+)
+def baseline_1(problem: GaussianProblem, run: Run) -> Skeleton:
+    return KERNEL.solve(problem, run)

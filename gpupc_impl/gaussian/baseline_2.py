@@ -1,0 +1,33 @@
+"""Baseline 2: an edge's tests all in parallel (cuPC, section 5.3)."""
+
+import math
+
+from gpupc_impl.core.problem import GaussianProblem
+from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.device import MAX_GRID_Y, LevelKernel
+
+
+def _block(p: int, max_degree: int, level: int, params: dict) -> tuple[int, int]:
+    """A thread a test, as far as a block goes; the rest follow in strides."""
+    tests = math.comb(max_degree - 1, level)
+    return min(params["threads"], -(-tests // 32) * 32), 1
+
+
+KERNEL = LevelKernel(
+    source="gaussian/kernels/baseline_2.cu",
+    name="baseline_2",
+    grid=lambda p, max_degree, level, params: (p, min(max_degree, MAX_GRID_Y)),
+    block=_block,
+)
+
+
+@method(
+    "baseline-2",
+    family="gaussian",
+    source="cuPC, section 5.3, baseline algorithm 2",
+    summary="a block an edge, all tests of the edge in parallel",
+    params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=1024)},
+)
+def baseline_2(problem: GaussianProblem, run: Run) -> Skeleton:
+    return KERNEL.solve(problem, run)

@@ -1,0 +1,37 @@
+"""cuPC-E: edges in parallel, and a few of each edge's tests in parallel (cuPC, section 3.3, Algorithm 4)."""
+
+from gpupc_impl.core.problem import GaussianProblem
+from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.device import MAX_GRID_Y, LevelKernel
+
+MAX_THREADS = 512  # cupc_e.cu: launch bounds
+
+KERNEL = LevelKernel(
+    source="gaussian/kernels/cupc_e.cu",
+    name="cupc_e",
+    grid=lambda p, max_degree, level, params: (p, min(-(-max_degree // params["beta"]), MAX_GRID_Y)),
+    block=lambda p, max_degree, level, params: (params["beta"], params["gamma"]),
+)
+
+
+def _check_block(params: dict) -> str | None:
+    threads = params["beta"] * params["gamma"]
+    if threads > MAX_THREADS:
+        return f"beta * gamma is {threads}; a block holds at most {MAX_THREADS} threads"
+    return None
+
+
+@method(
+    "cupc-e",
+    family="gaussian",
+    source="cuPC, section 3.3, Algorithm 4",
+    summary="beta edges a block, gamma threads an edge",
+    params={
+        "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),
+        "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MAX_THREADS),
+    },
+    check=_check_block,
+)
+def cupc_e(problem: GaussianProblem, run: Run) -> Skeleton:
+    return KERNEL.solve(problem, run)

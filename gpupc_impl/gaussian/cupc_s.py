@@ -1,0 +1,28 @@
+"""cuPC-S: conditioning sets in parallel, each shared by all edges of its row (cuPC, section 3.4, Algorithm 5)."""
+
+from gpupc_impl.core.problem import GaussianProblem
+from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.device import MAX_GRID_Y, LevelKernel
+
+KERNEL = LevelKernel(
+    source="gaussian/kernels/cupc_s.cu",
+    name="cupc_s",
+    grid=lambda p, max_degree, level, params: (p, params["delta"]),
+    block=lambda p, max_degree, level, params: (params["theta"], 1),
+    ranks_whole_row=True,
+)
+
+
+@method(
+    "cupc-s",
+    family="gaussian",
+    source="cuPC, section 3.4, Algorithm 5",
+    summary="a thread a conditioning set, shared by the edges of its row",
+    params={
+        "theta": Parameter(64, "threads a block (theta)", minimum=1, maximum=512),
+        "delta": Parameter(2, "blocks a row (delta)", minimum=1, maximum=MAX_GRID_Y),
+    },
+)
+def cupc_s(problem: GaussianProblem, run: Run) -> Skeleton:
+    return KERNEL.solve(problem, run)

@@ -1,0 +1,19 @@
+// Baseline 2 (cuPC, section 5.3): a block an edge, all tests of the edge in parallel.
+#include "gaussian/kernels/edge_tests.cuh"
+
+// Grid (p, n'), block (threads).
+template <int L>
+__global__ void __launch_bounds__(1024)
+    baseline_2(const double* C, int p, const int* rows, int stride, const int* degrees,
+               const unsigned long long* binomials, int max_degree, double critical_r_squared, unsigned long long* best,
+               unsigned long long* min_r_squared, int first_come, unsigned long long* counters, int use_shared) {
+    GPUPC_DYNAMIC_SHARED(int, shared);
+    const int i = blockIdx.x, n = degrees[i];
+    if (n < L + 1 || static_cast<int>(blockIdx.y) >= n) return;
+    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0, counters};
+    const Binomials binomial{binomials, max_degree};
+    const Row row = load_row(i, n, rows, stride, use_shared != 0, shared);
+    for (int position = blockIdx.y; position < n; position += gridDim.y) {
+        test_edge<L>(search, binomial, row, position, threadIdx.x, blockDim.x);
+    }
+}

@@ -1,0 +1,208 @@
+// The Gaussian CI test (cuPC, sections 4.3 and 4.4) on a correlation matrix with ones on its diagonal.
+//
+// Every method decides with these functions, in this order of operations, so that a test gives the same bits wherever
+// and however it is run. Fused multiply-adds are explicit; compilers are told to contract nothing by themselves.
+#pragma once
+
+#include "backends/simt/portable.cuh"
+
+// gpupc_impl/core/problem.py states both tolerances and what they mean.
+constexpr double RESIDUAL_TOLERANCE = 1e-10;
+constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
+
+// Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads hold sets that differ in their last
+// member a, so row b is the coalesced choice; a CPU core runs one thread's loop over b at a time, so row a is.
+__device__ __forceinline__ double correlation(const double* C, int p, int a, int b) {
+#ifdef GPUPC_HOST
+    return C[static_cast<long long>(a) * p + b];
+#else
+    return C[static_cast<long long>(b) * p + a];
+#endif
+}
+
+// H of section 4.3: what is left of the (co)variance of Vi and Vj when S is known.
+struct Residuals {
+    double ii, jj, ij;
+
+    // No variance left in an endpoint: the partial correlation is 0/0 and the test decides nothing.
+    __device__ bool undefined() const { return ii <= RESIDUAL_TOLERANCE || jj <= RESIDUAL_TOLERANCE; }
+
+    __device__ bool independent(double critical_r_squared) const { return ij * ij <= critical_r_squared * (ii * jj); }
+
+    __device__ double r_squared() const { return (ij * ij) / (ii * jj); }
+};
+
+// The rare case: M2 = C[S, S] is near singular and takes its Moore-Penrose inverse (cuPC, Algorithm 7). Kept out of
+// line and apart from `ConditioningSet`, which lives in registers.
+//
+// With M2^T M2 = F F^T, F of full column rank (line 1), and R = (F^T F)^-1 (line 2), the inverse is F R R F^T M2^T
+// (line 3). R F^T is the pseudo-inverse of F, so c_i^T M2^+ c_j is the product of two least-squares solutions, of
+// F x = c_i and F y = M2 c_j. Solving these by Gram-Schmidt, in place of forming R, halves the digits lost to the
+// condition of F, which is as bad as M2's.
+template <int L>
+struct PseudoInverse {
+    int members[L];
+    int rank;
+    double q[L * L];         // orthonormal columns ...
+    double triangle[L * L];  // ... and upper triangle: F = q triangle
+
+    __device__ __noinline__ void compute(const double* C, int p);
+    __device__ __noinline__ Residuals residuals(const double* C, int p, int i, int j) const;
+
+ private:
+    __device__ double entry(const double* C, int p, int a, int b) const {
+        return a == b ? 1.0 : correlation(C, p, members[a], members[b]);
+    }
+    __device__ void solve(double* right_hand_side, double* x) const;
+};
+
+template <int L>
+__device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p) {
+    // Line 1: Courrieu's full-rank Cholesky factorisation, in place of q.
+    double gram[L * L];
+    double smallest = 0.0;
+    for (int a = 0; a < L; ++a) {
+        for (int b = 0; b < L; ++b) {
+            double sum = 0.0;
+            for (int k = 0; k < L; ++k) sum = fma(entry(C, p, k, a), entry(C, p, k, b), sum);
+            gram[a * L + b] = sum;
+        }
+        const double diagonal = gram[a * L + a];
+        if (a == 0 || diagonal < smallest) smallest = diagonal;
+    }
+    rank = 0;
+    for (int k = 0; k < L; ++k) {
+        for (int a = 0; a < L; ++a) {
+            double sum = a < k ? 0.0 : gram[a * L + k];
+            for (int b = 0; b < rank && a >= k; ++b) sum = fma(-q[a * L + b], q[k * L + b], sum);
+            q[a * L + rank] = sum;
+        }
+        const double pivot = q[k * L + rank];
+        if (pivot <= PSEUDO_INVERSE_TOLERANCE * smallest) continue;
+        const double root = sqrt(pivot);
+        for (int a = k; a < L; ++a) q[a * L + rank] /= root;
+        ++rank;
+    }
+    // Modified Gram-Schmidt.
+    for (int k = 0; k < rank; ++k) {
+        double square = 0.0;
+        for (int a = 0; a < L; ++a) square = fma(q[a * L + k], q[a * L + k], square);
+        const double length = sqrt(square);
+        triangle[k * L + k] = length;
+        for (int a = 0; a < L; ++a) q[a * L + k] /= length;
+        for (int b = k + 1; b < rank; ++b) {
+            double along = 0.0;
+            for (int a = 0; a < L; ++a) along = fma(q[a * L + k], q[a * L + b], along);
+            triangle[k * L + b] = along;
+            for (int a = 0; a < L; ++a) q[a * L + b] = fma(-along, q[a * L + k], q[a * L + b]);
+        }
+    }
+}
+
+// The x that minimises |F x - right_hand_side|, which is used up.
+template <int L>
+__device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) const {
+    for (int k = 0; k < rank; ++k) {
+        double along = 0.0;
+        for (int a = 0; a < L; ++a) along = fma(q[a * L + k], right_hand_side[a], along);
+        for (int a = 0; a < L; ++a) right_hand_side[a] = fma(-along, q[a * L + k], right_hand_side[a]);
+        x[k] = along;
+    }
+    for (int k = rank - 1; k >= 0; --k) {
+        for (int b = k + 1; b < rank; ++b) x[k] = fma(-triangle[k * L + b], x[b], x[k]);
+        x[k] /= triangle[k * L + k];
+    }
+}
+
+// The smaller index first, so that (i, j) and (j, i) give the same bits.
+template <int L>
+__device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, int p, int i, int j) const {
+    const int ends[2] = {i < j ? i : j, i < j ? j : i};
+    double left[2][L], right[2][L];
+    for (int end = 0; end < 2; ++end) {
+        double c[L], m2_c[L];
+        for (int a = 0; a < L; ++a) c[a] = correlation(C, p, members[a], ends[end]);
+        for (int a = 0; a < L; ++a) {
+            m2_c[a] = 0.0;
+            for (int b = 0; b < L; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
+        }
+        solve(c, left[end]);
+        solve(m2_c, right[end]);
+    }
+    double low = 1.0, high = 1.0, both = C[static_cast<long long>(ends[0]) * p + ends[1]];
+    for (int k = 0; k < rank; ++k) {
+        low = fma(-left[0][k], right[0][k], low);
+        high = fma(-left[1][k], right[1][k], high);
+        both = fma(-left[0][k], right[1][k], both);
+    }
+    return i < j ? Residuals{low, high, both} : Residuals{high, low, both};
+}
+
+// A conditioning set S of L variables in ascending order, its M2 factorised once for all tests that share it, and Vi
+// given S, which they share as well.
+template <int L>
+struct ConditioningSet {
+    int members[L];
+    double factor[L * L];  // Cholesky factor of M2, lower triangle, with reciprocal diagonal
+    double projection[L];  // of Vi
+    double residual;       // variance of Vi given S
+    bool singular;         // the factor is not to be used: see `pseudo`
+    PseudoInverse<L> pseudo;
+
+    __device__ __forceinline__ void factorise(const double* C, int p, int i) {
+        singular = false;
+#pragma unroll
+        for (int a = 0; a < L; ++a) {
+#pragma unroll
+            for (int b = 0; b < a; ++b) {
+                double sum = correlation(C, p, members[a], members[b]);
+#pragma unroll
+                for (int k = 0; k < b; ++k) sum = fma(-factor[a * L + k], factor[b * L + k], sum);
+                factor[a * L + b] = sum * factor[b * L + b];
+            }
+            double pivot = 1.0;
+#pragma unroll
+            for (int k = 0; k < a; ++k) pivot = fma(-factor[a * L + k], factor[a * L + k], pivot);
+            if (pivot <= RESIDUAL_TOLERANCE) {
+                singular = true;
+                pivot = 1.0;
+            }
+            factor[a * L + a] = 1.0 / sqrt(pivot);
+        }
+        if (singular) {
+#pragma unroll
+            for (int a = 0; a < L; ++a) pseudo.members[a] = members[a];
+            pseudo.compute(C, p);
+        } else {
+            residual = project(C, p, i, projection);
+        }
+    }
+
+    // The test of Vi and Vj, whose correlation is `c_ij`.
+    __device__ __forceinline__ Residuals residuals(const double* C, int p, int i, int j, double c_ij) const {
+        if (singular) return pseudo.residuals(C, p, i, j);
+        double other[L];
+        Residuals h;
+        h.ii = residual;
+        h.jj = project(C, p, j, other);
+        h.ij = c_ij;
+#pragma unroll
+        for (int a = 0; a < L; ++a) h.ij = fma(-projection[a], other[a], h.ij);
+        return h;
+    }
+
+ private:
+    // Solves the factor against C[S, v]; returns the residual variance of v.
+    __device__ __forceinline__ double project(const double* C, int p, int v, double* solution) const {
+        double left = 1.0;
+#pragma unroll
+        for (int a = 0; a < L; ++a) {
+            double sum = correlation(C, p, members[a], v);
+#pragma unroll
+            for (int k = 0; k < a; ++k) sum = fma(-factor[a * L + k], solution[k], sum);
+            solution[a] = sum * factor[a * L + a];
+            left = fma(-solution[a], solution[a], left);
+        }
+        return left;
+    }
+};

@@ -1,0 +1,96 @@
+"""Skeletons on which other packages agree, found by every Gaussian method on every backend that it can use here.
+
+`data/generated-p200.csv.gz` is a sample of cuPC's generator (section 5.6), 1000 x 200. On `generated-p200_pcalg.edges`
+pcalg 2.7-12 (stable and stable.fast), ParallelPC 1.2, bnlearn 4.9 (zf) and causal-learn 0.1.4.8 agree, at alpha 0.01.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import datasets
+from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl.core.result import edges_to_adjacency
+from gpupc_impl.core.solve import unavailable
+
+DATA = Path(__file__).parent / "data"
+
+# sha256 of np.packbits(adjacency), as `Skeleton.sha256`, of the 591 edges that pcalg 2.6.1's skeleton() leaves of
+# NCI-60 at alpha 0.05 (a list of 0-based pairs "i j", read with `edges_to_adjacency`); the list itself is not ours.
+PCALG_NCI60_SHA256 = "43513802810975ec1a871dfc18348f197b7aa48b8ea6eaaac24b35fb13ea73b6"
+
+
+def settings(canonical_only: bool = True):
+    """(method, backend) of the methods whose separating sets are canonical, or of all methods.
+
+    causal-learn needs minutes for the data of this file: it is marked slow.
+    """
+    for method in methods("gaussian").values():
+        for backend in method.backends:
+            if canonical_only and not method.canonical:
+                continue
+            name, reason = f"{method.name}-{backend}", unavailable(method, backend)
+            marks = [pytest.mark.gpu] if backend == "cuda" else []
+            marks += [pytest.mark.slow] if method.name == "causal-learn" else []
+            marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
+            yield pytest.param(method.name, backend, marks=marks, id=name)
+
+
+def load(name: str) -> np.ndarray:
+    try:
+        return datasets.load(name, offline=True).values
+    except datasets.DatasetUnavailable as error:
+        pytest.skip(f"{error} (GPUPC_MIRRORS may name a folder that holds it)")
+
+
+def reference(data, **options) -> Skeleton:
+    return skeleton(data, method="stable-serial", **options)
+
+
+@pytest.mark.parametrize(("method", "backend"), list(settings(canonical_only=False)))
+def test_generated_p200(method, backend):
+    data = np.loadtxt(DATA / "generated-p200.csv.gz", delimiter=",")
+    edges = np.loadtxt(DATA / "generated-p200_pcalg.edges", dtype=int)
+    assert data.shape == (1000, 200)
+    assert len(edges) == 349
+    found = skeleton(data, alpha=0.01, method=method, backend=backend)
+    assert np.array_equal(found.adjacency, edges_to_adjacency(edges, 200))
+
+
+@pytest.mark.parametrize(("method", "backend"), list(settings()))
+def test_nci60(method, backend):
+    data = load("nci-60")
+    found = skeleton(data, alpha=0.05, method=method, backend=backend)
+    assert found.edges_per_level == (434052, 6534, 593, 591)
+    assert found.sha256 == PCALG_NCI60_SHA256
+    assert found == reference(data)
+
+
+@pytest.mark.parametrize(("method", "backend"), list(settings()))
+def test_nci60_by_the_published_codes_degrees_of_freedom(method, backend):
+    found = skeleton(load("nci-60"), alpha=0.05, method=method, backend=backend, df_convention="cupc")
+    assert found.n_edges == 580
+
+
+@pytest.mark.parametrize(("method", "backend"), list(settings()))
+def test_mcc(method, backend):
+    """Five pairs of identical columns: near-singular conditioning matrices and undefined tests on real data."""
+    data = load("mcc")
+    found = skeleton(data, alpha=0.05, method=method, backend=backend)
+    assert found == reference(data)
+    assert found.n_edges == 1640
+    assert found.undefined_tests > 0
+    assert found.pseudo_inverses > 0
+
+
+@pytest.mark.parametrize("name", ["ecoli70", "arth150"])
+def test_causal_learn_agrees_on_gaussian_networks(name):
+    """Its separating sets too: no test of these data is near enough to its threshold to tell the programs apart."""
+    method = methods()["causal-learn"]
+    if reason := unavailable(method):
+        pytest.skip(reason)
+    problem = GaussianProblem.from_data(load(name), alpha=0.05)
+    found, expected = skeleton(problem, method="causal-learn"), reference(problem)
+    assert found == expected
+    assert found.edges_per_level == expected.edges_per_level

@@ -1,0 +1,120 @@
+"""Every GPU method on a device finds what it finds on the host backend, with any launch parameters, every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpupc_impl import GaussianProblem, Skeleton, methods
+from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import Method
+from gpupc_impl.core.solve import solve
+
+pytestmark = pytest.mark.gpu
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+METHODS = [method for method in methods("gaussian").values() if "cuda" in method.backends and method.canonical]
+RUNS = 20
+
+
+def random_problem(p: int, m: int, density: float, alpha: float, seed: int, copies: int = 0) -> GaussianProblem:
+    """A linear model over a random graph, some of its variables repeated with next to no noise."""
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.1, 1, (p, p))
+    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    for scale in (0.0, 1e-7, 1e-4)[:copies]:
+        data = np.column_stack([data, data[:, rng.integers(p)] + scale * rng.standard_normal(m)])
+    return GaussianProblem.from_data(data[:, rng.permutation(data.shape[1])], alpha=alpha)
+
+
+def generated_p200() -> GaussianProblem:
+    return GaussianProblem.from_data(np.loadtxt(GOLDEN / "generated-p200.csv.gz", delimiter=","), alpha=0.01)
+
+
+PROBLEMS = {
+    "two": lambda: random_problem(2, 20, 0.5, 0.05, 0),
+    "small": lambda: random_problem(7, 30, 0.5, 0.2, 1),
+    "dense": lambda: random_problem(14, 500, 0.9, 0.3, 2),
+    "wide": lambda: random_problem(300, 60, 0.02, 0.05, 3),
+    "deep": lambda: random_problem(60, 400, 0.15, 0.05, 4),
+    "copies": lambda: random_problem(25, 80, 0.2, 0.05, 5, copies=3),
+    "golden": generated_p200,
+}
+
+
+@pytest.fixture(scope="module", params=PROBLEMS)
+def problem(request) -> GaussianProblem:
+    return PROBLEMS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def expected(problem) -> Skeleton:
+    reason = HostBackend.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    return solve(problem, METHODS[0], HostBackend())
+
+
+def assert_same(found: Skeleton, expected: Skeleton) -> None:
+    assert np.array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because
+
+
+def other_parameters(method: Method) -> list[dict]:
+    """The smallest value and twice the default, one parameter at a time."""
+    chosen = []
+    for name, parameter in method.params.items():
+        values = {parameter.minimum, min(2 * parameter.default, parameter.maximum)} - {parameter.default}
+        chosen.extend({name: value} for value in sorted(values))
+    return chosen
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_device_and_host_agree(method, problem, expected):
+    found = solve(problem, method, open_backend("cuda"), pmax=True)
+    assert_same(found, expected)
+    assert found.facts["backend"] == "cuda"
+    on_host = solve(problem, method, HostBackend(), pmax=True)
+    np.testing.assert_array_equal(found.pmax[~found.adjacency], on_host.pmax[~found.adjacency])
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_launch_parameters_change_nothing(method, problem, expected):
+    for params in other_parameters(method):
+        assert_same(solve(problem, method, open_backend("cuda"), params), expected)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_run_gives_the_same(method):
+    """On a problem where many separating sets compete for an edge."""
+    problem, backend = random_problem(80, 100, 0.1, 0.01, 6), open_backend("cuda")
+    first, *others = (solve(problem, method, backend) for _ in range(RUNS))
+    assert first.levels_run >= 3
+    for found in others:
+        assert_same(found, first)
+        assert found.undefined_tests == first.undefined_tests
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_first_come_sets_leave_the_same_edges(method, problem, expected):
+    found = solve(problem, method, open_backend("cuda"), separating_sets="first-come")
+    assert np.array_equal(found.adjacency, expected.adjacency)
+
+
+def test_golden_skeleton():
+    edges = np.loadtxt(GOLDEN / "generated-p200_pcalg.edges", dtype=int)
+    for method in METHODS:
+        np.testing.assert_array_equal(solve(generated_p200(), method, open_backend("cuda")).edges, edges)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_memory_is_given_back(method):
+    backend = open_backend("cuda")
+    solve(random_problem(50, 60, 0.1, 0.05, 7), method, backend)
+    assert backend.memory_peak > 0
+    assert backend.memory_used == 0

@@ -1,0 +1,186 @@
+"""The device search and its kernels, piece by piece, on the host backend."""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, methods, skeleton
+from gpupc_impl.backends import open_backend
+from gpupc_impl.core.pc_stable import MAX_SETS
+from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian.device import binomial_table
+from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+
+UNRANK = Path(__file__).parent / "kernels" / "unrank.cu"
+DEVICE_METHODS = ("cupc-e", "cupc-s", "baseline-1", "baseline-2")
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return open_backend("host")
+
+
+def problem(p=25, m=60, seed=0, density=0.15, **search):
+    """A sparse linear model: a handful of levels."""
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.3, 1, (p, p))
+    noise = rng.normal(size=(m, p))
+    return GaussianProblem.from_data(noise @ np.linalg.inv(np.eye(p) - weights).T, **search)
+
+
+# --- combinations ----------------------------------------------------------------------------------------------------
+
+
+def unrank(backend, n, level, ranks, max_n=None):
+    """Combinations number `ranks` of `level` out of n, as the kernels see them."""
+    max_n = n if max_n is None else max_n
+    ranks = np.asarray(ranks, np.uint64)
+    out = backend.empty((len(ranks), level), np.int32)
+    backend.kernel(UNRANK, "unrank")(
+        (-(-len(ranks) // 64),),
+        (64,),
+        [
+            backend.upload(binomial_table(max_n, level)),
+            np.int32(max_n),
+            np.int32(n),
+            np.int32(level),
+            backend.upload(ranks),
+            np.int32(len(ranks)),
+            out,
+        ],
+    )
+    return backend.download(out)
+
+
+def algorithm_6(n, level, t):
+    """cuPC's Algorithm 6 to the letter, with its result counted from zero."""
+    total, out = 0, [0]
+    for c in range(level):
+        out.append(out[-1])
+        while total <= t:
+            out[-1] += 1
+            total += math.comb(n - out[-1], level - (c + 1))
+        total -= math.comb(n - out[-1], level - (c + 1))
+    return [value - 1 for value in out[1:]]
+
+
+@pytest.mark.parametrize(("n", "level"), [(n, level) for n in (1, 2, 5, 9, 12) for level in range(1, n + 1)])
+def test_unranking_gives_all_combinations_in_lexicographic_order(backend, n, level):
+    count = math.comb(n, level)
+    found = unrank(backend, n, level, np.arange(count), max_n=n + 3)
+    assert found.tolist() == [list(c) for c in itertools.combinations(range(n), level)]
+    assert found.tolist() == [algorithm_6(n, level, t) for t in range(count)]
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(st.data())
+def test_unranking_is_exact_for_ranks_up_to_the_limit(backend, data):
+    level = data.draw(st.integers(1, 40))
+    n = data.draw(st.integers(level, 3000))
+    while math.comb(n, level) >= MAX_SETS:
+        n -= max(1, (n - level) // 8)
+    ranks = data.draw(st.lists(st.integers(0, math.comb(n, level) - 1), min_size=1, max_size=20))
+    for rank, found in zip(ranks, unrank(backend, n, level, ranks).tolist(), strict=True):
+        assert found == sorted(set(found))
+        following = sum(math.comb(n - 1 - position, level - c) for c, position in enumerate(found))
+        assert math.comb(n, level) - 1 - following == rank
+
+
+def test_binomials_are_exact_and_saturate():
+    table = binomial_table(200, 30)
+    for k, m in itertools.product(range(31), range(0, 201, 7)):
+        exact = math.comb(m, k)
+        assert int(table[k, m]) == exact if exact < MAX_SETS else int(table[k, m]) >= MAX_SETS
+
+
+# --- the search ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DEVICE_METHODS)
+def test_largest_p_values_match_a_brute_force_over_all_tests(backend, name):
+    given = problem(p=9, m=40, density=0.3, alpha=0.05)
+    found = solve(given, methods()[name], backend, pmax=True)
+    graph = ~np.eye(9, dtype=bool)  # the level's graph G'
+    best = np.full((9, 9), np.nan)
+    for level in range(found.levels_run):
+        previous = graph.copy()
+        for i, j in itertools.combinations(range(9), 2):
+            if not previous[i, j]:
+                continue
+            sets = [
+                chosen
+                for x, y in ((i, j), (j, i))
+                for chosen in itertools.combinations([k for k in np.flatnonzero(previous[x]) if k != y], level)
+            ]
+            for chosen in sets:
+                pairs, members = np.array([[i, j]]), np.array([chosen], dtype=int).reshape(1, level)
+                p_value = float(given.p_value(partial_r_squared(given.correlation, pairs, members), level)[0])
+                best[i, j] = best[j, i] = np.fmax(best[i, j], p_value)
+                if p_value >= given.alpha:
+                    best[i, j] = best[j, i] = p_value
+                    graph[i, j] = graph[j, i] = False
+                    assert found.sepsets[i, j] == chosen
+                    break
+    np.testing.assert_array_equal(found.adjacency, graph)
+    np.testing.assert_allclose(found.pmax, best, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", DEVICE_METHODS)
+def test_first_come_sets_separate_and_leave_the_same_edges(backend, name):
+    given = problem(p=40, m=80)
+    canonical = solve(given, methods()[name], backend)
+    first_come = solve(given, methods()[name], backend, separating_sets="first-come")
+    np.testing.assert_array_equal(first_come.adjacency, canonical.adjacency)
+    for level in range(1, canonical.levels_run):
+        rows = np.flatnonzero(first_come.sepsets.sizes() == level)
+        sets = np.array([first_come.sepsets[tuple(pair)] for pair in first_come.sepsets.pairs[rows]]).reshape(-1, level)
+        r_squared = partial_r_squared(given.correlation, first_come.sepsets.pairs[rows], sets)
+        assert (r_squared <= given.critical_r_squared(level) * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("name", DEVICE_METHODS)
+def test_a_variable_connected_to_all_others_keeps_its_row(backend, name):
+    """Published cuPC keeps a row's length in the last column of A'_G, which a full row overwrites."""
+    p = 12
+    correlation = np.full((p, p), 0.9)
+    np.fill_diagonal(correlation, 1.0)
+    given = GaussianProblem.from_correlation(correlation, n_samples=10**6, max_level=4)
+    found = solve(given, methods()[name], backend)
+    assert found.edges_per_level == (66,) * 5
+    assert found.tests_per_level == tuple(66 * (2 if level else 1) * math.comb(p - 2, level) for level in range(5))
+
+
+@pytest.mark.parametrize("name", DEVICE_METHODS)
+def test_rows_too_long_for_shared_memory_are_read_from_device_memory(name, monkeypatch):
+    given = problem(p=40, m=80)
+    expected = solve(given, methods()[name], open_backend("host"))
+    limited = open_backend("host")
+    monkeypatch.setattr(limited, "max_shared_bytes", 16)
+    assert solve(given, methods()[name], limited) == expected
+
+
+def test_device_memory_budget_is_kept():
+    given = problem(p=60)
+    needed = 60 * 60 * (8 + 8 + 1)
+    with pytest.raises(DeviceMemoryError, match="device memory exhausted"):
+        skeleton(given, backend="host", device_memory_limit=needed - 1)
+    assert skeleton(given, backend="host", device_memory_limit=4 * needed).n_edges
+
+
+def test_blocks_larger_than_the_limit_are_refused():
+    with pytest.raises(InvalidParameter, match=r"beta \* gamma is 1024; a block holds at most 512"):
+        skeleton(problem(), method="cupc-e", backend="host", beta=32, gamma=32)
+
+
+def test_too_many_sets_stop_the_search_cleanly():
+    """C(n', l) beyond 64 bits ends the search with a sentence, before anything wraps."""
+    from gpupc_impl.core.pc_stable import stop_reason
+
+    given = GaussianProblem.from_correlation(np.eye(3), n_samples=1000)
+    assert stop_reason(given, 12, 5000).startswith("too many sets")
+    assert stop_reason(given, 5, 5000) is None

@@ -1,0 +1,236 @@
+"""Every kernel, compiled as the CUDA backend compiles it, for the architectures we support. Needs no device."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gpupc_impl.backends import KernelCompilationError, nvrtc
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.simt.build import sources_of
+from gpupc_impl.gaussian.device import all_kernels
+
+MAX_LEVEL = 10
+ARCHITECTURES = ("sm_80", "sm_90")
+
+KERNELS: dict[str, list[str]] = {}
+for _source, _expression in all_kernels(MAX_LEVEL):
+    KERNELS.setdefault(_source, []).append(_expression)
+
+
+class NvrtcLibrary:
+    """The functions of ``cupy.cuda.nvrtc`` that we use, straight from the library in NVIDIA's wheel."""
+
+    class NVRTCError(RuntimeError):
+        pass
+
+    def __init__(self, path: Path):
+        self._library = ctypes.CDLL(str(path))
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def _call(self, function: str, *args) -> None:
+        status = self._library[function](*args)
+        if status:
+            raise self.NVRTCError(self._library.nvrtcGetErrorString(status).decode())
+
+    def _text(self, what: str, program: int) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", ctypes.c_void_p(program), ctypes.byref(size))
+        content = ctypes.create_string_buffer(size.value)
+        self._call(f"nvrtcGet{what}", ctypes.c_void_p(program), content)
+        return content.raw
+
+    def getVersion(self) -> tuple[int, int]:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        return major.value, minor.value
+
+    def getSupportedArchs(self) -> tuple[int, ...]:
+        count = ctypes.c_int()
+        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+        architectures = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", architectures)
+        return tuple(architectures)
+
+    def createProgram(self, source: str, name: str, headers: Sequence, include_names: Sequence) -> int:
+        assert not headers
+        assert not include_names
+        program = ctypes.c_void_p()
+        self._call(
+            "nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), ctypes.c_int(0), None, None
+        )
+        return program.value
+
+    def addNameExpression(self, program: int, expression: str) -> None:
+        self._call("nvrtcAddNameExpression", ctypes.c_void_p(program), expression.encode())
+
+    def compileProgram(self, program: int, options: Sequence[str]) -> None:
+        encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        self._call("nvrtcCompileProgram", ctypes.c_void_p(program), ctypes.c_int(len(options)), encoded)
+
+    def getLoweredName(self, program: int, expression: str) -> str:
+        name = ctypes.c_char_p()
+        self._call("nvrtcGetLoweredName", ctypes.c_void_p(program), expression.encode(), ctypes.byref(name))
+        return name.value.decode()
+
+    def getPTX(self, program: int) -> bytes:
+        return self._text("PTX", program).rstrip(b"\0")
+
+    def getCUBIN(self, program: int) -> bytes:
+        return self._text("CUBIN", program)
+
+    def getProgramLog(self, program: int) -> str:
+        return self._text("ProgramLog", program).rstrip(b"\0").decode()
+
+    def destroyProgram(self, program: int) -> None:
+        self._call("nvrtcDestroyProgram", ctypes.byref(ctypes.c_void_p(program)))
+
+
+@pytest.fixture(scope="module")
+def library() -> NvrtcLibrary:
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in wheels.submodule_search_locations if wheels else ():
+        for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")):
+            return NvrtcLibrary(path)
+    pytest.skip("NVRTC is not installed; pip install nvidia-cuda-nvrtc-cu12")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "cuda"
+
+
+# --- the project's kernels -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("source", KERNELS)
+def test_every_kernel_compiles(library, source, architecture):
+    """All instantiations of a source, in one program."""
+    expressions = KERNELS[source]
+    image, entries, ptx = nvrtc.compile_source(library, PACKAGE_ROOT / source, expressions, architecture)
+    assert image.startswith(b"\x7fELF")
+    assert list(entries) == expressions
+    assert len({entry.name for entry in entries.values()}) == len(expressions)
+    assert all(entry.parameters for entry in entries.values())
+    # Arithmetic without a rounding mode may be contracted, and ftz flushes: neither happens on the host backend.
+    assert re.findall(r"\b(?:add|sub|mul)\.f(?:32|64)|\.ftz\b", ptx) == []
+
+
+def test_every_kernel_file_is_used():
+    used = {PACKAGE_ROOT / name for source in KERNELS for name in sources_of(PACKAGE_ROOT / source)}
+    there = {path for suffix in ("*.cu", "*.cuh") for path in PACKAGE_ROOT.rglob(suffix)}
+    assert there - used == set()
+
+
+def test_every_level_is_listed():
+    for level in range(1, MAX_LEVEL + 1):
+        assert any(f"<{level}>" in expression for expressions in KERNELS.values() for expression in expressions)
+
+
+# --- the compiler ----------------------------------------------------------------------------------------------------
+
+KERNEL = """
+#include "header.cuh"
+template <class T, int L>
+__global__ void scale(const T* in, T* out, long long n, T factor, int offset, unsigned char flag, bool last) {
+    if (n > offset) out[0] = in[0] * factor + VALUE * L + flag + last;
+}
+__global__ void nothing() {}
+"""
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    (tmp_path / "header.cuh").write_text("#define VALUE 1\n")
+    path = tmp_path / "scale.cu"
+    path.write_text(KERNEL)
+    return path
+
+
+def test_entries_tell_names_and_parameters(library, source):
+    _, entries, _ = nvrtc.compile_source(library, source, ["scale<double, 3>", "scale<float, 2>", "nothing"], "sm_80")
+    assert entries["scale<double, 3>"].parameters == ("u64", "u64", "u64", "f64", "u32", "u8", "u8")
+    assert entries["scale<float, 2>"].parameters == ("u64", "u64", "u64", "f32", "u32", "u8", "u8")
+    assert entries["nothing"] == nvrtc.Entry("_Z7nothingv", ())
+
+
+def test_float32_is_neither_flushed_nor_contracted(library, source):
+    _, _, ptx = nvrtc.compile_source(library, source, ["scale<float, 2>"], "sm_80")
+    assert "mul.rn.f32" in ptx
+    assert "ftz" not in ptx
+    assert "fma" not in ptx
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "said"),
+    [
+        ("__global__ void broken() { int x = ; }", "broken", "expected an expression"),
+        ("__global__ void broken() {}", "mended", '"mended" is undefined'),
+        ('#include "missing.cuh"\n__global__ void broken() {}', "broken", "missing.cuh"),
+    ],
+)
+def test_errors_hold_what_the_compiler_said(library, cache, tmp_path, text, expression, said):
+    path = tmp_path / "broken.cu"
+    path.write_text(text)
+    with pytest.raises(KernelCompilationError, match="does not compile") as caught:
+        nvrtc.compile_image(library, path, [expression], "sm_90")
+    for part in (expression, "broken.cu", "NVRTC", "-fmad=false", "-arch=sm_90", said):
+        assert part in str(caught.value)
+
+
+def test_a_missing_source_is_named(library, cache, tmp_path):
+    with pytest.raises(KernelCompilationError, match=r"nowhere\.cu' does not exist"):
+        nvrtc.compile_image(library, tmp_path / "nowhere.cu", ["kernel"], "sm_90")
+
+
+def test_architecture_for_a_device(library):
+    newest = max(library.getSupportedArchs())
+    assert nvrtc.target_architecture(library, "90") == "sm_90"
+    assert nvrtc.target_architecture(library, str(newest + 100)) == f"compute_{newest}"
+    assert nvrtc.target_architecture(library, "20") is None
+
+
+def test_a_newer_device_gets_ptx(library, source):
+    image, entries, ptx = nvrtc.compile_source(library, source, ["nothing"], "compute_80")
+    assert image.decode() == ptx
+    assert f".entry {entries['nothing'].name}" in ptx
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def test_cache_sees_changes_in_included_files(library, cache, source):
+    compiled = [nvrtc.compile_image(library, source, ["nothing"], "sm_80") for _ in range(2)]
+    assert [image.cached for image in compiled] == [False, True]
+    assert compiled[0].entries == compiled[1].entries
+    assert compiled[0].path == compiled[1].path
+    (source.parent / "header.cuh").write_text("#define VALUE 2\n")
+    assert not nvrtc.compile_image(library, source, ["nothing"], "sm_80").cached
+    assert not nvrtc.compile_image(library, source, ["nothing"], "sm_90").cached
+
+
+@pytest.mark.parametrize("suffix", [".cubin", ".json"])
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\x7fELF and more", None])
+def test_a_damaged_cache_entry_is_built_again(library, cache, source, suffix, damage):
+    before = nvrtc.compile_image(library, source, ["nothing"], "sm_80")
+    path = before.path.with_suffix(suffix)
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    assert not nvrtc.compile_image(library, source, ["nothing"], "sm_80").cached
+    assert nvrtc.compile_image(library, source, ["nothing"], "sm_80").entries == before.entries
+
+
+def test_a_cache_that_cannot_be_written_is_named(library, source, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(KernelCompilationError, match="set GPUPC_CACHE_DIR"):
+        nvrtc.compile_image(library, source, ["nothing"], "sm_80")
