@@ -1,0 +1,138 @@
+"""Data sets by name: fetched files, samples of networks that need no download, and generated data.
+
+    from datasets import load
+    data = load("nci-60")
+    data.values, data.names, data.true_dag, data.facts
+
+`registry.yaml` lists them; one declared elsewhere (in a workflow config) has the same keys and is given as `spec`.
+The file itself, unread: `datasets.fetch.fetch`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import fetch, networks, readers, registry
+from datasets.dataset import DataError, Dataset, DatasetUnavailable, RegistryError
+from datasets.readers import read_table
+from datasets.registry import names
+
+__all__ = [
+    "DataError",
+    "Dataset",
+    "DatasetUnavailable",
+    "RegistryError",
+    "available",
+    "entry",
+    "load",
+    "names",
+    "read_table",
+]
+
+
+def entry(name: str) -> dict[str, Any]:
+    """A copy of the registry's entry.
+
+    Raises:
+        RegistryError: no such data set.
+    """
+    return registry.resolve(name)
+
+
+def load(
+    name: str,
+    *,
+    cache_dir: str | Path | None = None,
+    mirrors: Sequence[str | Path] = (),
+    offline: bool = False,
+    spec: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """The data set, fetched, sampled or generated as its entry says.
+
+    Args:
+        name: a registered name, or the name of `spec`.
+        cache_dir, mirrors, offline: see `datasets.fetch.fetch`.
+        spec: an entry declared outside the registry, with the same keys.
+
+    Raises:
+        RegistryError: no such data set, or its entry is wrong.
+        DatasetUnavailable: not to be had here and now.
+        DataError: the file's content is not what the entry says.
+    """
+    found = registry.resolve(name, spec)
+    if found["kind"] == "file":
+        data = _read_file(name, found, fetch.fetch(name, cache_dir, mirrors, offline, spec=spec))
+    elif found["kind"] == "network":
+        data = networks.network_dataset(
+            found["network"], found.get("samples", 1000), found.get("seed", 0), found.get("sha256")
+        )
+    else:
+        data = _generate(name, found)
+    if data.family != found["family"]:
+        raise RegistryError(f"data set {name!r}, key 'family': {found['family']!r}, but the data are {data.family!r}")
+    stated = {key: found.get(key) for key in ("kind", "licence", "citation", "note")}
+    return dataclasses.replace(data, name=name, facts={**data.facts, **stated})
+
+
+def available(
+    name: str,
+    *,
+    cache_dir: str | Path | None = None,
+    mirrors: Sequence[str | Path] = (),
+    spec: Mapping[str, Any] | None = None,
+) -> str | None:
+    """None when the data set can be loaded here without a download, else the reason as a sentence.
+
+    Cheap: looks for files and packages and reads neither.
+
+    Raises:
+        RegistryError: no such data set, or its entry is wrong.
+    """
+    found = registry.resolve(name, spec)
+    if found["kind"] == "file":
+        return fetch.lacking(name, found, cache_dir, mirrors)
+    if found["kind"] == "network":
+        try:
+            networks.network_path(found["network"])
+        except DatasetUnavailable as error:
+            return f"data set {name!r} is not available: {error}"
+    return None
+
+
+def _read_file(name: str, found: dict[str, Any], path: Path) -> Dataset:
+    options = dict(found["reader"])
+    values, variables = readers.READERS[options.pop("format")](path, **options)
+    registered = (found["samples"], found["variables"])
+    if values.shape != registered:
+        raise DataError(f"{path}: {values.shape} samples x variables; registered for {name!r}: {registered}")
+    return Dataset(name, values, variables, found["family"], facts={"source": found.get("url", found["file"])})
+
+
+def _generate(name: str, found: dict[str, Any]) -> Dataset:
+    where = f"data set {name!r}, key 'generator'"
+    module_name, function_name = found["generator"].split(".")
+    if importlib.util.find_spec(f"datasets.{module_name}") is None:
+        raise RegistryError(f"{where}: the package datasets has no module {module_name!r}")
+    generator = getattr(importlib.import_module(f"datasets.{module_name}"), function_name, None)
+    if not inspect.isfunction(generator):
+        raise RegistryError(f"{where}: datasets.{module_name} has no function {function_name!r}")
+    signature = inspect.signature(generator)
+    try:
+        signature.bind(**found["parameters"])
+    except TypeError as error:
+        raise RegistryError(f"data set {name!r}, key 'parameters': {error}; it takes {signature}") from error
+    try:
+        data = generator(**found["parameters"])
+    except DataError:  # a ValueError too, but about the values, not the parameters
+        raise
+    except ValueError as error:
+        raise RegistryError(f"data set {name!r}, key 'parameters': {error}") from error
+    if not isinstance(data, Dataset):
+        raise RegistryError(f"{where}: {found['generator']} returned {type(data).__name__}, not a Dataset")
+    return data

@@ -1,0 +1,211 @@
+"""Files of the registry into a cache folder: from the cache, a mirror folder or the network, always verified."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import http.client
+import os
+import shutil
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import registry
+from datasets.dataset import DatasetUnavailable, RegistryError
+
+MIRRORS_VARIABLE = "GPUPC_MIRRORS"
+RETRIES = 2
+BACKOFF_S = 1.0
+TIMEOUT_S = 20.0
+CHUNK = 1 << 16
+
+
+def fetch(
+    name: str,
+    cache_dir: str | Path | None = None,
+    mirrors: Sequence[str | Path] = (),
+    offline: bool = False,
+    progress: bool = True,
+    *,
+    spec: Mapping[str, Any] | None = None,
+) -> Path:
+    """The verified file of a data set of kind ``file``: CACHE_DIR/NAME/FILE.
+
+    Looked for in the cache, then by file name in the mirror folders, then at its address. A file with a wrong
+    checksum is never kept. An interrupted download is resumed, at once or by a later call. Processes that ask for
+    the same file at once wait for the first.
+
+    Args:
+        name: a registered name, or the name of `spec`.
+        cache_dir: made when missing; default ``gpupc/datasets`` in the user's cache folder.
+        mirrors: folders, before those of the environment variable GPUPC_MIRRORS (separated as in PATH).
+        offline: never use the network.
+        progress: show a line on stderr when that is a terminal.
+        spec: an entry declared outside the registry.
+
+    Raises:
+        DatasetUnavailable: nowhere to be had; one sentence says why and how to provide the file.
+        RegistryError: no such data set, or it is not a file.
+    """
+    entry = registry.resolve(name, spec)
+    if entry["kind"] != "file":
+        raise RegistryError(f"data set {name!r} is of kind {entry['kind']}: there is no file to fetch")
+    target = cached_path(name, entry, cache_dir)
+    if target.is_file() and _mismatch(target, entry) is None:
+        return target
+
+    faults = []
+    with _lock(target):
+        if target.is_file():
+            fault = _mismatch(target, entry)
+            if fault is None:  # another process fetched it meanwhile
+                return target
+            target.unlink()
+            faults.append(f"the copy in the cache was damaged and is removed ({fault})")
+        for mirrored in mirrored_paths(entry, mirrors):
+            fault = _copy(mirrored, target, entry)
+            if fault is None:
+                return target
+            faults.append(f"the copy in {mirrored.parent} cannot be used ({fault})")
+        if "url" not in entry:
+            faults.append("it has no address")
+        elif offline:
+            faults.append(f"{entry['url']} was not tried (offline)")
+        else:
+            fault = _download(entry, target, progress and sys.stderr.isatty())
+            if fault is None:
+                return target
+            faults.append(f"{entry['url']} failed ({fault})")
+    raise DatasetUnavailable(_sentence(name, entry, mirrors, faults))
+
+
+def lacking(
+    name: str, entry: Mapping[str, Any], cache_dir: str | Path | None, mirrors: Sequence[str | Path]
+) -> str | None:
+    """Why a file would have to be downloaded, as a sentence; None when it is in the cache or in a mirror folder."""
+    if cached_path(name, entry, cache_dir).is_file() or mirrored_paths(entry, mirrors):
+        return None
+    url = entry.get("url")
+    return _sentence(name, entry, mirrors, [f"it would need a download from {url}" if url else "it has no address"])
+
+
+def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | None) -> Path:
+    """Where the entry's file is, or would be: a folder a data set, so that equal file names do not clash."""
+    if cache_dir is None:
+        cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc" / "datasets"
+    return Path(cache_dir) / name / entry["file"]
+
+
+def mirrored_paths(entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> list[Path]:
+    """The files of the entry's name in the mirror folders."""
+    paths = [folder / entry["file"] for folder in _mirror_folders(mirrors)]
+    return [path for path in paths if path.is_file()]
+
+
+def _mirror_folders(mirrors: Sequence[str | Path]) -> list[Path]:
+    from_environment = os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep)
+    return [Path(folder) for folder in (*mirrors, *filter(None, from_environment))]
+
+
+def _sentence(name: str, entry: Mapping[str, Any], mirrors: Sequence[str | Path], faults: Sequence[str]) -> str:
+    looked_in = [f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in _mirror_folders(mirrors)]
+    mirrors_said = f"mirrors looked in: {', '.join(looked_in)}" if looked_in else "no mirror folder is set"
+    return (
+        f"data set {name!r} is not available: {'; '.join(faults)}; {mirrors_said}; "
+        f"to provide it, put {entry['file']} in a folder and set {MIRRORS_VARIABLE} to that folder"
+    )
+
+
+def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
+    """How the file differs from what the entry expects; None when it is the right one."""
+    if "sha256" in entry:
+        kind, digest = "sha256", hashlib.sha256()
+    else:
+        kind, digest = "git_blob_sha1", hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    found = digest.hexdigest()
+    return None if found == entry[kind] else f"expected {kind} {entry[kind]}, found {found}"
+
+
+def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
+    """Copy a mirrored file into the cache. The reason when that fails."""
+    copy = target.with_name(f".{target.name}.copy")
+    try:
+        shutil.copyfile(source, copy)
+        fault = _mismatch(copy, entry)
+        if fault is None:
+            os.replace(copy, target)
+        return fault
+    except OSError as error:
+        return str(error)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
+    """Download into the cache, resuming and retrying. The reason when that fails."""
+    part = target.with_name(f".{target.name}.part")
+    for attempt in range(1 + RETRIES):
+        if attempt:
+            time.sleep(BACKOFF_S * 2 ** (attempt - 1))
+        resuming = part.exists()
+        try:
+            _receive(entry["url"], part, target.name, show)
+        except (OSError, http.client.HTTPException) as error:
+            status = getattr(error, "code", None)  # an HTTPError has one
+            reason = error if status else getattr(error, "reason", error)  # a URLError wraps the real one
+            fault = str(reason) or type(error).__name__
+            if status == 416:  # nothing beyond what we hold, and that was not the whole file: start over
+                part.unlink(missing_ok=True)
+            elif status is not None and 400 <= status < 500 and status not in (408, 429):
+                return fault  # the server will not change its mind
+            continue
+        fault = _mismatch(part, entry)
+        if fault is None:
+            os.replace(part, target)
+            return None
+        part.unlink()
+        if not resuming:
+            return fault
+    return f"{fault}, {1 + RETRIES} attempts"
+
+
+def _receive(url: str, part: Path, label: str, show: bool) -> None:
+    """One attempt: what `part` lacks is appended, or the whole replaces it when the server sends the whole.
+
+    Raises:
+        OSError, http.client.HTTPException: interrupted; what came so far is in `part`.
+    """
+    held = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # http(s), by the schema
+        resumed = response.status == 206
+        size = held if resumed else 0
+        total = None if response.length is None else size + response.length
+        with part.open("ab" if resumed else "wb") as file:
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                size += len(chunk)
+                if show:
+                    of = "" if total is None else f" of {total / 1e6:.1f}"
+                    print(f"\r{label}: {size / 1e6:.1f}{of} MB", end="", file=sys.stderr, flush=True)
+    if show:
+        print(file=sys.stderr)
+    if total is not None and size < total:
+        raise ConnectionError(f"the connection ended after {size} of {total} bytes")
+
+
+@contextlib.contextmanager
+def _lock(target: Path) -> Iterator[None]:
+    """Hold the target's lock; the system releases it even when the process is killed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f".{target.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,91 @@
+"""The registry of data sets, registry.yaml, checked against registry.schema.json."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import functools
+import json
+from collections.abc import Hashable, Mapping
+from importlib import resources
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+
+from datasets.dataset import RegistryError
+
+Entry = dict[str, Any]
+
+
+def names(family: str | None = None) -> tuple[str, ...]:
+    """The registered data sets, in the registry's order; of one family when one is given."""
+    return tuple(name for name, entry in _registry().items() if family in (None, entry["family"]))
+
+
+def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
+    """The registry entry `name`, or `spec`, an entry declared elsewhere under that name, checked.
+
+    Raises:
+        RegistryError: no such data set, a spec that is wrong, or one whose name the registry has taken.
+    """
+    registry = _registry()
+    if spec is not None:
+        if name in registry:
+            raise RegistryError(f"data set {name!r} is already in the registry: give the spec another name")
+        return validate({name: dict(spec)}, "spec")[name]
+    if name not in registry:
+        close = difflib.get_close_matches(name, registry, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(registry)}"
+        raise RegistryError(f"no data set is called {name!r}; {hint}")
+    return copy.deepcopy(registry[name])
+
+
+def validate(entries: Any, source: str) -> dict[str, Entry]:
+    """`entries`, which must be a mapping of names to entries that keeps the schema.
+
+    Raises:
+        RegistryError: what is wrong, a line a fault, with the entry and the key.
+    """
+    faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
+    if faults:
+        raise RegistryError("\n".join(f"{source}{_where(fault.absolute_path)}: {fault.message}" for fault in faults))
+    return entries
+
+
+def _where(path: Any) -> str:
+    entry, *keys = [*path] or [None]
+    where = "" if entry is None else f", data set {entry!r}"
+    return where + (f", key {'.'.join(map(str, keys))!r}" if keys else "")
+
+
+@functools.cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(json.loads(_read("registry.schema.json")))
+
+
+@functools.cache
+def _registry() -> dict[str, Entry]:
+    return validate(parse(_read("registry.yaml")), "registry.yaml")
+
+
+def parse(text: str) -> Any:
+    """YAML in which a repeated key is an error, not a replacement.
+
+    Raises:
+        RegistryError: a repeated key.
+    """
+    return yaml.load(text, Loader=_Loader)
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if repeated:
+            raise RegistryError(f"line {node.start_mark.line + 1}: repeated key {', '.join(repeated)}")
+        return super().construct_mapping(node, deep)
+
+
+def _read(file: str) -> str:
+    return (resources.files("datasets") / file).read_text(encoding="utf-8")

@@ -1,0 +1,298 @@
+"""Fetching, against a local server: cache, mirrors, retry, resume, checksums, and what it says when it fails."""
+
+import hashlib
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from datasets import DataError, DatasetUnavailable, RegistryError, available, load
+from datasets import fetch as fetching
+from datasets.fetch import fetch
+
+CONTENT = b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i % 97) for i in range(30_000))
+HALF = len(CONTENT) // 2
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves CONTENT; `script` holds one behaviour a request, the last one for all later ones."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script = ["whole"]
+        self.requests = []  # the Range header of each request
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/t.csv"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        asked = self.headers.get("Range")
+        behaviour = self.server.script[min(len(self.server.requests), len(self.server.script) - 1)]
+        self.server.requests.append(asked)
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+        if isinstance(behaviour, int):
+            self.send_error(behaviour)
+        elif asked and start >= len(CONTENT):
+            self.send_error(416)
+        elif behaviour == "other range":
+            self.reply(206, CONTENT, "bytes 0-1/2")
+        elif asked and behaviour != "no ranges":
+            self.reply(206, CONTENT[start:], f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
+        elif behaviour == "break":
+            self.reply(200, CONTENT, send=HALF)
+        elif behaviour == "wrong":
+            self.reply(200, b"something else")
+        else:
+            time.sleep(1.5 if behaviour == "slow" else 0)
+            self.reply(200, CONTENT)
+
+    def reply(self, status, body, content_range=None, send=None):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        if content_range:
+            self.send_header("Content-Range", content_range)
+        self.end_headers()
+        self.wfile.write(body[:send])
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch):
+    monkeypatch.setattr(fetching, "BACKOFF_S", 0.01)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv(fetching.MIRRORS_VARIABLE, raising=False)
+
+
+def spec(server=None, **changes):
+    entry = {
+        "kind": "file",
+        "family": "gaussian",
+        "file": "t.csv",
+        "sha256": hashlib.sha256(CONTENT).hexdigest(),
+        "reader": {"format": "csv", "header": True},
+        "samples": 30_000,
+        "variables": 2,
+        "licence": "none",
+        "citation": "none",
+    }
+    return entry | ({"url": server.url} if server else {}) | changes
+
+
+def mirror(tmp_path, content=CONTENT, folder="mirror"):
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "t.csv").write_bytes(content)
+    return tmp_path / folder
+
+
+def put(cache, file, content):
+    (cache / "t").mkdir()
+    (cache / "t" / file).write_bytes(content)
+
+
+def kept(cache):
+    """What the cache holds of data set t, beside the lock."""
+    return sorted(path.name for path in (cache / "t").iterdir() if path.suffix != ".lock")
+
+
+def test_download_then_cache(server, tmp_path):
+    path = fetch("t", tmp_path / "new" / "cache", spec=spec(server))
+    assert path == tmp_path / "new" / "cache" / "t" / "t.csv"
+    assert path.read_bytes() == CONTENT
+    assert fetch("t", tmp_path / "new" / "cache", spec=spec(server)) == path
+    assert server.requests == [None]
+    assert kept(tmp_path / "new" / "cache") == ["t.csv"]
+
+
+def test_git_blob_checksum(server, tmp_path):
+    entry = spec(server, git_blob_sha1=hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT).hexdigest())
+    del entry["sha256"]
+    assert fetch("t", tmp_path, spec=entry).read_bytes() == CONTENT
+    with pytest.raises(DatasetUnavailable, match=f"expected git_blob_sha1 {'0' * 40}, found {entry['git_blob_sha1']}"):
+        fetch("t", tmp_path / "other", spec=entry | {"git_blob_sha1": "0" * 40})
+
+
+def test_default_cache_folder(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert fetch("t", spec=spec(server)) == tmp_path / "gpupc" / "datasets" / "t" / "t.csv"
+
+
+def test_broken_connection_is_resumed(server, tmp_path):
+    server.script = ["break", "whole"]
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+    assert server.requests == [None, f"bytes={HALF}-"]
+
+
+def test_ignored_range_restarts(server, tmp_path):
+    server.script = ["break", "no ranges"]
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+    assert server.requests == [None, f"bytes={HALF}-"]
+
+
+def test_wrong_range_restarts(server, tmp_path):
+    server.script = ["break", "other range", "whole"]
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+    assert server.requests == [None, f"bytes={HALF}-", None]
+
+
+def test_a_later_call_resumes(server, tmp_path):
+    server.script = ["break", 503, 503, "whole"]
+    with pytest.raises(DatasetUnavailable, match=r"503.*3 attempts"):
+        fetch("t", tmp_path, spec=spec(server))
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+    assert server.requests == [None, *[f"bytes={HALF}-"] * 3]
+
+
+@pytest.mark.parametrize("stale", [b"x" * 10, b"x" * len(CONTENT), b"x" * (len(CONTENT) + 5)])
+def test_a_stale_partial_file_is_replaced(server, tmp_path, stale):
+    put(tmp_path, ".t.csv.part", stale)
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+    assert server.requests == [f"bytes={len(stale)}-", None]
+
+
+def test_server_errors_are_retried(server, tmp_path):
+    server.script = [503, 429, "whole"]
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+
+
+def test_not_found_is_not_retried(server, tmp_path):
+    server.script = [404]
+    with pytest.raises(DatasetUnavailable, match="404") as caught:
+        fetch("t", tmp_path, spec=spec(server))
+    assert len(server.requests) == 1
+    for part in ("data set 't' is not available", server.url, "no mirror folder is set", "GPUPC_MIRRORS", "put t.csv"):
+        assert part in str(caught.value)
+
+
+def test_wrong_checksum_keeps_nothing(server, tmp_path):
+    server.script = ["wrong"]
+    found = hashlib.sha256(b"something else").hexdigest()
+    expected = hashlib.sha256(CONTENT).hexdigest()
+    with pytest.raises(DatasetUnavailable, match=f"expected sha256 {expected}, found {found}"):
+        fetch("t", tmp_path, spec=spec(server))
+    assert kept(tmp_path) == []
+    assert len(server.requests) == 1
+
+
+def test_damaged_cache_is_replaced(server, tmp_path):
+    put(tmp_path, "t.csv", CONTENT[:-1])
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+
+
+def test_damaged_cache_offline_is_said(tmp_path):
+    put(tmp_path, "t.csv", b"damaged")
+    with pytest.raises(DatasetUnavailable, match=r"cache was damaged and is removed \(expected sha256"):
+        fetch("t", tmp_path, offline=True, spec=spec())
+    assert kept(tmp_path) == []
+
+
+def test_mirrors_come_before_the_network(server, tmp_path, monkeypatch):
+    first, second = mirror(tmp_path, b"damaged", "first"), mirror(tmp_path, folder="second")
+    monkeypatch.setenv(fetching.MIRRORS_VARIABLE, f"{tmp_path / 'absent'}{os.pathsep}{second}")
+    path = fetch("t", tmp_path / "cache", mirrors=[first], spec=spec(server))
+    assert path.read_bytes() == CONTENT
+    assert path == tmp_path / "cache" / "t" / "t.csv"
+    assert server.requests == []
+    assert kept(tmp_path / "cache") == ["t.csv"]
+
+
+def test_wrong_mirrors_are_said(tmp_path):
+    folder = mirror(tmp_path, b"damaged")
+    with pytest.raises(DatasetUnavailable) as caught:
+        fetch("t", tmp_path / "cache", [folder, tmp_path / "absent"], spec=spec())
+    assert f"the copy in {folder} cannot be used (expected sha256" in str(caught.value)
+    assert f"mirrors looked in: {folder}, {tmp_path / 'absent'} (no such folder)" in str(caught.value)
+    assert "it has no address" in str(caught.value)
+    assert kept(tmp_path / "cache") == []
+
+
+def test_offline_never_asks(server, tmp_path):
+    with pytest.raises(DatasetUnavailable, match=r"was not tried \(offline\)"):
+        fetch("t", tmp_path, offline=True, spec=spec(server))
+    assert server.requests == []
+
+
+def test_no_network_is_one_sentence(tmp_path, server):
+    url = server.url
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(DatasetUnavailable, match=rf"{url} failed \(\[Errno \d+\].*refused, 3 attempts") as caught:
+        fetch("t", tmp_path, spec=spec(url=url))
+    assert "\n" not in str(caught.value)
+
+
+def test_processes_at_once_download_once(server, tmp_path):
+    server.script = ["slow"]
+    code = "import sys, json, datasets.fetch as f; f.fetch('t', sys.argv[1], spec=json.loads(sys.argv[2]))"
+    argv = [sys.executable, "-c", code, str(tmp_path), json.dumps(spec(server))]
+    processes = [subprocess.Popen(argv) for _ in range(3)]
+    assert [process.wait(timeout=20) for process in processes] == [0, 0, 0]
+    assert server.requests == [None]
+    assert (tmp_path / "t" / "t.csv").read_bytes() == CONTENT
+
+
+def test_progress_on_a_terminal_only(server, tmp_path, capsys, monkeypatch):
+    fetch("t", tmp_path / "a", spec=spec(server))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    fetch("t", tmp_path / "b", spec=spec(server))
+    size = f"{len(CONTENT) / 1e6:.1f}"
+    assert f"t.csv: {size} of {size} MB" in capsys.readouterr().err
+    fetch("t", tmp_path / "c", progress=False, spec=spec(server))
+    assert capsys.readouterr().err == ""
+
+
+def test_equal_file_names_do_not_clash(tmp_path):
+    other = CONTENT + b"1,2\n"
+    first = fetch("one", tmp_path, [mirror(tmp_path, folder="a")], spec=spec())
+    entry = spec(sha256=hashlib.sha256(other).hexdigest())
+    second = fetch("two", tmp_path, [mirror(tmp_path, other, "b")], spec=entry)
+    assert (first.read_bytes(), second.read_bytes()) == (CONTENT, other)
+
+
+def test_only_files_are_fetched(tmp_path):
+    with pytest.raises(RegistryError, match="kind network: there is no file"):
+        fetch("ecoli70", tmp_path)
+
+
+def test_available(server, tmp_path):
+    entry = spec(server)
+    assert f"would need a download from {server.url}" in available("t", cache_dir=tmp_path, spec=entry)
+    assert "has no address" in available("t", cache_dir=tmp_path, spec=spec())
+    assert available("t", cache_dir=tmp_path, mirrors=[mirror(tmp_path)], spec=entry) is None
+    fetch("t", tmp_path, spec=entry)
+    assert available("t", cache_dir=tmp_path, spec=entry) is None
+
+
+def test_load(server, tmp_path):
+    data = load("t", cache_dir=tmp_path, spec=spec(server))
+    assert data.values.shape == (30_000, 2)
+    assert data.names == ("a", "b")
+    assert data.true_dag is None
+    assert data.facts["source"] == server.url
+    assert data.facts["licence"] == "none"
+
+
+def test_load_checks_the_shape(server, tmp_path):
+    with pytest.raises(DataError, match=r"\(30000, 2\) samples x variables; registered for 't': \(30000, 3\)"):
+        load("t", cache_dir=tmp_path, spec=spec(server, variables=3))

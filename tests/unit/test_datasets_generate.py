@@ -1,0 +1,216 @@
+"""The random DAG generator and the Gaussian networks."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import datasets
+from datasets import networks
+from datasets.dataset import DataError, DatasetUnavailable, fingerprint
+from datasets.generate import Equation, dag, random_dag_gaussian, random_equations, sample
+
+SMALL = st.fixed_dictionaries(
+    {
+        "p": st.integers(1, 25),
+        "m": st.integers(1, 40),
+        "density": st.floats(0, 1),
+        "seed": st.integers(0, 2**63),
+    }
+)
+
+
+def implied_correlation(equations):
+    """The correlation matrix of a linear Gaussian model, from its equations alone."""
+    p = len(equations)
+    weights, variance = np.zeros((p, p)), np.zeros(p)
+    for equation in equations:
+        weights[equation.variable, equation.parents] = equation.weights
+        variance[equation.variable] = equation.sd**2
+    total = np.linalg.inv(np.eye(p) - weights)
+    covariance = total @ np.diag(variance) @ total.T
+    sd = np.sqrt(np.diag(covariance))
+    return covariance / np.outer(sd, sd)
+
+
+@settings(deadline=None)
+@given(SMALL)
+def test_shape_and_triangularity(parameters):
+    data = random_dag_gaussian(**parameters)
+    p, m = parameters["p"], parameters["m"]
+    assert data.values.shape == (m, p)
+    assert data.values.dtype == np.float64
+    assert data.values.flags.c_contiguous
+    assert np.isfinite(data.values).all()
+    assert data.names == tuple(f"V{i}" for i in range(p))
+    assert data.true_dag.dtype == bool
+    assert data.true_dag.shape == (p, p)
+    assert not np.tril(data.true_dag).any()  # i -> j only for i < j: the paper's A[j, i] is strictly lower triangular
+
+
+@settings(deadline=None)
+@given(SMALL)
+def test_the_seed_decides(parameters):
+    data, again = random_dag_gaussian(**parameters), random_dag_gaussian(**parameters)
+    assert np.array_equal(data.values, again.values)
+    assert np.array_equal(data.true_dag, again.true_dag)
+    other = random_dag_gaussian(**{**parameters, "seed": parameters["seed"] + 1})
+    assert not np.array_equal(data.values, other.values)
+
+
+@settings(deadline=None)
+@given(SMALL, st.integers(1, 40))
+def test_the_graph_does_not_depend_on_the_samples(parameters, m):
+    assert np.array_equal(
+        random_dag_gaussian(**parameters).true_dag, random_dag_gaussian(**{**parameters, "m": m}).true_dag
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(p=st.integers(2, 8), density=st.floats(0, 1), seed=st.integers(0, 2**32))
+def test_sample_correlation_is_the_models(p, density, seed):
+    m = 20_000
+    equations = random_equations(np.random.Generator(np.random.PCG64(seed)), p, density)
+    data = random_dag_gaussian(p, m, density, seed)
+    assert np.array_equal(dag(equations), data.true_dag)
+    assert np.corrcoef(data.values, rowvar=False) == pytest.approx(implied_correlation(equations), abs=6 / np.sqrt(m))
+
+
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.5, 1.0])
+def test_density_and_weights(density):
+    p = 300
+    equations = random_equations(np.random.Generator(np.random.PCG64(5)), p, density)
+    pairs = p * (p - 1) / 2
+    weights = np.concatenate([equation.weights for equation in equations])
+    assert weights.size / pairs == pytest.approx(density, abs=5 * np.sqrt(density * (1 - density) / pairs))
+    if density:
+        assert 0.1 <= weights.min() < 0.15
+        assert 0.95 < weights.max() <= 1.0
+        assert weights.mean() == pytest.approx(0.55, abs=0.02)
+
+
+def test_values_are_pinned():
+    """A change of the generator would silently change every recorded result on generated data."""
+    values = random_dag_gaussian(p=4, m=3, density=0.5, seed=7).values
+    expected = [
+        [-0.49220651855132963, 0.35688700816006075, -0.02925182246327349, -0.20970298965836592],
+        [-0.6204748998199404, 0.10541424899789856, 0.6953031944582878, -1.8777568359920138],
+        [0.4898420501851982, -0.9304680447082047, -1.344214547285082, -2.018993209052633],
+    ]
+    np.testing.assert_allclose(values, expected, rtol=1e-12)
+
+
+def test_the_papers_dense_setting_explodes_yet_correlates():
+    data = random_dag_gaussian(p=1000, m=20, density=0.1, seed=0)
+    assert np.abs(data.values).max() > 1e20
+    assert np.isfinite(np.corrcoef(data.values, rowvar=False)).all()
+
+
+def test_values_that_would_overflow_are_an_error():
+    with pytest.raises(DataError, match=r"variable \d+ of 2000 reaches .* lower density"):
+        random_dag_gaussian(p=2000, m=4, density=0.5, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"p": 0}, "p must be an integer >= 1"),
+        ({"p": 3.0}, "p must be an integer"),
+        ({"m": 0}, "m must be an integer >= 1"),
+        ({"seed": -1}, "seed must be an integer >= 0"),
+        ({"seed": True}, "seed must be"),
+        ({"density": 1.5}, r"density must be a number in \[0, 1\], not 1.5"),
+        ({"density": float("nan")}, "density must be"),
+        ({"density": "0.1"}, "density must be"),
+    ],
+)
+def test_bad_arguments_are_named(wrong, named):
+    with pytest.raises(ValueError, match=named):
+        random_dag_gaussian(**{"p": 3, "m": 5, "density": 0.1, "seed": 0, **wrong})
+
+
+def test_sample_keeps_intercept_and_sd_and_any_order():
+    child_first = [
+        Equation(1, np.array([], dtype=int), np.array([]), intercept=5.0, sd=0.5),
+        Equation(0, np.array([1]), np.array([2.0]), intercept=-1.0, sd=3.0),
+    ]
+    values = sample(np.random.default_rng(0), child_first, 50_000)
+    assert values.mean(axis=0) == pytest.approx([9.0, 5.0], abs=0.1)
+    assert values.std(axis=0) == pytest.approx([np.sqrt(1 + 9), 0.5], rel=0.02)
+    assert dag(child_first).tolist() == [[False, False], [True, False]]
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "arcs"), [("ecoli70", 46, 70), ("arth150", 107, 150), ("magic-niab", 44, 66), ("magic-irri", 64, 102)]
+)
+def test_networks(name, p, arcs):
+    data = datasets.load(name)
+    assert data.values.shape == (1000, p)
+    assert data.family == "gaussian"
+    assert data.true_dag.sum() == arcs
+    assert np.linalg.matrix_power(data.true_dag.astype(float), p).sum() == 0  # no path as long as p: acyclic
+    assert fingerprint(data.values) == fingerprint(datasets.load(name).values)
+    assert "pgmpy" in data.facts["source"]
+    assert data.facts["citation"]
+
+
+@pytest.mark.parametrize("name", ["ecoli70", "arth150", "magic-niab", "magic-irri"])
+def test_network_samples_follow_the_network(name):
+    names, equations = networks.read_network(json.loads(networks.network_path(name).read_bytes()), name)
+    m = 40_000
+    data = datasets.load("big", spec={"kind": "network", "family": "gaussian", "network": name, "samples": m})
+    assert data.names == names
+    assert data.name == "big"
+    assert np.corrcoef(data.values, rowvar=False) == pytest.approx(implied_correlation(equations), abs=6 / np.sqrt(m))
+
+
+def test_networks_do_not_import_pgmpy():
+    code = "import datasets, sys; datasets.load('ecoli70'); assert 'pgmpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def model(**changes):
+    return {
+        "nodes": ["a", "b"],
+        "arcs": [["b", "a"]],
+        "cpds": {
+            "a": {"coefficients": {"(Intercept)": [1.0], "b": [2.0]}, "variance": [4.0], "parents": ["b"]},
+            "b": {"coefficients": {"(Intercept)": [0.0]}, "variance": [1.0], "parents": []},
+        },
+        **changes,
+    }
+
+
+def test_read_network():
+    names, (first, second) = networks.read_network(model(), "toy")
+    assert names == ("a", "b")
+    assert (first.variable, second.variable) == (1, 0)
+    assert (second.parents.tolist(), second.weights.tolist(), second.intercept, second.sd) == ([1], [2.0], 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("arcs", "said"),
+    [([], "the arcs into 'a'"), ([["b", "a"], ["a", "b"]], "not acyclic")],
+)
+def test_inconsistent_networks_are_errors(arcs, said):
+    with pytest.raises(DataError, match=said):
+        networks.read_network(model(arcs=arcs), "toy")
+
+
+def test_a_network_of_another_version_is_an_error():
+    with pytest.raises(DataError, match=r"expected sha256 0000.*, found e3cf"):
+        networks.network_dataset("ecoli70", 10, 0, sha256="0" * 64)
+
+
+def test_without_pgmpy_networks_are_unavailable(monkeypatch):
+    def absent(name):
+        raise networks.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(networks.importlib.metadata, "distribution", absent)
+    assert "pgmpy, which is not installed" in datasets.available("ecoli70")
+    with pytest.raises(DatasetUnavailable, match="not installed"):
+        datasets.load("ecoli70")

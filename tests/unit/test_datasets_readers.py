@@ -1,0 +1,227 @@
+"""The readers: what they read, and what they refuse."""
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import rdata
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.dataset import DataError
+from datasets.readers import read_csv, read_npz, read_rdata, read_table
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+
+
+@pytest.fixture
+def csv_file(tmp_path):
+    def write(text, name="t.csv", encoding="utf-8"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "names", "values"),
+    [
+        ("a,b\n1,2\n3,4\n", "auto", ["a", "b"], [[1, 2], [3, 4]]),
+        ("1,2\n3,4\n", "auto", ["V0", "V1"], [[1, 2], [3, 4]]),
+        ("1,2\n3,4\n", True, ["1", "2"], [[3, 4]]),
+        ("1,2\n3,4", False, ["V0", "V1"], [[1, 2], [3, 4]]),
+        ('"a, b", "c"\r\n1e-3, -2.5\r\n\r\n\n', "auto", ["a, b", "c"], [[0.001, -2.5]]),
+        ("a_1,b_2\n1,2\n", "auto", ["a_1", "b_2"], [[1, 2]]),
+        ("1_1,1_2\n1,2\n", "auto", ["1_1", "1_2"], [[1, 2]]),
+        ("x\n1\n2\n", "auto", ["x"], [[1], [2]]),
+    ],
+)
+def test_csv(csv_file, text, header, names, values):
+    for table in (
+        read_table(csv_file(text), header),
+        read_table(csv_file("\ufeff" + text), header),
+        read_table(csv_file(gzip.compress(text.encode()), "t.csv.gz"), header),
+    ):
+        assert list(table.columns) == names
+        assert table.to_numpy().tolist() == values
+        assert (table.dtypes == np.float64).all()
+
+
+def test_tsv_and_other_delimiters(csv_file):
+    assert read_table(csv_file("a\tb\n1\t2\n", "t.TSV")).to_numpy().tolist() == [[1, 2]]
+    values, names = read_csv(csv_file("a;b\n1;2\n"), delimiter=";")
+    assert (values.tolist(), names) == ([[1, 2]], ("a", "b"))
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1))
+def test_csv_keeps_every_bit(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("bits") / "t.csv"
+    path.write_text("\n".join(",".join(map(repr, row)) for row in rows))
+    values, _ = read_csv(path, header=False)
+    assert np.array_equal(values, np.array(rows))
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "said"),
+    [
+        ("", "auto", "is empty"),
+        ("\n\n", "auto", "is empty"),
+        ("a,b\n", "auto", "has a header and no data"),
+        ("a,b\n1,2\n3\n", "auto", "line 3: 1 cells where the first line has 2"),
+        ("1,2\n3,4,5\n", "auto", "line 2: 3 cells where the first line has 2"),
+        ("a,b\n\n1,2\n", "auto", "line 2: a blank line before the end"),
+        ("a,b\n1,2\n3,NA\n", "auto", "line 3, column 'b': missing value 'NA'"),
+        ("a,b\n1,\n", "auto", "line 2, column 'b': missing value ''"),
+        ("a,b\nnan,1\n", "auto", "line 2, column 'a': missing value 'nan'"),
+        ("NA,1\n2,3\n", "auto", "line 1, column 'V0': missing value 'NA'"),
+        ("a,b\n1,-inf\n", "auto", "line 2, column 'b': infinite value '-inf'"),
+        ("a,b\n1,1e999\n", "auto", "line 2, column 'b': infinite value"),
+        ("a,b\n1,x\n", "auto", "line 2, column 'b': not a number: 'x'"),
+        ("a,b\n1,1_0\n", "auto", "line 2, column 'b': not a number: '1_0'"),
+        ("a,b\n1,2\n", False, "line 1, column 'V0': not a number: 'a'"),
+        ("a,1\n1,2\n", "auto", "may or may not be a header"),
+        ("a,b,a,b,c\n1,2,3,4,5\n", "auto", "variable names must differ; repeated: a, b$"),
+        (",a\n1,2\n", "auto", "column 1 has no name"),
+        ("a, \n1,2\n", "auto", "column 2 has no name"),
+        ('a,b\n"1,2\n', "auto", "not a readable text table"),
+        (b"a,b\n\xff,1\n", "auto", "not a readable text table"),
+    ],
+)
+def test_csv_refuses(csv_file, text, header, said):
+    path = csv_file(text)
+    with pytest.raises(DataError, match=said) as caught:
+        read_table(path, header)
+    assert str(path) in str(caught.value)
+
+
+def test_damaged_gzip(csv_file):
+    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
+    for damaged in (whole[: len(whole) // 2], b"a,b\n1,2\n"):
+        with pytest.raises(DataError, match="not a readable text table"):
+            read_table(csv_file(damaged, "t.csv.gz"))
+
+
+def test_unknown_kind_and_absent_file(tmp_path):
+    with pytest.raises(DataError, match=r"t\.parquet: unknown kind of file; use \.csv"):
+        read_table(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.npz", "t.rda"):
+        with pytest.raises(FileNotFoundError):
+            read_table(tmp_path / name)
+
+
+def test_npz(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, x=np.arange(6).reshape(3, 2), names=np.array(["a", "b"]), labels=np.zeros(3))
+    table = read_table(path)
+    assert list(table.columns) == ["a", "b"]
+    assert table.to_numpy().tolist() == [[0, 1], [2, 3], [4, 5]]
+    np.savez(path, x=np.zeros((3, 2)), y=np.ones((3, 2)))
+    assert read_npz(path, array="y")[0].sum() == 6
+    assert read_npz(path, array="y")[1] == ("V0", "V1")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": np.zeros((2, 2)), "y": np.zeros((2, 2))}, "exactly one two-dimensional table; it holds x, y"),
+        ({"x": np.zeros(3)}, "it holds none"),
+        ({"x": np.zeros((2, 2)), "names": np.array(["a"])}, "1 names for 2 variables"),
+        ({"x": np.zeros((2, 2)), "names": np.array(["a", "a"])}, "repeated: a"),
+        ({"x": np.array([[0.0, 1.0], [2.0, np.nan]])}, "row 2, column 'V1': missing value"),
+        ({"x": np.array([[0.0, np.inf]])}, "row 1, column 'V1': infinite value"),
+        ({"x": np.array([["a", "b"]])}, "holds <U1, not numbers"),
+        ({"x": np.array([[object()]])}, "not a readable npz"),
+    ],
+)
+def test_npz_refuses(tmp_path, arrays, said):
+    path = tmp_path / "t.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(DataError, match=said):
+        read_table(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 broken"])
+def test_npz_damaged(tmp_path, content):
+    path = tmp_path / "t.npz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="not a readable npz"):
+        read_table(path)
+
+
+def test_npz_that_is_a_bare_array(tmp_path):
+    path = tmp_path / "t.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros((2, 2)))
+    with pytest.raises(DataError, match="not a readable npz"):
+        read_table(path)
+
+
+def test_rdata(tmp_path):
+    path = tmp_path / "t.RData"
+    matrix = np.arange(6.0).reshape(3, 2)
+    rdata.write_rda(path, {"set": {"x": matrix, "y": np.arange(3.0)}})
+    table = read_table(path)
+    assert list(table.columns) == ["V0", "V1"]
+    assert np.array_equal(table, matrix)
+    values, names = read_rdata(path, table="set$x", transpose=True)
+    assert np.array_equal(values, matrix.T)
+    assert values.flags.c_contiguous
+    assert names == ("V0", "V1", "V2")
+
+
+def test_rdata_frame(tmp_path):
+    path = tmp_path / "t.rda"
+    rdata.write_rda(path, {"d": pd.DataFrame({"a": [1.5, 2.0], "b": [3, 4]})})
+    table = read_table(path)
+    assert list(table.columns) == ["a", "b"]
+    assert table.to_numpy().tolist() == [[1.5, 3], [2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("contents", "said"),
+    [
+        ({"x": np.zeros((2, 2)), "y": np.zeros((2, 2))}, "exactly one two-dimensional table; it holds x, y"),
+        ({"x": np.zeros(2)}, "it holds none"),
+        ({"d": pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]})}, "column 'b' is not numeric"),
+        ({"x": np.array([[0.0, np.nan]])}, "row 1, column 'V1': missing value"),
+    ],
+)
+def test_rdata_refuses(tmp_path, contents, said):
+    path = tmp_path / "t.rda"
+    rdata.write_rda(path, contents)
+    with pytest.raises(DataError, match=said):
+        read_table(path)
+
+
+def test_rdata_damaged(tmp_path):
+    path = tmp_path / "t.rda"
+    path.write_bytes(b"RDX3\nX\n broken")
+    with pytest.raises(DataError, match="not a readable R workspace"):
+        read_table(path)
+
+
+def test_without_rdata(tmp_path, monkeypatch):
+    (tmp_path / "t.rda").touch()
+    monkeypatch.setitem(sys.modules, "rdata", None)
+    with pytest.raises(DataError, match="needs the package rdata"):
+        read_table(tmp_path / "t.rda")
+
+
+def test_wanted_table_is_absent(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, x=np.zeros((2, 2)))
+    with pytest.raises(DataError, match="no two-dimensional table 'z'; it holds x"):
+        read_npz(path, array="z")
+
+
+def test_golden_file_is_read_whole():
+    table = read_table(GOLDEN / "generated-p200.csv.gz")
+    edges = np.loadtxt(GOLDEN / "generated-p200_pcalg.edges", dtype=int)
+    assert table.shape == (1000, 200)
+    assert edges.shape == (349, 2)
+    assert edges.max() < 200

@@ -1,0 +1,172 @@
+"""The registry, the schema's messages, and `load` of what is registered or declared."""
+
+import copy
+import os
+import re
+
+import numpy as np
+import pytest
+
+import datasets
+from datasets import registry
+from datasets.dataset import DataError, Dataset, RegistryError, fingerprint
+from datasets.fetch import MIRRORS_VARIABLE
+
+FILES = [name for name in datasets.names() if datasets.entry(name)["kind"] == "file"]
+GENERATED = {
+    "kind": "generated",
+    "family": "gaussian",
+    "generator": "generate.random_dag_gaussian",
+    "parameters": {"p": 5, "m": 20, "density": 0.5, "seed": 3},
+}
+
+
+def test_the_registry_holds_what_it_should():
+    named = {
+        *("nci-60", "mcc", "s-aureus", "br-51", "su", "nakayama", "tcga-brca-subset", "riboflavin", "sachs-cd3cd28"),
+        *("cooling-data", "s-cerevisiae", "dream5-insilico", "dream5-net1"),
+        *("ecoli70", "arth150", "magic-niab", "magic-irri"),
+    }
+    assert named <= set(datasets.names())
+    assert set(datasets.names("nonlinear")) == {"sachs-cd3cd28", "cooling-data"}
+    assert {datasets.entry(name)["kind"] for name in datasets.names()} == {"file", "network", "generated"}
+    for name in datasets.names():
+        assert datasets.entry(name)["licence"]
+        assert datasets.entry(name)["citation"]
+
+
+def test_entries_are_copies():
+    datasets.entry("nci-60")["reader"]["header"] = True
+    assert datasets.entry("nci-60")["reader"]["header"] is False
+
+
+def test_unknown_names_get_a_hint():
+    with pytest.raises(RegistryError, match="no data set is called 'nci60'; did you mean nci-60"):
+        datasets.load("nci60")
+    with pytest.raises(RegistryError, match="known: nci-60, mcc"):
+        datasets.entry("qqqq")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "fil"}, r"spec, data set 'mine', key 'kind': 'fil' is not one of"),
+        ({"kind": None}, r"data set 'mine', key 'kind'"),
+        ({"generatr": "x"}, r"data set 'mine': .*'generatr' was unexpected"),
+        ({"family": "normal"}, r"key 'family': 'normal' is not one of"),
+        ({"generator": "os"}, r"key 'generator': 'os' does not match"),
+        ({"parameters": {"p": [1]}}, r"key 'parameters.p': \[1\] is not of type"),
+        ({"generator": "nowhere.f"}, "key 'generator': the package datasets has no module 'nowhere'"),
+        ({"generator": "generate.nothing"}, "key 'generator': datasets.generate has no function 'nothing'"),
+        ({"generator": "registry.names", "parameters": {}}, "returned tuple, not a Dataset"),
+        ({"parameters": {"p": 5}}, "key 'parameters': missing a required argument: 'm'.*density"),
+        (
+            {"parameters": GENERATED["parameters"] | {"q": 1}},
+            "key 'parameters': got an unexpected keyword argument 'q'",
+        ),
+        ({"parameters": GENERATED["parameters"] | {"density": 2}}, r"key 'parameters': density must be a number in"),
+        ({"family": "discrete"}, "key 'family': 'discrete', but the data are 'gaussian'"),
+    ],
+)
+def test_wrong_specs_are_named(change, said):
+    with pytest.raises(RegistryError, match=said):
+        datasets.load("mine", spec=GENERATED | change)
+
+
+def test_every_fault_is_reported_at_once():
+    with pytest.raises(RegistryError) as caught:
+        registry.validate({"a": GENERATED | {"x": 1}, "b": {"kind": "file", "file": "../up.csv"}}, "here")
+    text = str(caught.value)
+    assert "here, data set 'a': " in text
+    assert "here, data set 'b', key 'file': " in text
+    assert "here, data set 'b': 'samples' is a required property" in text
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y"])
+def test_addresses_are_http(url):
+    entry = datasets.entry("nci-60") | {"url": url}
+    with pytest.raises(RegistryError, match="key 'url'"):
+        registry.validate({"mine": entry}, "here")
+
+
+def test_files_need_exactly_one_checksum():
+    entry = datasets.entry("nci-60")
+    for wrong in (entry | {"git_blob_sha1": "0" * 40}, {key: entry[key] for key in entry if key != "sha256"}):
+        with pytest.raises(RegistryError, match="data set 'mine'"):
+            registry.validate({"mine": wrong}, "here")
+
+
+def test_reader_options_belong_to_their_format():
+    entry = datasets.entry("nci-60")
+    entry["reader"]["transpose"] = True
+    with pytest.raises(RegistryError, match=r"key 'reader': .*'transpose' was unexpected"):
+        registry.validate({"mine": entry}, "here")
+
+
+def test_names_fit_file_names():
+    with pytest.raises(RegistryError, match=re.escape("'a/b' does not match")):
+        registry.validate({"a/b": GENERATED}, "here")
+    with pytest.raises(RegistryError, match=r"here: .* is not of type 'object'"):
+        registry.validate([GENERATED], "here")
+
+
+def test_repeated_keys_are_an_error():
+    with pytest.raises(RegistryError, match="line 1: repeated key a"):
+        registry.parse("a: {kind: file}\nb: {}\na: {kind: network}\n")
+
+
+def test_a_spec_cannot_take_a_registered_name():
+    with pytest.raises(RegistryError, match="'nci-60' is already in the registry"):
+        datasets.load("nci-60", spec=GENERATED)
+
+
+def test_declared_sets_load():
+    spec = copy.deepcopy(GENERATED)
+    data = datasets.load("mine", spec=spec)
+    assert spec == GENERATED
+    assert (data.name, data.values.shape, data.family) == ("mine", (20, 5), "gaussian")
+    assert data.true_dag.shape == (5, 5)
+    assert data.facts["sha256"] == fingerprint(data.values)
+    assert {"source", "kind", "licence", "citation", "note"} < data.facts.keys()
+    assert datasets.available("mine", spec=spec) is None
+
+
+def test_a_registered_generated_set_loads():
+    data = datasets.load("dag-p200-m1000-d0.025")
+    assert data.values.shape == (1000, 200)
+    assert "Zarebavani" in data.facts["citation"]
+
+
+def test_fingerprint_tells_arrays_apart():
+    values = np.arange(6.0).reshape(2, 3)
+    same = np.asfortranarray(values)
+    others = [values.reshape(3, 2), values.astype(np.float32), values + 1]
+    assert fingerprint(values) == fingerprint(same)
+    assert len({fingerprint(array) for array in (values, *others)}) == 4
+
+
+def test_a_dataset_is_consistent():
+    data = Dataset("x", np.asfortranarray([[1, 2], [3, 4]]), ("a", "b"), "gaussian")
+    assert data.values.dtype == np.float64
+    assert data.values.flags.c_contiguous
+    with pytest.raises(DataError, match=r"3 names for values of shape \(2, 2\)"):
+        Dataset("x", data.values, ("a", "b", "c"), "gaussian")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_mirrored_files_load_as_registered(name, tmp_path):
+    if not os.environ.get(MIRRORS_VARIABLE):
+        pytest.skip(f"{MIRRORS_VARIABLE} is not set: no mirror folder to take the file from")
+    reason = datasets.available(name, cache_dir=tmp_path)
+    if reason:
+        pytest.skip(reason)
+    data = datasets.load(name, cache_dir=tmp_path, offline=True)
+    entry = datasets.entry(name)
+    assert data.values.shape == (entry["samples"], entry["variables"])
+    assert np.isfinite(data.values).all()
+    assert len(set(data.names)) == entry["variables"]
+    constant = int((np.ptp(data.values, axis=0) == 0).sum())
+    assert constant == (2 if name == "su" else 0)
+    if name == "mcc":
+        pairs = [(170, 390), (562, 563), (585, 586), (837, 838), (1054, 1319)]
+        assert all(np.array_equal(data.values[:, i], data.values[:, j]) for i, j in pairs)
