@@ -9,7 +9,7 @@ BACKEND ?= auto
 PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$v && break; done)
 
 BIN := .venv/bin
-SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
+SNAKEMAKE := $(BIN)/snakemake --workflow-profile workflow/profiles/default --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
 
 .PHONY: help venv reproduce report test lint benchmark docs clean
 
@@ -34,14 +34,14 @@ report: venv ## Write results/report.html from the results that are there
 	$(SNAKEMAKE) --report results/report.html
 
 test: venv ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: venv ## Check style: ruff, snakefmt, snakemake --lint, clang-format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile $(CONFIG)
-	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cu' '*.cuh' '*.hpp')
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cu' '*.cuh' '*.hpp' '*.cpp')
 
 benchmark: venv ## Time the methods with pytest-benchmark
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only -m '' -s

@@ -38,7 +38,6 @@ from gpupc_impl.core.records import (
     band,
     code_version,
     median,
-    problem_facts,
     save,
     save_json,
     write_whole,
@@ -170,7 +169,7 @@ def measure_side_by_side(
     common = _Common(
         problem_path=Path(problem_path),
         family=problem.family,
-        facts=problem_facts(problem),
+        facts=problem.facts(),
         dataset=dict(dataset),
         out_dir=Path(out_dir),
         repeats=repeats,
@@ -506,6 +505,57 @@ class _Job:
         if self.worker is not None:
             self.worker.close()
             self.worker = None
+
+
+def write_skipped(
+    setting: Setting,
+    why: str,
+    *,
+    backend: str,
+    dataset: Mapping[str, Any],
+    problem: Mapping[str, Any] | None,
+    out_dir: str | Path,
+    threads: int,
+) -> None:
+    """The record of a setting that is not measured, so that it is not silently absent.
+
+    Args:
+        why: the reason, as a sentence.
+        backend: where its kernels would have run.
+        problem: the problem's facts; None when its data cannot be reached.
+    """
+    method, cores = get_method(setting.method), available_cores()
+    backend = "cpu" if method.backends == ("cpu",) else backend
+    (Path(out_dir) / f"{setting.name}.npz").unlink(missing_ok=True)
+    save(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "setting": setting.name,
+            "method": method.name,
+            "family": method.family,
+            "reference": method.reference,
+            "canonical": method.canonical and setting.separating_sets == "canonical",
+            "backend": backend,
+            "params": method.parse_params(setting.params),
+            "separating_sets": setting.separating_sets,
+            "dataset": dict(dataset),
+            "problem": problem,
+            "status": "skipped",
+            "why": why,
+            "limits": {
+                "time_s": setting.time_limit_s,
+                "memory_bytes": setting.memory_limit_bytes,
+                "device_memory_bytes": setting.device_memory_limit,
+            },
+            "time_s": {"cold": None, "compile": None, "warm": [], "levels": []},
+            "result": None,
+            "peak_bytes": {"process": None, "device": None},
+            "code": code_version(method, backend),
+            "reused_samples": 0,
+            "environment": environment(cores, threads),
+        },
+        Path(out_dir) / f"{setting.name}.json",
+    )
 
 
 # --- command line ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import importlib.util
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method
 
 if TYPE_CHECKING:
@@ -142,13 +140,6 @@ def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | 
     if not len(samples):
         return None, None, None
     return tuple(map(float, np.quantile(samples, (0.2, 0.5, 0.8))))
-
-
-def problem_facts(problem: Problem) -> dict[str, Any]:
-    """The ``problem`` of a record: every plain field of the problem, whatever its family, its size and fingerprint."""
-    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
-    plain = {name: value for name, value in fields.items() if value is None or isinstance(value, (str, int, float))}
-    return {"n_variables": problem.n_variables, **plain, "fingerprint": problem.fingerprint}
 
 
 # --- the version of a method's code ------------------------------------------------------------------------------

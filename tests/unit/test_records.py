@@ -30,7 +30,7 @@ def record(problem):
         "params": {"theta": 64},
         "separating_sets": "canonical",
         "dataset": {"name": "d", "samples": 20},
-        "problem": records.problem_facts(problem),
+        "problem": problem.facts(),
         "status": "ok",
         "why": None,
         "limits": {"time_s": 1.5, "memory_bytes": None, "device_memory_bytes": None},
@@ -101,17 +101,6 @@ def test_failures_have_no_result(record):
 def test_other_families_bring_their_own_facts(record):
     record["problem"] = {"alpha": 0.1, "n_variables": 4, "max_level": None, "fingerprint": "d" * 64, "df_rule": "full"}
     records.validate(record)
-
-
-def test_problem_facts(problem):
-    assert records.problem_facts(problem) == {
-        "n_variables": 4,
-        "alpha": 0.1,
-        "max_level": 2,
-        "n_samples": 20,
-        "df_convention": "pcalg",
-        "fingerprint": problem.fingerprint,
-    }
 
 
 def test_load_records_passes_over_unfinished_files(record, tmp_path):

@@ -1,0 +1,1 @@
+"""From records to tables and figures. Nothing here runs a method."""

@@ -1,0 +1,253 @@
+"""Tables and figures from made-up records: bounds, statuses, marks, means, and what must never be mixed."""
+
+import csv
+import json
+import xml.etree.ElementTree
+
+import matplotlib.pyplot as plt
+import pytest
+
+from gpupc_impl.analysis import figures, measured, style, tables
+
+ENVIRONMENT = {
+    "git_commit": "0123456789abcdef",
+    "git_dirty": False,
+    "cpu": "Some CPU",
+    "threads": 2,
+    "device": None,
+    "gpu": None,
+    "warnings": ["a thing to know"],
+}
+BACKENDS = {"stable-serial": "cpu", "stable-parallel": "cpu", "causal-learn": "cpu"}
+PAPER_TABLE2 = [
+    {"symbol": symbol, "method": method, "dataset": dataset, "value": value, "hardware": "GTX"}
+    for symbol, method in (
+        *(("T1", "Stable"), ("T2", "Parallel-PC"), ("T3", "Stable.fast"), ("T4", "cuPC-E"), ("T5", "cuPC-S")),
+        *(("T1/T2", "Parallel-PC"), ("T3/T4", "cuPC-E"), ("T3/T5", "cuPC-S")),
+    )
+    for dataset, value in (("nci-60", "74"), ("geometric mean", "525"))
+]
+PAPER_FIG5 = [
+    {"method": "cupc-e", "over": "baseline-1", "low": "1.3", "high": "3.9"},
+    {"method": "cupc-s", "over": "baseline-1", "low": "45.8", "high": "45.8"},
+]
+
+
+def record(dataset, setting, warm, *, status="ok", backend=None, why=None):
+    backend = backend or BACKENDS.get(setting, "host")
+    result = {"edges": 591, "levels_run": 4, "tests_per_level": [100, 900]} if status == "ok" else None
+    environment = ENVIRONMENT | ({"device": {"device": "Some GPU"}} if backend == "cuda" else {})
+    return {
+        "setting": setting,
+        "method": setting,
+        "family": "gaussian",
+        "reference": setting in BACKENDS,
+        "backend": backend,
+        "dataset": {"name": dataset},
+        "status": status,
+        "why": why,
+        "limits": {"time_s": 60.0},
+        "time_s": {"cold": 9.0 if warm else None, "warm": warm},
+        "result": result,
+        "environment": environment,
+    }
+
+
+def load(folder, records, unverified=()):
+    """The records as tables and figures get them, through files."""
+    paths = []
+    for number, content in enumerate(records):
+        paths.append(folder / f"{number}.json")
+        paths[-1].write_text(json.dumps(content))
+    verification = folder / "verification.csv"
+    with open(verification, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["dataset", "setting", "status"])
+        for content in records:
+            key = content["dataset"]["name"], content["setting"]
+            status = "not-run" if content["status"] != "ok" else "unexplained" if key in unverified else "equal"
+            writer.writerow([*key, status])
+    return measured.load(paths, verification)
+
+
+@pytest.fixture
+def records():
+    """Two data sets on which everything finished but one reference, and one where much failed."""
+    found = []
+    for dataset, scale in (("nci-60", 1.0), ("mcc", 2.0)):
+        found += [
+            record(dataset, "stable-serial", [8 * scale, 8 * scale, 9 * scale]),
+            record(dataset, "stable-parallel", [5 * scale]),
+            record(dataset, "causal-learn", [], status="skipped", why="the config says so"),
+            record(dataset, "cupc-e", [2 * scale]),
+            record(dataset, "cupc-s", [1.0]),
+            record(dataset, "baseline-1", [4 * scale]),
+            record(dataset, "baseline-2", [0.5 * scale]),
+        ]
+    found += [
+        record("wide", "stable-serial", [], status="timeout", why="no answer within the time limit of 60 s"),
+        record("wide", "stable-parallel", [], status="timeout", why="no answer within the time limit of 60 s"),
+        record("wide", "causal-learn", [], status="skipped", why="the config says so"),
+        record("wide", "cupc-e", [], status="oom", why="device memory exhausted"),
+        record("wide", "cupc-s", [3.0]),
+        record("wide", "baseline-1", [], status="timeout", why="no answer within the time limit of 60 s"),
+        record("wide", "baseline-2", [6.0]),
+    ]
+    return found
+
+
+def row_of(table, *start):
+    return next(row for row in table.rows if all(cell.startswith(text) for cell, text in zip(row, start, strict=False)))
+
+
+# --- speedups --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "text"),
+    [
+        (([8.0], "ok"), ([2.0], "ok"), "4.00×"),
+        (([], "timeout"), ([2.0], "ok"), "> 30.0× †"),
+        (([8.0], "ok"), ([], "timeout"), "< 0.133× †"),
+        (([], "timeout"), ([], "timeout"), "–"),
+        (([8.0], "ok"), ([], "oom"), "oom"),
+        (([], "skipped"), ([2.0], "ok"), "not run"),
+    ],
+)
+def test_a_limit_that_was_hit_is_a_bound(tmp_path, slow, fast, text):
+    pair = [record("d", "stable-serial", slow[0], status=slow[1]), record("d", "cupc-s", fast[0], status=fast[1])]
+    assert str(measured.speedup(*load(tmp_path, pair))) == text
+
+
+def test_numbers_have_three_digits():
+    assert [measured.number(x) for x in (0, 0.01234, 1.0, 45.67, 1297.4, 265360)] == [
+        *("0", "0.0123", "1.00", "45.7", "1,297", "265,360")
+    ]
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_table2_puts_ours_above_the_reported_numbers(tmp_path, records):
+    table = tables.cupc_table2(load(tmp_path, records), PAPER_TABLE2)
+    assert row_of(table, "T3, s", "ours: stable-serial")[2:5] == [*("8.00 (8.00–8.60)", "16.0 (16.0–17.2)", "> 60.0 †")]
+    assert row_of(table, "T3, s", "paper: Stable.fast")[2:5] == ["74", "–", "–"]
+    assert row_of(table, "T4, s", "ours: cuPC-E (host)")[4] == "oom"
+    assert row_of(table, "T3/T5", "ours: cuPC-S (host)")[2:5] == ["8.00×", "16.0×", "> 20.0× †"]
+    assert row_of(table, "T3/T5", "paper")[-1] == "525 (6)"
+
+
+def test_means_are_over_the_data_sets_that_all_finished(tmp_path, records):
+    table = tables.cupc_table2(load(tmp_path, records), PAPER_TABLE2)
+    assert row_of(table, "T3/T4", "ours")[-1] == "4.00× (2)"
+    assert row_of(table, "T3/T5", "ours")[-1] == "11.3× (2)"
+    assert row_of(table, "T1/T2", "ours: stable-parallel over stable-serial")[-1] == "1.60× (2)"
+    mean = next(
+        r for r in table.plain if r["symbol"] == "T3/T5" and r["dataset"] == "geometric mean" and r["source"] == "ours"
+    )
+    assert (round(mean["value"], 3), mean["datasets_in_mean"]) == (11.314, 2)
+
+
+def test_an_unverified_skeleton_is_marked_and_enters_no_mean(tmp_path, records):
+    table = tables.cupc_table2(load(tmp_path, records, unverified={("mcc", "cupc-s")}), PAPER_TABLE2)
+    assert row_of(table, "T3/T5", "ours")[3] == "16.0× ✗"
+    assert row_of(table, "T3/T5", "ours")[-1] == "8.00× (1)"
+    assert any(note.startswith("✗") for note in table.notes)
+
+
+def test_backends_have_rows_of_their_own(tmp_path, records):
+    records += [record("nci-60", "cupc-s-gpu", [0.1], backend="cuda") | {"setting": "cupc-s"}]
+    found = load(tmp_path, records)
+    table = tables.cupc_table2(found, PAPER_TABLE2)
+    assert row_of(table, "T5, s", "ours: cuPC-S (cuda)")[2:5] == ["0.100", "–", "–"]
+    assert row_of(table, "T5, s", "ours: cuPC-S (host)")[2] == "1.00"
+    assert any(note.startswith("Backend cuda: Some GPU") for note in table.notes)
+
+
+def test_what_was_not_run_says_why(tmp_path, records):
+    table = tables.methods_by_dataset(load(tmp_path, records))
+    assert row_of(table, "nci-60", "causal-learn")[3] == "not run"
+    assert "nci-60 not run: causal-learn: the config says so" in table.notes
+    assert any("wide oom: cupc-e: device memory exhausted" in note for note in table.notes)
+    assert len(table.rows) == len(records)
+    assert next(r for r in table.plain if r["setting"] == "cupc-s")["tests_per_s"] == 1000
+
+
+def test_table1_shows_a_missing_data_set_and_the_reason():
+    facts = {"alpha": 0.05, "source": "somewhere", "licence": "MIT"}
+    problems = [
+        {"name": "nci-60", "available": True, "why": None, "n_variables": 1190, "n_samples": 47, **facts},
+        {"name": "mcc", "available": False, "why": "data set 'mcc' is not here", **facts},
+    ]
+    reported = [{"dataset": "mcc", "label": "MCC", "variables": "1380", "samples": "88"}]
+    table = tables.cupc_table1(problems, reported)
+    assert table.rows[0][:6] == ["nci-60", "available", "1,190", "–", "47", "–"]
+    assert table.rows[1][:6] == ["MCC", "not available", "–", "1,380", "–", "88"]
+    assert "data set 'mcc' is not here" in table.notes
+
+
+def test_provenance_has_a_column_for_each_environment(records):
+    table = tables.provenance([*records, record("nci-60", "cupc-s", [0.1], backend="cuda")])
+    assert table.header == ["fact", "cpu", "host", "cuda"]
+    assert row_of(table, "device.device")[1:] == ["–", "–", "Some GPU"]
+    assert table.notes == ["Warning: a thing to know."]
+
+
+def test_tables_are_written_three_times(tmp_path):
+    table = tables.Table("A <title>", ["a", "b"], [["x|y", "1"], ["<z>", "2"]], ["a note"], [{"a": 1, "b": None}])
+    table.write(tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
+    assert (tmp_path / "t.csv").read_text() == "a,b\n1,\n"
+    assert "| x\\|y | 1 |\n" in (tmp_path / "t.md").read_text()
+    assert '<td class="text">&lt;z&gt;</td>' in (tmp_path / "t.html").read_text()
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_fig5_has_a_panel_a_baseline_and_shows_bounds(tmp_path, records):
+    figure = figures.cupc_fig5(load(tmp_path, records), PAPER_FIG5)
+    over_1, over_2 = figure.axes
+    assert texts(over_1) == ["2.00", "4.00", "2.00", "8.00", "oom", ">20.0", "1.3–3.9", "45.8"]
+    assert texts(over_2) == ["0.250", "0.500", "0.250", "1.00", "oom", "2.00"]
+    assert [label.get_text() for label in over_2.get_xticklabels()] == ["nci-60", "mcc", "wide", "paper"]
+    plt.close(figure)
+
+
+def test_backends_have_panels_of_their_own(tmp_path, records):
+    for method in ("cupc-e", "cupc-s", "baseline-1", "baseline-2"):
+        records.append(record("nci-60", method, [0.1], backend="cuda"))
+    found = load(tmp_path, records)
+    figure = figures.cupc_fig5(found, PAPER_FIG5)
+    assert len(figure.axes) == 4
+    plt.close(figure)
+    figure = figures.overview(found)
+    assert [axes.get_title("left")[:12] for axes in figure.axes] == ["Backend cuda", "Backend host"]
+    plt.close(figure)
+
+
+def test_overview_shows_every_data_set_and_setting(tmp_path, records):
+    figure = figures.overview(load(tmp_path, records, unverified={("mcc", "cupc-s")}))
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend[:7] == [measured.label(r["setting"]) for r in records[:7]]
+    assert legend[7:] == ["over the time limit", "not verified", "no time (not run, or failed)"]
+    plt.close(figure)
+
+
+def test_figures_are_reproducible_and_say_where_they_are_from(tmp_path, records):
+    found = load(tmp_path, records)
+    for name in ("a.svg", "b.svg", "a.png"):
+        style.save(figures.overview(found), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    xml.etree.ElementTree.parse(tmp_path / "a.svg")
+    figure = figures.overview(found)
+    assert "commit 0123456789" in figure._supxlabel.get_text()
+    plt.close(figure)
+
+
+def test_every_method_has_a_colour_of_its_own():
+    assert len(set(style.METHOD_COLOURS.values())) == len(style.METHOD_COLOURS)
+    assert style.colour("a-plug-in") == style.OTHER_COLOUR

@@ -1,0 +1,273 @@
+"""Verification: certificates, comparison, and the explanation of differences."""
+
+import dataclasses
+import json
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from gpupc_impl import GaussianProblem, skeleton
+from gpupc_impl.core import verify
+from gpupc_impl.core.result import SeparatingSets
+
+
+def linear_data(p=15, m=60, seed=0):
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.uniform(0.3, 1, (p, p)) * (rng.random((p, p)) < 0.2), -1)
+    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+
+
+def record_of(problem, found, setting="candidate", *, reference=False, canonical=True, status="ok"):
+    return {
+        "dataset": {"name": "made-up"},
+        "setting": setting,
+        "method": setting,
+        "backend": "cpu",
+        "reference": reference,
+        "canonical": canonical,
+        "separating_sets": "canonical",
+        "status": status,
+        "why": None if status == "ok" else "it was not run",
+        "problem": {"df_convention": problem.df_convention, "fingerprint": problem.fingerprint},
+        "result": {"skeleton_sha256": found.sha256} if found else None,
+    }
+
+
+def compare(problem, reference, candidate, *, made_from=None, **facts):
+    """The row of a candidate beside a reference."""
+    outcomes = [
+        (record_of(problem, reference, "reference", reference=True), reference),
+        (record_of(made_from or problem, candidate, **facts), candidate),
+    ]
+    return verify.verify(problem, outcomes)[1]
+
+
+def changed(found, edges=None, sets=None):
+    """A skeleton with other edges and sets: ``sets`` maps pairs to members, the rest went at level 0."""
+    adjacency = found.adjacency.copy()
+    for i, j, present in edges or ():
+        adjacency[i, j] = adjacency[j, i] = present
+    kept = {tuple(map(int, pair)): found.sepsets[tuple(pair)] for pair in found.sepsets.pairs}
+    kept = {pair: members for pair, members in (kept | (sets or {})).items() if not adjacency[pair] and members}
+    levels = [
+        ([pair for pair, members in kept.items() if len(members) == size], size)
+        for size in sorted(set(map(len, kept.values())))
+    ]
+    removed = [(np.array(pairs), np.array([kept[pair] for pair in pairs])) for pairs, _ in levels]
+    sepsets = SeparatingSets.from_levels(adjacency, removed)
+    left = [
+        int(adjacency.sum()) // 2 + sum(len(members) > level for members in kept.values())
+        for level in range(found.levels_run)
+    ]
+    return dataclasses.replace(found, adjacency=adjacency, sepsets=sepsets, edges_per_level=tuple(left))
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return GaussianProblem.from_data(linear_data())
+
+
+@pytest.fixture(scope="module")
+def right(problem):
+    return skeleton(problem, method="stable-serial")
+
+
+# --- the test from scratch -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5])
+def test_statistics_agree_with_arbitrary_precision(problem, size):
+    rng = np.random.default_rng(size)
+    chosen = np.array([rng.permutation(problem.n_variables)[: size + 2] for _ in range(20)])
+    squares, tolerances = verify.GaussianRetest(problem).statistics(chosen[:, :2], chosen[:, 2:])
+    with mpmath.workdps(50):
+        for variables, square in zip(chosen, squares, strict=True):
+            inverse = mpmath.matrix(problem.correlation[np.ix_(variables, variables)].tolist()) ** -1
+            exact = inverse[0, 1] ** 2 / (inverse[0, 0] * inverse[1, 1])
+            assert abs(mpmath.mpf(str(square)) / exact - 1) < 1e-14
+    assert (tolerances >= verify.NEAR).all()
+    assert (tolerances <= verify.NEAR_LIMIT).all()
+
+
+def test_a_vanishing_residual_is_undefined_and_a_singular_set_takes_the_pseudo_inverse():
+    data = linear_data(p=6)
+    data = np.column_stack([data, data[:, 0]])  # the last variable copies the first
+    retest = verify.GaussianRetest(GaussianProblem.from_data(data))
+    squares, _ = retest.statistics(np.array([[0, 1], [2, 3], [2, 3]]), np.array([[6, 4], [0, 6], [0, 6]]))
+    assert squares[0] == np.inf
+    alone, _ = retest.statistics(np.array([[2, 3]]), np.array([[0]]))
+    assert float(squares[1]) == pytest.approx(float(alone[0]), rel=1e-12)
+
+
+def test_pseudo_inverse_is_moore_penrose():
+    columns = np.random.default_rng(1).standard_normal((5, 3))
+    matrix = (columns @ columns.T).astype(np.longdouble)
+    inverse = verify.pseudo_inverse(matrix)
+    np.testing.assert_allclose(inverse.astype(float), np.linalg.pinv(matrix.astype(float)), atol=1e-10)
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def test_every_removed_edge_has_a_certificate(problem, right):
+    checked, failures = verify.certificates(verify.Answer(problem, record_of(problem, right), right))
+    assert checked == math.comb(problem.n_variables, 2) - right.n_edges
+    assert failures == []
+
+
+def test_an_edge_wrongly_removed_at_level_zero_has_none(problem, right):
+    i, j = right.edges[np.argmax(np.abs(problem.correlation[tuple(right.edges.T)]))]
+    row = compare(problem, right, changed(right, [(i, j, False)]))
+    assert row["status"] == "unexplained"
+    assert f"V{i} - V{j} given {{}}" in row["detail"]
+
+
+def test_a_set_that_does_not_separate_is_found(problem, right):
+    i, j = map(int, right.edges[0])
+    given = int(np.flatnonzero(right.adjacency[i] | right.adjacency[j])[-1])
+    wrong = changed(right, [(i, j, False)], {(i, j): (given,)})
+    assert compare(problem, right, wrong)["certificates_failed"] >= 1
+
+
+def test_a_set_from_outside_the_neighbourhoods_is_found(problem, right):
+    at_level_one = right.sepsets.sizes() == 1
+    i, j = map(int, right.sepsets.pairs[at_level_one][0])
+    answer = verify.Answer(problem, record_of(problem, right), right)
+    stranger = next(k for k in range(problem.n_variables) if answer.absent(i, (k,)) and answer.absent(j, (k,)))
+    row = compare(problem, right, changed(right, sets={(i, j): (stranger,)}))
+    assert f"V{i} - V{j} given {{V{stranger}}}: the set is not of one end's neighbours" in row["detail"]
+
+
+def test_a_set_of_the_wrong_size_is_found(problem, right):
+    wrong = dataclasses.replace(right, edges_per_level=(right.edges_per_level[0] + 1, *right.edges_per_level[1:]))
+    assert "edges were left after level 0, but by the sets' sizes" in compare(problem, right, wrong)["detail"]
+
+
+# --- comparison ------------------------------------------------------------------------------------------------------
+
+
+def test_equal_skeletons_are_equal(problem, right):
+    row = compare(problem, right, right)
+    assert (row["status"], row["differing_edges"], row["differing_sets"]) == ("equal", 0, 0)
+    assert (row["compared_with"], row["detail"]) == ("reference", "")
+
+
+def test_an_edge_too_many_is_named(problem, right):
+    i, j = map(int, right.sepsets.pairs[0])
+    row = compare(problem, right, changed(right, [(i, j, True)]))
+    assert row["status"] == "unexplained"
+    assert f"edges differ: V{i} - V{j} (unexplained)" in row["detail"]
+    assert verify.complaints([row])[0].startswith("candidate on made-up (compared with reference): edges differ")
+
+
+def test_canonical_sets_must_agree_and_others_need_not(problem, right):
+    answer = verify.Answer(problem, record_of(problem, right), right)
+    retest = verify.GaussianRetest(problem)
+    for i, j in right.sepsets.pairs[right.sepsets.sizes() == 1].tolist():
+        for k in range(right.sepsets[i, j][0] + 1, problem.n_variables):
+            square = retest.statistics(np.array([[i, j]]), np.array([[k]]))[0][0]
+            if k != j and not answer.absent(i, (k,)) and square < problem.critical_r_squared(1):
+                other = changed(right, sets={(i, j): (k,)})
+                row = compare(problem, right, other)
+                assert (row["status"], row["differing_sets"], row["certificates_failed"]) == ("unexplained", 1, 0)
+                row = compare(problem, right, other, canonical=False)
+                assert (row["status"], row["differing_sets"]) == ("equal", "not compared")
+                return
+    pytest.fail("no pair has a second set")
+
+
+def three_variables(at_threshold):
+    """0-2 stands just beside the threshold of level 0; 0-1 goes at level 1 given 2, if 0-2 is there."""
+    m = 50
+    limit = math.tanh(1.959963984540054 / math.sqrt(m - 3))
+    correlation = np.array([[1, 0.30, limit * at_threshold], [0.30, 1, 0.27], [limit * at_threshold, 0.27, 1]])
+    return GaussianProblem.from_correlation(correlation, n_samples=m)
+
+
+def test_a_difference_near_the_threshold_explains_itself_and_what_follows_from_it():
+    above, below = three_variables(1 + 1e-13), three_variables(1 - 1e-13)
+    with_link, without = skeleton(above, method="stable-serial"), skeleton(below, method="stable-serial")
+    assert (with_link.n_edges, without.n_edges) == (0, 1)
+    for reference, candidate in ((with_link, without), (without, with_link)):
+        row = compare(above, reference, candidate)
+        assert row["status"] == "near-threshold"
+        assert row["detail"].startswith("edges differ: V0 - V1 (near-threshold)")
+        assert verify.complaints([row]) == []
+
+
+def test_the_same_difference_far_from_the_threshold_is_unexplained():
+    above, below = three_variables(1 + 1e-3), three_variables(1 - 1e-3)
+    with_link, without = skeleton(above, method="stable-serial"), skeleton(below, method="stable-serial")
+    assert compare(above, with_link, without)["status"] == "unexplained"
+
+
+def test_another_df_convention_explains_a_difference_only_where_the_record_names_it():
+    for seed in range(20):
+        data = linear_data(p=20, m=20, seed=seed)
+        pcalg = GaussianProblem.from_data(data)
+        cupc = GaussianProblem.from_data(data, df_convention="cupc")
+        ours, theirs = skeleton(pcalg, method="stable-serial"), skeleton(cupc, method="stable-serial")
+        if ours.sha256 != theirs.sha256:
+            assert compare(pcalg, ours, theirs, made_from=cupc)["status"] == "convention"
+            assert compare(pcalg, ours, theirs)["status"] == "unexplained"
+            return
+    pytest.fail("the conventions never differ")
+
+
+def test_identical_columns_are_verified():
+    data = linear_data(p=12, m=40, seed=3)
+    problem = GaussianProblem.from_data(np.column_stack([data, data[:, 2], data[:, 5]]))
+    found = skeleton(problem, method="stable-serial")
+    assert compare(problem, found, found)["status"] == "equal"
+
+
+def test_many_differences_are_counted_and_not_silently_cut(problem, right, monkeypatch):
+    monkeypatch.setattr(verify, "EXPLAINED_AT_MOST", 3)
+    monkeypatch.setattr(verify, "NAMED_AT_MOST", 2)
+    edges = [(*pair, True) for pair in right.sepsets.pairs[:5].tolist()]
+    row = compare(problem, right, changed(right, edges))
+    assert row["differing_edges"] == 5
+    assert "and 1 more" in row["detail"]
+    assert "further differences not examined" in row["detail"]
+
+
+# --- who is compared with whom, and files ----------------------------------------------------------------------------
+
+
+def test_the_first_reference_that_finished_is_compared_with(problem, right):
+    outcomes = [
+        (record_of(problem, right, "a-method"), right),
+        (record_of(problem, None, "dead-reference", reference=True, status="timeout"), None),
+        (record_of(problem, right, "reference", reference=True), right),
+    ]
+    rows = verify.verify(problem, outcomes)
+    assert [row["status"] for row in rows] == ["equal", "not-run", "equal"]
+    assert [row["compared_with"] for row in rows] == ["reference", "", "reference"]
+    assert rows[1]["detail"] == "it was not run"
+    assert verify.verify(problem, outcomes[:2])[0]["compared_with"] == "a-method"
+
+
+def test_a_record_of_another_problem_is_refused(problem, right):
+    record = record_of(GaussianProblem.from_data(linear_data(seed=9)), right)
+    with pytest.raises(ValueError, match="another problem"):
+        verify.verify(problem, [(record, right)])
+
+
+def test_files(problem, right, tmp_path):
+    problem.save(tmp_path / "problem.npz")
+    (tmp_path / "candidate.json").write_text(json.dumps(record_of(problem, right)))
+    paths = tmp_path / "problem.npz", [tmp_path / "candidate.json"]
+    with pytest.raises(ValueError, match=r"candidate\.npz is missing"):
+        verify.verify_files(*paths)
+    right.save(tmp_path / "candidate.npz")
+    assert verify.verify_files(*paths)[0]["status"] == "equal"
+    changed(right, [(*right.edges[0], False)]).save(tmp_path / "candidate.npz")
+    with pytest.raises(ValueError, match="is not the skeleton"):
+        verify.verify_files(*paths)
+
+
+def test_without_results_no_problem_is_needed(problem, tmp_path):
+    (tmp_path / "record.json").write_text(json.dumps(record_of(problem, None, status="skipped")))
+    assert verify.verify_files(tmp_path / "absent.npz", [tmp_path / "record.json"])[0]["status"] == "not-run"

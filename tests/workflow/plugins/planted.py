@@ -1,0 +1,35 @@
+"""Methods that only tests register, through GPUPC_PLUGINS: one that errs, and one that takes its time."""
+
+import dataclasses
+import time
+
+import numpy as np
+
+from baselines.stable_serial import stable_serial
+from gpupc_impl.core.registry import method
+from gpupc_impl.core.result import SeparatingSets
+
+FACTS = {"family": "gaussian", "backends": ("cpu",), "source": "a test"}
+
+
+@method("planted", summary="stable-serial with one edge too many, the first that goes at level 0", **FACTS)
+def planted(problem, run):
+    found = stable_serial(problem, run)
+    removed = ~found.adjacency & ~np.eye(problem.n_variables, dtype=bool)
+    removed[found.sepsets.pairs[:, 0], found.sepsets.pairs[:, 1]] = False
+    i, j = np.argwhere(np.triu(removed))[0]
+    adjacency = found.adjacency.copy()
+    adjacency[i, j] = adjacency[j, i] = True
+    sets = found.sepsets
+    return dataclasses.replace(
+        found,
+        adjacency=adjacency,
+        sepsets=SeparatingSets(adjacency, sets.pairs, sets.offsets, sets.members),
+        edges_per_level=tuple(edges + 1 for edges in found.edges_per_level),
+    )
+
+
+@method("slow", summary="stable-serial after a nap", **FACTS)
+def slow(problem, run):
+    time.sleep(0.5)
+    return stable_serial(problem, run)

@@ -1,0 +1,277 @@
+"""The workflow as a user runs it: dry, for real on a tiny config, with a wrong method, killed, and mistyped."""
+
+import csv
+import functools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflow.scripts.check_config import check_config
+
+ROOT = Path(__file__).parents[2]
+TINY = Path(__file__).with_name("tiny.yaml")
+SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
+PLUGINS = Path(__file__).with_name("plugins")
+CONFIGS = [ROOT / "config/config.yaml", ROOT / "config/paper.yaml", TINY]
+
+pytest.importorskip("snakemake")
+
+
+def command(folder, config, *arguments):
+    """A call of Snakemake from the source tree, with everything it writes in `folder`."""
+    return [
+        *(sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder),
+        *("--configfile", config, "--workflow-profile", ROOT / "workflow/profiles/default", "--cores", "2"),
+        *arguments,
+    ]
+
+
+def environment(mirror="", plugins=PLUGINS):
+    """Ours, without its mirrors, and with the plug-in methods of the tests."""
+    paths = [str(plugins), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "GPUPC_PLUGINS": "planted",
+        "GPUPC_MIRRORS": str(mirror),
+    }
+
+
+def snakemake(folder, config, *arguments, fails=False, **given):
+    """Run it to its end; returns what it printed."""
+    done = subprocess.run(
+        list(map(str, command(folder, config, *arguments))),
+        env=environment(**given),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert (done.returncode != 0) == fails, done.stdout
+    return done.stdout
+
+
+def variant(path, change):
+    """The tiny config, changed."""
+    config = yaml.safe_load(TINY.read_text())
+    change(config)
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def record(folder, dataset, setting):
+    return json.loads((folder / f"results/records/{dataset}/{setting}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder in which the tiny config was run; later tests add to it."""
+    folder = tmp_path_factory.mktemp("finished")
+    snakemake(folder, TINY)
+    return folder
+
+
+# --- before anything runs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_dry_run(tmp_path, config):
+    printed = snakemake(tmp_path, config, "--dry-run", "--quiet", "rules")
+    for target in ("cupc_table1", "cupc_table2", "cupc_fig5", "check_verification", "measure_gaussian"):
+        assert target in printed
+
+
+def test_backend_from_the_command_line(tmp_path):
+    printed = snakemake(tmp_path, CONFIGS[0], "--config", "backend=cuda", "--dry-run", "cupc_fig5")
+    assert "on backend cuda" in printed
+    assert "cupc_table1" not in printed
+
+
+def test_a_mistake_in_the_config_is_named(tmp_path):
+    config = variant(tmp_path / "config.yaml", lambda config: config.update(timeing=config.pop("timing")))
+    printed = snakemake(tmp_path, config, "--dry-run", fails=True)
+    assert "config: unknown key 'timeing' at the top level; did you mean 'timing'?" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("alpha", 5, "alpha: 5 is greater than or equal to the maximum of 1"),
+        ("timing.repeat", 5, "unknown key 'repeat' at timing; did you mean 'repeats'?"),
+        ("datasets.nci60", {}, "datasets: no data set is called 'nci60'; did you mean nci-60?"),
+        (
+            "datasets.alarm.spec",
+            {"family": "gaussian"},
+            "datasets: spec, data set 'alarm': 'kind' is a required property",
+        ),
+        (
+            "datasets.cooling-data",
+            {},
+            "datasets.cooling-data: its family is 'nonlinear', for which there are no settings",
+        ),
+        ("settings.gaussian.cupc-x", {}, "settings.gaussian.cupc-x: method 'cupc-x' is not known"),
+        ("settings.gaussian.cupc-s.params", {"beta": 2}, "method 'cupc-s' has no parameter 'beta'"),
+        (
+            "settings.gaussian.cupc-s.only",
+            ["tinny"],
+            "unknown data set 'tinny' in settings.gaussian.cupc-s.only; did you",
+        ),
+    ],
+)
+def test_mistakes_in_a_config(path, value, message):
+    config = yaml.safe_load(TINY.read_text())
+    *keys, last = path.split(".")
+    functools.reduce(lambda part, key: part.setdefault(key, {}), keys, config)[last] = value
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_config(config, SCHEMA)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_configs_are_right(config):
+    check_config(yaml.safe_load(config.read_text()), SCHEMA)
+
+
+def test_every_key_of_the_config_is_explained_and_has_a_default():
+    schema = yaml.safe_load(SCHEMA.read_text())
+    properties = (
+        schema["properties"]
+        | schema["properties"]["timing"]["properties"]
+        | schema["properties"]["limits"]["properties"]
+    )
+    for name, key in properties.items():
+        assert key["description"], name
+        assert "default" in key or name in schema["required"], name
+
+
+# --- for real --------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_there(finished):
+    for name in ("cupc_table1", "cupc_table2", "methods_by_dataset", "provenance"):
+        for suffix in ("csv", "md", "html"):
+            assert (finished / f"results/tables/{name}.{suffix}").stat().st_size > 0
+    for name in ("cupc_fig5", "overview"):
+        assert (finished / f"figures/{name}.svg").read_text().rstrip().endswith("</svg>")
+        assert (finished / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len(rows(finished / "results/records.csv")) == 18
+    assert (finished / "results/records/tiny/cupc-s.npz").is_file()
+
+
+def test_every_skeleton_is_verified(finished):
+    verified = {(row["dataset"], row["setting"]): row for row in rows(finished / "results/verification.csv")}
+    for (dataset, setting), row in verified.items():
+        absent = dataset == "nci-60" or (dataset, setting) == ("ecoli70", "causal-learn")
+        assert row["status"] == ("not-run" if absent else "equal")
+    assert int(verified["tiny", "cupc-s"]["certificates_checked"]) > 100
+
+
+def test_what_is_absent_says_why(finished):
+    assert "offline" in record(finished, "nci-60", "cupc-s")["why"]
+    assert record(finished, "nci-60", "cupc-s")["status"] == "skipped"
+    assert not (finished / "results/records/nci-60/cupc-s.npz").exists()
+    missing = next(row for row in rows(finished / "results/tables/cupc_table1.csv") if row["dataset"] == "nci-60")
+    assert missing["available"] == "False"
+    assert "GPUPC_MIRRORS" in missing["why_not"]
+    table = (finished / "results/tables/methods_by_dataset.md").read_text()
+    assert "causal-learn: the config measures causal-learn on tiny only" in table
+
+
+def test_a_second_run_has_nothing_to_do(finished):
+    assert "Nothing to be done" in snakemake(finished, TINY, "--dry-run")
+
+
+def test_a_missing_data_set_is_tried_again_when_a_mirror_has_it(finished, tmp_path):
+    (tmp_path / "NCI-60.csv").write_text("not what was expected")
+    printed = snakemake(finished, TINY, "--dry-run", "results/data/nci-60.npz", mirror=tmp_path)
+    assert "Fetching data set nci-60" in printed
+
+
+def test_report_holds_every_table_and_figure(finished):
+    snakemake(finished, TINY, "--report", "results/report.html")
+    report = (finished / "results/report.html").read_text()
+    for name in ("cupc_table1.html", "cupc_table2.html", "methods_by_dataset.html", "provenance.html"):
+        assert f"results/tables/{name}" in report
+    for name in ("figures/cupc_fig5.svg", "figures/overview.svg", "results/verification.csv"):
+        assert name in report
+    assert "as in cuPC&#x27;s Fig. 5" in report or "as in cuPC's Fig. 5" in report
+
+
+def test_a_data_set_in_the_config_is_in_every_table_and_figure(finished, tmp_path):
+    def add(config):
+        parameters = {"p": 12, "m": 100, "density": 0.2, "seed": 2}
+        config["datasets"]["added"] = {"spec": config["datasets"]["tiny"]["spec"] | {"parameters": parameters}}
+
+    before = record(finished, "tiny", "cupc-s")
+    printed = snakemake(finished, variant(tmp_path / "config.yaml", add))
+    assert "Measuring added" in printed
+    assert "Measuring tiny" not in printed
+    for name in ("cupc_table1", "cupc_table2", "methods_by_dataset"):
+        assert "added" in (finished / f"results/tables/{name}.md").read_text()
+    assert {row["dataset"] for row in rows(finished / "results/verification.csv")} >= {"added", "tiny"}
+    assert record(finished, "tiny", "cupc-s") == before
+
+
+def test_a_wrong_edge_fails_the_run_and_is_named(finished, tmp_path):
+    def plant(config):
+        config["datasets"] = {"tiny": config["datasets"]["tiny"]}
+        config["settings"]["gaussian"] = {"stable-serial": {}, "planted": {}}
+
+    printed = snakemake(finished, variant(tmp_path / "config.yaml", plant), fails=True)
+    assert "planted on tiny (compared with stable-serial): edges differ: V0 - V" in printed
+    verified = {row["setting"]: row for row in rows(finished / "results/verification.csv")}
+    assert verified["stable-serial"]["status"] == "equal"
+    assert verified["planted"]["status"] == "unexplained"
+    assert verified["planted"]["differing_edges"] == "1"
+    assert "unexplained" in (finished / "results/tables/methods_by_dataset.md").read_text()
+    assert not (finished / "results/verification.ok").exists()
+
+
+def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_again(tmp_path):
+    def slow(config):
+        config["datasets"] = {"tiny": config["datasets"]["tiny"]}
+        config["settings"]["gaussian"] = {"slow": {}}
+        config["timing"]["repeats"] = 8
+
+    config = variant(tmp_path / "config.yaml", slow)
+    plugins = shutil.copytree(PLUGINS, tmp_path / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
+    target = "results/records/tiny/slow.json"
+    run = subprocess.Popen(
+        list(map(str, command(tmp_path, config, target))),
+        env=environment(plugins=plugins),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    samples = tmp_path / "results/samples"
+    deadline = time.monotonic() + 120
+    while len(list(samples.glob("*/sample-*.json"))) < 3:
+        assert run.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert not (tmp_path / target).exists()
+
+    snakemake(tmp_path, config, "--unlock", plugins=plugins)
+    snakemake(tmp_path, config, target, plugins=plugins)
+    assert 3 <= record(tmp_path, "tiny", "slow")["reused_samples"] < 9
+    assert len(record(tmp_path, "tiny", "slow")["time_s"]["warm"]) == 8
+
+    assert "Nothing to be done" in snakemake(tmp_path, config, "--dry-run", target, plugins=plugins)
+    with open(plugins / "planted.py", "a") as file:
+        file.write("# edited\n")
+    assert "Measuring tiny" in snakemake(tmp_path, config, "--dry-run", target, plugins=plugins)

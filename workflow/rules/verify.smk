@@ -1,0 +1,54 @@
+"""Skeletons compared edge by edge, removed edges tested again; an unexplained difference fails the run."""
+
+
+rule verify_skeletons:
+    input:
+        problem="results/problems/{dataset}.npz",
+        records=lambda wildcards: records_of([wildcards.dataset]),
+    output:
+        "results/verification/{dataset}.csv",
+    log:
+        "logs/verify_skeletons/{dataset}.log",
+    conda:
+        ENVIRONMENT
+    params:
+        code=sources_version("core/verify.py"),
+    message:
+        "Verifying the skeletons of {wildcards.dataset}"
+    script:
+        "../scripts/verify_skeletons.py"
+
+
+rule collect_verification:
+    input:
+        expand("results/verification/{dataset}.csv", dataset=MEASURED),
+    output:
+        report(
+            "results/verification.csv",
+            caption="../report/verification.rst",
+            category="Verification",
+            labels={"result": "All skeletons"},
+        ),
+    log:
+        "logs/collect_verification.log",
+    conda:
+        ENVIRONMENT
+    message:
+        "Collecting the verification of all data sets"
+    script:
+        "../scripts/collect_csv.py"
+
+
+rule check_verification:
+    input:
+        "results/verification.csv",
+    output:
+        touch("results/verification.ok"),
+    log:
+        "logs/check_verification.log",
+    conda:
+        ENVIRONMENT
+    message:
+        "Checking that no difference between skeletons is unexplained"
+    script:
+        "../scripts/check_verification.py"

@@ -1,0 +1,70 @@
+"""Finds out what is wrong with a config before anything runs, and says it in one sentence a fault."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+
+from datasets import RegistryError, registry
+from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
+
+
+def check_config(config: Mapping[str, Any], schema_path: Path) -> None:
+    """Check a config against the schema, the registry of data sets and the registry of methods.
+
+    Raises:
+        ValueError: what is wrong, a line a fault.
+    """
+    schema = yaml.safe_load(schema_path.read_text(encoding="utf-8"))
+    faults = [_sentence(error) for error in Draft202012Validator(schema).iter_errors(config)]
+    if not faults:
+        faults = [*_dataset_faults(config), *_setting_faults(config)]
+    if faults:
+        raise ValueError("\n".join(faults))
+
+
+def _sentence(error: ValidationError) -> str:
+    where = ".".join(map(str, error.absolute_path)) or "the top level"
+    if error.validator != "additionalProperties":
+        return f"{where}: {error.message}"
+    known = error.schema.get("properties", {})
+    return "; ".join(_unknown(key, known, "key", f"at {where}") for key in error.instance if key not in known)
+
+
+def _unknown(name: str, known: Iterable[str], what: str, where: str) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return f"unknown {what} {name!r} {where}; {hint}"
+
+
+def _dataset_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for name, choice in config["datasets"].items():
+        try:
+            family = registry.resolve(name, choice.get("spec"))["family"]
+        except RegistryError as error:
+            yield f"datasets: {error}"
+            continue
+        if family not in config["settings"]:
+            yield f"datasets.{name}: its family is {family!r}, for which there are no settings"
+
+
+def _setting_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for family, settings in config["settings"].items():
+        for name, choice in settings.items():
+            where = f"settings.{family}.{name}"
+            try:
+                method = get_method(choice.get("method", name))
+                method.parse_params(choice.get("params", {}))
+            except (UnknownMethod, InvalidParameter) as error:
+                yield f"{where}: {error}"
+                continue
+            if method.family != family:
+                yield f"{where}: method {method.name!r} is of family {method.family!r}"
+            for dataset in choice.get("only", []):
+                if dataset not in config["datasets"]:
+                    yield _unknown(dataset, config["datasets"], "data set", f"in {where}.only")

@@ -1,0 +1,13 @@
+"""Fails, and names the edges, when a difference between skeletons is unexplained."""
+
+import sys
+from pathlib import Path
+
+from gpupc_impl.analysis.measured import read_csv
+from gpupc_impl.core.verify import complaints
+
+found = complaints(read_csv(snakemake.input[0]))
+message = "\n".join(["unexplained differences between skeletons; see results/verification.csv", *found])
+Path(snakemake.log[0]).write_text(f"{message if found else 'every skeleton is verified'}\n", encoding="utf-8")
+if found:
+    sys.exit(message)

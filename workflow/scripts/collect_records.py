@@ -1,0 +1,10 @@
+"""All records as one CSV: a row for each data set and setting, a column for each fact."""
+
+import sys
+
+from gpupc_impl.analysis.measured import read_json
+from gpupc_impl.core.records import to_frame
+
+sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
+
+to_frame(read_json(snakemake.input)).to_csv(snakemake.output[0], index=False, lineterminator="\n")

@@ -1,0 +1,62 @@
+"""All settings of one data set, measured side by side; every one of them leaves a record."""
+
+import json
+import sys
+from pathlib import Path
+
+from gpupc_impl.core.machine import available_cores
+from gpupc_impl.core.measure import Setting, measure_side_by_side, write_skipped
+
+params, out = snakemake.params, Path(snakemake.output.records[0]).parent
+facts = json.loads(Path(snakemake.input.facts).read_text(encoding="utf-8"))
+DATASET_FACTS = ("source", "licence", "citation", "sha256")
+common = {
+    "backend": params.backend,
+    "dataset": {"name": facts["name"], **{key: facts[key] for key in DATASET_FACTS if key in facts}},
+    "out_dir": out,
+    "threads": min(snakemake.threads, available_cores()),
+}
+
+
+def megabytes(limit: float | None) -> int | None:
+    return None if limit is None else int(limit * 1_000_000)
+
+
+def tell(event: object) -> None:
+    """Progress, on the terminal and in the log."""
+    for stream in (sys.stderr, log):
+        print(f"{facts['name']}: {event}", file=stream, flush=True)
+
+
+with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
+    chosen = []
+    for name, choice in params.settings.items():
+        setting = Setting(
+            name,
+            choice.get("method", name),
+            choice.get("params", {}),
+            choice.get("separating_sets", "canonical"),
+            time_limit_s=params.timing["time_limit_s"],
+            memory_limit_bytes=megabytes(params.limits["memory_mb"]),
+            device_memory_limit=megabytes(params.limits["device_memory_mb"]),
+        )
+        if not facts["available"]:
+            write_skipped(setting, facts["why"], problem=None, **common)
+        elif facts["name"] not in choice.get("only", [facts["name"]]):
+            why = f"the config measures {name} on {', '.join(choice['only'])} only"
+            write_skipped(setting, why, problem=facts["problem"], **common)
+        else:
+            chosen.append(setting)
+    if chosen:
+        measure_side_by_side(
+            snakemake.input.problem,
+            chosen,
+            repeats=params.timing["repeats"],
+            time_limit_s=None,
+            memory_limit_bytes=None,
+            long_run_s=params.timing["long_run_s"],
+            store=params.store,
+            log=log,
+            progress=tell,
+            **common,
+        )
