@@ -52,4 +52,4 @@ docs: venv ## Build the documentation into build/site
 
 clean: ## Remove everything that was produced (results/reported and results/recorded stay)
 	rm -rf .snakemake resources logs build
-	git clean -fdXq results figures
+	find results figures -mindepth 1 -maxdepth 1 ! -name reported ! -name recorded ! -name README.md -exec rm -rf {} +

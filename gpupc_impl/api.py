@@ -8,16 +8,15 @@ from typing import Any
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, problem_class
-from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.solve import open_method_backend, solve
+from gpupc_impl.core.solve import choose_method, open_method_backend, solve
 
 
 def skeleton(
     data: Any,
     alpha: float = 0.05,
     *,
-    method: str = "cupc-s",
+    method: str = "auto",
     backend: str = "auto",
     n_samples: int | None = None,
     names: Sequence[str] | None = None,
@@ -36,8 +35,10 @@ def skeleton(
             correlation matrix when ``n_samples`` is given; or a ready `Problem`, which carries its own alpha,
             n_samples, names, max_level and df_convention.
         alpha: significance level of each test; an edge goes when a test's p-value is >= alpha.
-        method: a name from ``methods()``.
-        backend: ``"auto"`` (a GPU where one is visible, else this machine's cores), ``"cuda"`` or ``"host"``.
+        method: a name from ``methods()``; ``"auto"`` is cuPC-S on a GPU and the fastest installed method elsewhere.
+            All give the same answer.
+        backend: where kernels run: ``"auto"`` (a GPU where one is visible, else this machine's cores), ``"cuda"`` or
+            ``"host"``.
         n_samples: samples behind a correlation matrix given as ``data``.
         names: variable names, where ``data`` carries none.
         max_level: largest conditioning set to test; None for no limit.
@@ -54,7 +55,7 @@ def skeleton(
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
-    chosen = get_method(method)
+    chosen = choose_method(method, backend)
     if isinstance(data, Problem):
         carried = {
             "alpha": alpha != 0.05,

@@ -31,9 +31,9 @@ from gpupc_impl.backends import BACKENDS, BackendUnavailable, DeviceMemoryError,
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import DF_CONVENTIONS, InvalidProblem
-from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, UnknownMethod, get_method, methods
+from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, UnknownMethod, methods
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.solve import open_method_backend, unavailable
+from gpupc_impl.core.solve import choose_method, open_method_backend, unavailable
 
 OUTPUT_SUFFIXES = (".npz", ".csv", ".graphml")
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -140,7 +140,7 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--method", default="cupc-s", help="a name that `methods` lists (default: %(default)s)")
+    group.add_argument("--method", default="auto", help="a name that `methods` lists, or auto: the fastest (default)")
     group.add_argument("--alpha", type=float, default=0.05, help="significance level (default: %(default)s)")
     group.add_argument("--max-level", metavar="L", type=int, help="largest conditioning set (default: no limit)")
     group.add_argument(
@@ -256,7 +256,7 @@ def _search(args: argparse.Namespace) -> None:
     params = dict(args.param)
     if len(params) != len(args.param):
         raise UsageError("a --param is given twice")
-    method = get_method(args.method)
+    method = choose_method(args.method, args.backend)
     method.parse_params(params)
     open_method_backend(method, args.backend, args.device_memory_limit)
     if args.output is not None:
@@ -267,7 +267,7 @@ def _search(args: argparse.Namespace) -> None:
     result = args.call(
         values,
         args.alpha,
-        method=args.method,
+        method=method.name,
         backend=args.backend,
         n_samples=args.n_samples,
         names=names,

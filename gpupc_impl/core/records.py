@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
+logger = logging.getLogger("gpupc_impl.records")
+
 
 class InvalidRecord(ValueError):
     """A record does not fit the schema, or its file is not JSON; the message names the file, the key and the reason."""
@@ -38,11 +41,16 @@ def schema() -> dict[str, Any]:
 def validate(record: Mapping[str, Any], name: str = "record") -> None:
     """Check a record against the schema.
 
+    Without jsonschema (a GPU machine with few packages, say) nothing is checked; whoever reads the record later does.
+
     Raises:
         InvalidRecord: it does not fit.
     """
-    import jsonschema  # here, for the workers' sake, which start often and validate nothing
-
+    try:
+        import jsonschema  # here, for the workers' sake, which start often and validate nothing
+    except ImportError:
+        logger.warning("%s is not validated: the package jsonschema is not installed", name)
+        return
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(record))
     if error is not None:
         raise InvalidRecord(f"{name} is not a valid record: at {error.json_path}: {error.message}")

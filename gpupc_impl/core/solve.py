@@ -8,7 +8,7 @@ from typing import Any
 from gpupc_impl.backends import Backend, BackendUnavailable, open_backend, resolve_backend
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run
+from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run, get_method, methods
 from gpupc_impl.core.result import Skeleton
 
 
@@ -24,13 +24,37 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
     return backend_class(resolve_backend(backend)).unavailable()
 
 
+def choose_method(name: str, backend: str = "auto") -> Method:
+    """The method of that name; ``"auto"`` is cuPC-S on a GPU, and the fastest that is installed elsewhere.
+
+    On CPU cores `stable-parallel` makes the same tests in less time than any kernel (docs/timing.md); of the kernels,
+    `baseline-1` reads memory in the order that suits a CPU best.
+
+    Raises:
+        UnknownMethod: there is none of that name.
+    """
+    if name != "auto":
+        return get_method(name)
+    if resolve_backend(backend) == "cuda":
+        return get_method("cupc-s")
+    compiled = methods().get("stable-parallel")  # the references may not be installed
+    usable = backend == "auto" and compiled is not None and compiled.unavailable_reason() is None
+    return compiled if usable else get_method("baseline-1")
+
+
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:
     """The backend a method runs on; None for a CPU reference, which has none.
 
     Raises:
         BackendUnavailable: it cannot be used here.
+        InvalidParameter: a backend or a device memory limit for a method that has no kernels.
     """
-    return None if method.backends == ("cpu",) else open_backend(backend, device_memory_limit)
+    if method.backends != ("cpu",):
+        return open_backend(backend, device_memory_limit)
+    if backend not in ("auto", "cpu") or device_memory_limit is not None:
+        asked = "device_memory_limit" if device_memory_limit is not None else f"backend {backend!r}"
+        raise InvalidParameter(f"method {method.name!r} has no kernels, so {asked} means nothing to it; leave it out")
+    return None
 
 
 def solve(

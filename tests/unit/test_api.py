@@ -17,6 +17,8 @@ from gpupc_impl import (
     pc,
     skeleton,
 )
+from gpupc_impl.core import solve
+from gpupc_impl.core.solve import choose_method
 
 METHOD = "stable-serial"
 
@@ -97,9 +99,19 @@ def test_refuses(frame, call):
         call(frame, method="cupc-s", backend="opencl")
 
 
+def test_auto_takes_the_method_that_is_fastest_where_it_runs(monkeypatch):
+    monkeypatch.setattr(solve, "resolve_backend", lambda name: "host" if name == "auto" else name)
+    assert choose_method("auto", "cuda").name == "cupc-s"
+    assert choose_method("auto", "auto").name == "stable-parallel"
+    assert choose_method("auto", "host").name == "baseline-1"
+    monkeypatch.setattr(solve, "methods", dict)  # the references are not installed
+    assert choose_method("auto", "auto").name == "baseline-1"
+    assert choose_method("cupc-e", "auto").name == "cupc-e"
+
+
 def test_the_default_method_gives_the_same_graph_with_the_same_directions(frame):
     reference = pc(frame, method=METHOD)
     found = pc(frame)
-    assert found.skeleton.facts["method"] == "cupc-s"
+    assert found.skeleton.facts["method"] == choose_method("auto").name
     assert found == reference
     assert found.skeleton == reference.skeleton

@@ -175,8 +175,9 @@ def test_parameters_of_the_method(run, data, tmp_path):
     assert Skeleton.load(tmp_path / "out.npz").facts["params"] == {"threads": 2}
 
 
-def test_the_default_method_and_its_options(run, data, tmp_path):
-    options = ["--backend", "host", "--param", "theta=32", "--param", "delta=1", "--device-memory-limit", "1GiB"]
+def test_a_kernel_method_and_its_options(run, data, tmp_path):
+    options = ["--method", "cupc-s", "--backend", "host", "--device-memory-limit", "1GiB"]
+    options += ["--param", "theta=32", "--param", "delta=1"]
     assert run("pc", data, *options, "--output", tmp_path / "kernel.npz")[0] == 0
     run("pc", data, *METHOD, "--output", tmp_path / "reference.npz")
     kernel, reference = (CPDAG.load(tmp_path / f"{name}.npz") for name in ("kernel", "reference"))

@@ -214,3 +214,11 @@ def test_every_registered_method_has_a_code_version():
             assert records.code_version(method, backend)
             kernels = [name for name in records.code_sources(method, backend) if name.endswith(".cu")]
             assert bool(kernels) == (backend != "cpu"), method.name
+
+
+def test_without_jsonschema_a_record_is_written_and_said_to_be_unchecked(record, tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    records.save(record, tmp_path / "s.json")
+    assert "not validated" in caplog.text
+    monkeypatch.undo()
+    assert records.load(tmp_path / "s.json") == record
