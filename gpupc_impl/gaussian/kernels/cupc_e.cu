@@ -12,11 +12,11 @@ __global__ void __launch_bounds__(512)
     const int beta = blockDim.x;
     if (n < L + 1) return;                                       // section 4.1, I
     if (static_cast<long long>(blockIdx.y) * beta >= n) return;  // section 4.1, II
-    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0, counters};
+    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0};
     const Binomials binomial{binomials, max_degree};
     const Row row = load_row(i, n, rows, stride, use_shared != 0, shared);
     for (long long position = static_cast<long long>(blockIdx.y) * beta + threadIdx.x; position < n;
          position += static_cast<long long>(gridDim.y) * beta) {
-        test_edge<L>(search, binomial, row, static_cast<int>(position), threadIdx.y, blockDim.y);
+        test_edge<L>(search, counters, binomial, row, static_cast<int>(position), threadIdx.y, blockDim.y);
     }
 }

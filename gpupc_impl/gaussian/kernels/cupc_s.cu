@@ -14,11 +14,11 @@ __global__ void __launch_bounds__(512)
     const unsigned long long sets = binomial(n, L);
     const unsigned long long first = static_cast<unsigned long long>(blockIdx.y) * blockDim.x;
     if (first >= sets) return;  // section 4.1, III
-    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0, counters};
+    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0};
     const Row row = load_row(i, n, rows, stride, use_shared != 0, shared);
     const double* c_i = C + search.cell(i, 0);
 
-    unsigned long long tests = 0, undefined = 0, pseudo_inverses = 0;
+    Tally tally;
     for (unsigned long long t = first + threadIdx.x; t < sets;
          t += static_cast<unsigned long long>(gridDim.y) * blockDim.x) {
         int positions[L];
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(512)
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i);
-        pseudo_inverses += S.singular;
+        tally.pseudo_inverses += S.singular;
         for (int position = 0; position < n; ++position) {
             bool member = false;
 #pragma unroll
@@ -36,16 +36,8 @@ __global__ void __launch_bounds__(512)
             const int j = row.neighbours[position];
             const unsigned long long key = search.key(i, j, t);
             if (search.settled(i, j, key)) continue;
-            const Residuals h = S.residuals(C, p, i, j, c_i[j]);
-            ++tests;
-            if (h.undefined()) {
-                ++undefined;
-            } else {
-                search.decide(h, i, j, key);
-            }
+            tally.test(search, S.residuals(C, p, i, j, c_i[j]), i, j, key);
         }
     }
-    search.count(TESTS, tests);
-    search.count(UNDEFINED, undefined);
-    search.count(PSEUDO_INVERSES, pseudo_inverses);
+    tally.add_to(counters);
 }

@@ -6,12 +6,12 @@
 // Tests number first, first + step, ... of the edge between row.i and its neighbour at `position` (cuPC, Algorithm 4,
 // lines 5-16). S is taken from row.i's other neighbours.
 template <int L>
-__device__ void test_edge(const Search& search, const Binomials& binomial, const Row& row, int position,
-                          unsigned long long first, unsigned long long step) {
+__device__ void test_edge(const Search& search, unsigned long long* counters, const Binomials& binomial, const Row& row,
+                          int position, unsigned long long first, unsigned long long step) {
     const int i = row.i, j = row.neighbours[position];
     const double c_ij = search.C[search.cell(i, j)];
     const unsigned long long sets = binomial(row.n - 1, L);
-    unsigned long long tests = 0, undefined = 0, pseudo_inverses = 0;
+    Tally tally;
     for (unsigned long long t = first; t < sets; t += step) {
         const unsigned long long key = search.key(i, j, t);
         if (search.settled(i, j, key)) break;  // later keys are larger still
@@ -20,16 +20,8 @@ __device__ void test_edge(const Search& search, const Binomials& binomial, const
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[S.members[a] + (S.members[a] >= position)];
         S.factorise(search.C, search.p, i);
-        const Residuals h = S.residuals(search.C, search.p, i, j, c_ij);
-        ++tests;
-        pseudo_inverses += S.singular;
-        if (h.undefined()) {
-            ++undefined;
-        } else {
-            search.decide(h, i, j, key);
-        }
+        tally.pseudo_inverses += S.singular;
+        tally.test(search, S.residuals(search.C, search.p, i, j, c_ij), i, j, key);
     }
-    search.count(TESTS, tests);
-    search.count(UNDEFINED, undefined);
-    search.count(PSEUDO_INVERSES, pseudo_inverses);
+    tally.add_to(counters);
 }

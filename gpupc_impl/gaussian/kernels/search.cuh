@@ -11,8 +11,8 @@
 constexpr unsigned long long NO_KEY = ~0ull;
 constexpr unsigned long long SECOND_SIDE = 1ull << 62;
 
-enum Counter { TESTS = 0, UNDEFINED = 1, PSEUDO_INVERSES = 2 };
-constexpr int COUNTER_STRIPES = 64, COUNTER_STRIDE = 8;  // stripes of 64 bytes, against contention
+// Counters: tests, undefined tests, pseudo-inverses; stripes of 64 bytes, against contention.
+constexpr int COUNTER_STRIPES = 64, COUNTER_STRIDE = 8;
 
 struct Search {
     const double* C;  // (p, p) correlations
@@ -21,7 +21,6 @@ struct Search {
     unsigned long long* best;           // (p, p) best keys, both triangles kept alike
     unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 met, or null
     bool first_come;                    // the papers' rule: leave an edge alone once any set separated it
-    unsigned long long* counters;
 
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * p + j; }
 
@@ -45,10 +44,29 @@ struct Search {
             atomicMin(&best[cell(j, i)], key);
         }
     }
+};
 
-    __device__ void count(Counter which, unsigned long long n) const {
+// What one thread did.
+struct Tally {
+    unsigned long long tests = 0, undefined = 0, pseudo_inverses = 0;
+
+    // The test of Vi and Vj given the set that the key names.
+    __device__ __forceinline__ void test(const Search& search, const Residuals& h, int i, int j,
+                                         unsigned long long key) {
+        ++tests;
+        if (h.undefined()) {
+            ++undefined;
+        } else {
+            search.decide(h, i, j, key);
+        }
+    }
+
+    __device__ void add_to(unsigned long long* counters) const {
         const unsigned int stripe = (blockIdx.x + threadIdx.x / 32) % COUNTER_STRIPES;
-        if (n != 0) atomicAdd(&counters[stripe * COUNTER_STRIDE + which], n);
+        unsigned long long* const own = &counters[stripe * COUNTER_STRIDE];
+        if (tests != 0) atomicAdd(&own[0], tests);
+        if (undefined != 0) atomicAdd(&own[1], undefined);
+        if (pseudo_inverses != 0) atomicAdd(&own[2], pseudo_inverses);
     }
 };
 
