@@ -17,6 +17,8 @@ include: "workflow/rules/measure.smk"
 include: "workflow/rules/verify.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/sharing.smk"
+include: "workflow/rules/claims.smk"
 
 
 localrules:
@@ -33,4 +35,8 @@ rule all:
         rules.overview.output,
         rules.cupc_table1.output,
         rules.cupc_table2.output,
+        rules.cupc_claims.output,
         rules.cupc_fig5.output,
+        rules.cupc_fig6.output,
+        rules.cupc_fig9.output,
+        expand("figures/{experiment}.svg", experiment=EXPERIMENTS),

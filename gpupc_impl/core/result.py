@@ -140,6 +140,22 @@ class Skeleton:
         """Digest of the labelled edges: the packed bits of the adjacency matrix."""
         return hashlib.sha256(np.packbits(self.adjacency).tobytes()).hexdigest()
 
+    def adjacency_at(self, level: int) -> np.ndarray:
+        """(p, p) bool: the graph G' at the start of a level, whose rows are A'_G (cuPC, Algorithm 2).
+
+        A pair is removed at the level of its separating set's size, so the graph is the skeleton with the pairs
+        whose sets are that large or larger. Level 0 starts complete; after the last level nothing changes.
+
+        Raises:
+            ValueError: a negative level.
+        """
+        if level < 0:
+            raise ValueError(f"level must be at least 0, not {level}")
+        if level == 0:
+            return ~np.eye(len(self.names), dtype=bool)
+        later = self.sepsets.pairs[self.sepsets.sizes() >= level]
+        return self.adjacency | edges_to_adjacency(later, len(self.names))
+
     def __eq__(self, other: object) -> bool:
         """Same labelled edges and same separating sets; how they were found does not matter."""
         if not isinstance(other, Skeleton):

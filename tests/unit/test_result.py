@@ -151,6 +151,28 @@ def test_equality_and_digest_are_of_labelled_edges(skeleton):
     assert skeleton != "a graph"
 
 
+def test_the_graph_at_a_level_is_rebuilt_from_the_sets(skeleton):
+    at = [[tuple(pair) for pair in np.argwhere(np.triu(skeleton.adjacency_at(level)))] for level in range(5)]
+    kept = [(0, 1), (1, 2), (1, 3)]
+    assert at[0] == list(itertools.combinations(range(5), 2))
+    assert at[1] == sorted([*kept, (0, 2), (0, 3), (2, 3)])
+    assert at[2] == sorted([*kept, (0, 3)])
+    assert at[3] == at[4] == kept
+    assert np.array_equal(skeleton.adjacency_at(2), skeleton.adjacency_at(2).T)
+    with pytest.raises(ValueError, match="level must be at least 0, not -1"):
+        skeleton.adjacency_at(-1)
+
+
+def test_the_graph_at_a_level_has_the_edges_that_the_search_left():
+    from gpupc_impl import skeleton
+
+    data = np.random.default_rng(3).normal(size=(80, 25)).cumsum(axis=1)
+    found = skeleton(data, alpha=0.05, method="stable-serial")
+    assert found.levels_run > 2
+    for level, edges in enumerate(found.edges_per_level):
+        assert np.count_nonzero(found.adjacency_at(level + 1)) == 2 * edges
+
+
 def test_npz_round_trip(skeleton, tmp_path):
     skeleton.save(tmp_path / "graph.npz")
     loaded = Skeleton.load(tmp_path / "graph.npz")

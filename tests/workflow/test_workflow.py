@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from workflow.scripts.check_config import check_config
+from workflow.scripts.experiments import expand
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).with_name("tiny.yaml")
@@ -76,6 +77,10 @@ def record(folder, dataset, setting):
     return json.loads((folder / f"results/records/{dataset}/{setting}.json").read_text())
 
 
+FIGURES = ("cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig10")
+"""Those with a CSV of their numbers."""
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A folder in which the tiny config was run; later tests add to it."""
@@ -90,8 +95,17 @@ def finished(tmp_path_factory):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_dry_run(tmp_path, config):
     printed = snakemake(tmp_path, config, "--dry-run", "--quiet", "rules")
-    for target in ("cupc_table1", "cupc_table2", "cupc_fig5", "check_verification", "measure_gaussian"):
-        assert target in printed
+    tables = ("cupc_table1", "cupc_table2", "cupc_claims")
+    figures = ("cupc_fig5", "cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig9", "cupc_fig10")
+    for target in (*tables, *figures, "check_verification", "measure_gaussian", "measure_cupc_fig10"):
+        assert f"{target} " in printed
+
+
+def test_a_figure_measures_only_what_it_shows(tmp_path):
+    printed = snakemake(tmp_path, CONFIGS[1], "cupc_fig10", "--dry-run", "--quiet", "rules")
+    assert "measure_cupc_fig10 " in printed
+    for other in ("measure_gaussian", "measure_cupc_fig7", "fetch_dataset"):
+        assert other not in printed
 
 
 def test_backend_from_the_command_line(tmp_path):
@@ -130,6 +144,28 @@ def test_a_mistake_in_the_config_is_named(tmp_path):
             ["tinny"],
             "unknown data set 'tinny' in settings.gaussian.cupc-s.only; did you",
         ),
+        (
+            "experiments.cupc_fig7.without",
+            ["tinny"],
+            "experiments.cupc_fig7: data set 'tinny' is none of the config's gaussian data sets",
+        ),
+        (
+            "experiments.cupc_fig7.grid.values",
+            {"beta": [1], "delta": [32]},
+            "experiments.cupc_fig7: cupc-e-1-32: method 'cupc-e' has no parameter 'delta'",
+        ),
+        (
+            "experiments.cupc_fig10.settings",
+            ["cupc-x"],
+            "experiments.cupc_fig10: setting 'cupc-x' is none of settings.",
+        ),
+        (
+            "experiments.cupc_fig10.graphs.name",
+            "dag-m{m}-seed{seed}",
+            "experiments.cupc_fig10: two graphs would be called 'dag-m100-seed0'",
+        ),
+        ("experiments.cupc_fig10.graphs.name", "dag-{n}", "experiments.cupc_fig10: the graphs have no parameter 'n'"),
+        ("settings.gaussian.cupc-e-2-32", {"method": "cupc-e"}, "'cupc-e-2-32' stands in settings.gaussian as well"),
     ],
 )
 def test_mistakes_in_a_config(path, value, message):
@@ -143,6 +179,31 @@ def test_mistakes_in_a_config(path, value, message):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_configs_are_right(config):
     check_config(yaml.safe_load(config.read_text()), SCHEMA)
+
+
+@pytest.mark.parametrize("config", CONFIGS[:2], ids=lambda path: path.stem)
+def test_the_grids_are_the_papers(config):
+    experiments = expand(yaml.safe_load(config.read_text()))
+    ours = [tuple(map(int, name.split("-")[-2:])) for name in experiments["cupc_fig7"].settings]
+    assert len(ours) == 30
+    assert all(32 <= beta * gamma <= 256 for beta, gamma in ours)
+    assert experiments["cupc_fig7"].settings["cupc-e-2-32"]["params"] == {"beta": 2, "gamma": 32}
+    assert len(experiments["cupc_fig8"].settings) == 16
+    assert "cupc-s-64-2" in experiments["cupc_fig8"].settings
+
+
+def test_ten_graphs_of_each_kind_at_the_papers_size():
+    experiment = expand(yaml.safe_load(CONFIGS[1].read_text()))["cupc_fig10"]
+    for sweep, values in {
+        "n": [1000, 2000, 3000, 4000],
+        "m": [2000, 4000, 6000, 8000, 10000],
+        "d": [0.1, 0.2, 0.3, 0.4, 0.5],
+    }.items():
+        assert sorted(experiment.sweeps[sweep].values()) == sorted(values * 10)
+    assert len(experiment.graphs) == 120  # one kind belongs to all three sweeps
+    assert [experiment.graphs[f"dag-p2000-m10000-d0.1-seed{k}"]["parameters"]["seed"] for k in range(10)] == [
+        *range(10)
+    ]
 
 
 def test_every_key_of_the_config_is_explained_and_has_a_default():
@@ -161,13 +222,14 @@ def test_every_key_of_the_config_is_explained_and_has_a_default():
 
 
 def test_everything_is_there(finished):
-    for name in ("cupc_table1", "cupc_table2", "methods_by_dataset", "provenance"):
+    for name in ("cupc_table1", "cupc_table2", "cupc_claims", "methods_by_dataset", "provenance"):
         for suffix in ("csv", "md", "html"):
             assert (finished / f"results/tables/{name}.{suffix}").stat().st_size > 0
-    for name in ("cupc_fig5", "overview"):
+    for name in ("cupc_fig5", *FIGURES, "cupc_fig9", "overview"):
         assert (finished / f"figures/{name}.svg").read_text().rstrip().endswith("</svg>")
         assert (finished / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(rows(finished / "results/records.csv")) == 18
+    assert len(rows(finished / "results/records.csv")) == 18 + 3 * 2 + 2 + 3 * 2
+    assert len(rows(finished / "results/tables/methods_by_dataset.csv")) == 18
     assert (finished / "results/records/tiny/cupc-s.npz").is_file()
 
 
@@ -177,6 +239,19 @@ def test_every_skeleton_is_verified(finished):
         absent = dataset == "nci-60" or (dataset, setting) == ("ecoli70", "causal-learn")
         assert row["status"] == ("not-run" if absent else "equal")
     assert int(verified["tiny", "cupc-s"]["certificates_checked"]) > 100
+
+
+def test_every_skeleton_of_an_experiment_is_verified(finished):
+    verified = {name: rows(finished / f"results/verification/{name}.csv") for name in ("cupc_fig7", "cupc_fig10")}
+    for row in [*verified["cupc_fig7"], *verified["cupc_fig10"]]:
+        assert row["status"] == ("not-run" if row["dataset"] == "nci-60" else "equal")
+    assert {row["compared_with"] for row in verified["cupc_fig7"]} == {"stable-serial", ""}
+    assert {row["compared_with"] for row in verified["cupc_fig10"]} == {"cupc-e"}
+
+
+def test_a_configuration_of_a_grid_and_of_the_tables_is_measured_once(finished):
+    for one, other in (("cupc-e", "cupc-e-2-32"), ("cupc-s", "cupc-s-64-2")):
+        assert record(finished, "tiny", one)["time_s"] == record(finished, "tiny", other)["time_s"]
 
 
 def test_what_is_absent_says_why(finished):
@@ -207,6 +282,8 @@ def test_report_holds_every_table_and_figure(finished):
         assert f"results/tables/{name}" in report
     for name in ("figures/cupc_fig5.svg", "figures/overview.svg", "results/verification.csv"):
         assert name in report
+    for name in (*(f"figures/{name}.svg" for name in FIGURES), "results/verification/cupc_fig7.csv"):
+        assert name in report
     assert "as in cuPC&#x27;s Fig. 5" in report or "as in cuPC's Fig. 5" in report
 
 
@@ -221,12 +298,15 @@ def test_a_data_set_in_the_config_is_in_every_table_and_figure(finished, tmp_pat
     assert "Measuring tiny" not in printed
     for name in ("cupc_table1", "cupc_table2", "methods_by_dataset"):
         assert "added" in (finished / f"results/tables/{name}.md").read_text()
+    for name in FIGURES[:3]:
+        assert "added" in {row["dataset"] for row in rows(finished / f"results/tables/{name}.csv")}
     assert {row["dataset"] for row in rows(finished / "results/verification.csv")} >= {"added", "tiny"}
     assert record(finished, "tiny", "cupc-s") == before
 
 
 def test_a_wrong_edge_fails_the_run_and_is_named(finished, tmp_path):
     def plant(config):
+        del config["experiments"]
         config["datasets"] = {"tiny": config["datasets"]["tiny"]}
         config["settings"]["gaussian"] = {"stable-serial": {}, "planted": {}}
 
@@ -242,6 +322,7 @@ def test_a_wrong_edge_fails_the_run_and_is_named(finished, tmp_path):
 
 def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_again(tmp_path):
     def slow(config):
+        del config["experiments"]
         config["datasets"] = {"tiny": config["datasets"]["tiny"]}
         config["settings"]["gaussian"] = {"slow": {}}
         config["timing"]["repeats"] = 8
@@ -265,11 +346,13 @@ def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_agai
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     assert not (tmp_path / target).exists()
+    taken = {path: path.stat().st_mtime_ns for path in samples.glob("*/sample-*.json")}
 
     snakemake(tmp_path, config, "--unlock", plugins=plugins)
     snakemake(tmp_path, config, target, plugins=plugins)
     assert 3 <= record(tmp_path, "tiny", "slow")["reused_samples"] < 9
     assert len(record(tmp_path, "tiny", "slow")["time_s"]["warm"]) == 8
+    assert {path: path.stat().st_mtime_ns for path in taken} == taken
 
     assert "Nothing to be done" in snakemake(tmp_path, config, "--dry-run", target, plugins=plugins)
     with open(plugins / "planted.py", "a") as file:

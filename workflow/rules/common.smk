@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
@@ -22,6 +23,7 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.records import code_version
 from gpupc_impl.core.registry import get_method
 from workflow.scripts.check_config import check_config
+from workflow.scripts.experiments import expand as expand_experiments
 
 try:
     check_config(config, ROOT / "workflow/schemas/config.schema.yaml")
@@ -39,6 +41,7 @@ SIMULATED = [name for name in ENTRIES if name not in FETCHED]
 SETTINGS = config["settings"]
 FAMILIES = {family: [name for name, entry in ENTRIES.items() if entry["family"] == family] for family in SETTINGS}
 MEASURED = [name for names in FAMILIES.values() for name in names]
+EXPERIMENTS = expand_experiments(config)
 
 
 def one_of(names):
@@ -50,25 +53,79 @@ wildcard_constraints:
     dataset=one_of(MEASURED),
 
 
+def record_paths(datasets, settings):
+    return [f"results/records/{name}/{setting}.json" for name in datasets for setting in settings]
+
+
 def records_of(datasets):
     """The records of data sets: every setting of their families."""
-    return [
-        f"results/records/{name}/{setting}.json" for name in datasets for setting in SETTINGS[ENTRIES[name]["family"]]
+    return [path for name in datasets for path in record_paths([name], SETTINGS[ENTRIES[name]["family"]])]
+
+
+def records_of_experiment(name):
+    """The records that an experiment adds."""
+    return record_paths(EXPERIMENTS[name].datasets, EXPERIMENTS[name].settings)
+
+
+def references_of_experiment(name):
+    """The records that the skeletons of an experiment are compared with: the first reference's, where there is one."""
+    if EXPERIMENTS[name].graphs:
+        return []
+    settings = SETTINGS[EXPERIMENTS[name].family]
+    references = [
+        setting for setting, choice in settings.items() if get_method(choice.get("method", setting)).reference
     ]
+    return record_paths(EXPERIMENTS[name].datasets, references[:1])
 
 
-def problem_parameters(wildcards):
+class Measurement(NamedTuple):
+    """The same settings, to be measured on each of some data sets.
+
+    Attributes:
+        targets: what stands for the data set in paths: the wildcard, for a job a data set, or all names, for one job
+            for all of them (the graphs of an experiment, which are many and small).
+    """
+
+    family: str
+    datasets: list
+    settings: dict
+    targets: list
+    log: str
+    subject: str
+    repeats: int
+
+
+def measurements():
+    """What is measured, by name: the data sets with all settings of their family, then each experiment."""
+    repeats = config["timing"]["repeats"]
+    found = {}
+    for name, (family, datasets, settings, graphs) in {
+        **{family: (family, datasets, SETTINGS[family], {}) for family, datasets in FAMILIES.items()},
+        **{name: experiment[:4] for name, experiment in EXPERIMENTS.items()},
+    }.items():
+        found[name] = Measurement(
+            family,
+            datasets,
+            settings,
+            targets=datasets if graphs else ["{dataset}"],
+            log=f"logs/measure_{name}.log" if graphs else f"logs/measure_{name}/{{dataset}}.log",
+            subject=f"the graphs of {name}" if graphs else "{wildcards.dataset}",
+            repeats=config["experiments"].get(name, {}).get("repeats", repeats),
+        )
+    return found
+
+
+def problem_parameters(family, choice):
     """What, beside the data, makes a problem: see the problem classes in gpupc_impl.core.problem."""
-    choice = config["datasets"][wildcards.dataset]
     parameters = {key: choice.get(key, config[key]) for key in ("alpha", "max_level")}
-    if ENTRIES[wildcards.dataset]["family"] == "gaussian":
+    if family == "gaussian":
         parameters["df_convention"] = config["df_convention"]
     return parameters
 
 
-def code_versions(family):
+def code_versions(settings):
     """Versions of the methods' code: editing a method measures it again, and nothing else does."""
-    found = {setting: get_method(choice.get("method", setting)) for setting, choice in SETTINGS[family].items()}
+    found = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
     return {setting: code_version(m, "cpu" if m.backends == ("cpu",) else BACKEND) for setting, m in found.items()}
 
 

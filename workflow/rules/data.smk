@@ -62,9 +62,36 @@ rule prepare_problem:
         ENVIRONMENT
     params:
         family=lambda wildcards: ENTRIES[wildcards.dataset]["family"],
-        parameters=problem_parameters,
+        parameters=lambda wildcards: problem_parameters(
+            ENTRIES[wildcards.dataset]["family"], config["datasets"][wildcards.dataset]
+        ),
         code=sources_version("core/problem.py"),
     message:
         "Preparing the problem of data set {wildcards.dataset}"
     script:
         "../scripts/prepare_problem.py"
+
+
+# Many and small: one job makes all graphs of an experiment, and keeps their problems only.
+for experiment in EXPERIMENTS:
+    if EXPERIMENTS[experiment].graphs:
+
+        rule:
+            name:
+                f"generate_{experiment}"
+            output:
+                problems=expand("results/problems/{dataset}.npz", dataset=EXPERIMENTS[experiment].graphs),
+                facts=expand("results/problems/{dataset}.json", dataset=EXPERIMENTS[experiment].graphs),
+            log:
+                f"logs/generate_{experiment}.log",
+            conda:
+                ENVIRONMENT
+            params:
+                family=EXPERIMENTS[experiment].family,
+                entries=EXPERIMENTS[experiment].graphs,
+                parameters=problem_parameters(EXPERIMENTS[experiment].family, {}),
+                code=sources_version("core/problem.py"),
+            message:
+                f"Generating the graphs of {experiment}"
+            script:
+                "../scripts/generate_graphs.py"

@@ -36,3 +36,55 @@ rule cupc_fig5:
         "Drawing cuPC's Fig. 5"
     script:
         "../scripts/figure.py"
+
+
+rule cupc_fig6:
+    input:
+        records=records_of(FAMILIES.get("gaussian", [])),
+        verification="results/verification.csv",
+        reported=ROOT / "results/reported/cupc_fig6.csv",
+    output:
+        **figure("cupc_fig6", "Fig. 6: share of each level", "cuPC"),
+        csv="results/tables/cupc_fig6.csv",
+    log:
+        "logs/cupc_fig6.log",
+    conda:
+        ENVIRONMENT
+    params:
+        code=ANALYSIS,
+        sweeps={},
+    message:
+        "Drawing cuPC's Fig. 6"
+    script:
+        "../scripts/experiment.py"
+
+
+LABELS = {
+    "cupc_fig7": "Fig. 7: configurations of cuPC-E",
+    "cupc_fig8": "Fig. 8: configurations of cuPC-S",
+    "cupc_fig10": "Fig. 10: scalability",
+}
+
+for experiment in EXPERIMENTS:
+
+    rule:
+        name:
+            experiment
+        input:
+            records=records_of_experiment(experiment),
+            verification=f"results/verification/{experiment}.csv",
+            reported=ROOT / f"results/reported/{experiment}.csv",
+        output:
+            **figure(experiment, LABELS[experiment], "cuPC"),
+            csv=f"results/tables/{experiment}.csv",
+        log:
+            f"logs/{experiment}.log",
+        conda:
+            ENVIRONMENT
+        params:
+            code=ANALYSIS,
+            sweeps=EXPERIMENTS[experiment].sweeps,
+        message:
+            f"Drawing cuPC's Fig. {experiment.removeprefix('cupc_fig')}"
+        script:
+            "../scripts/experiment.py"

@@ -1,20 +1,20 @@
-"""One job a data set measures all settings of its family side by side. Skeletons (.npz) lie beside the records of those
-that finished; only the records are outputs, since a failed method leaves no skeleton."""
+"""A job measures settings side by side, on one data set or on all graphs of an experiment. Skeletons (.npz) lie beside
+the records of those that finished; only the records are outputs, since a failed method leaves no skeleton."""
 
-for family, members in FAMILIES.items():
+for name, measurement in measurements().items():
 
     rule:
         name:
-            f"measure_{family}"
+            f"measure_{name}"
         input:
-            problem="results/problems/{dataset}.npz",
-            facts="results/problems/{dataset}.json",
+            problems=expand("results/problems/{dataset}.npz", dataset=measurement.targets),
+            facts=expand("results/problems/{dataset}.json", dataset=measurement.targets),
         output:
-            records=expand("results/records/{{dataset}}/{setting}.json", setting=SETTINGS[family]),
+            records=record_paths(measurement.targets, measurement.settings),
         log:
-            f"logs/measure_{family}/{{dataset}}.log",
+            measurement.log,
         wildcard_constraints:
-            dataset=one_of(members),
+            dataset=one_of(measurement.datasets),
         conda:
             ENVIRONMENT
         # All cores: nothing else may run beside a measurement.
@@ -23,14 +23,14 @@ for family, members in FAMILIES.items():
             timing_slot=1,
             gpu=int(BACKEND == "cuda"),
         params:
-            family=family,
-            settings=SETTINGS[family],
-            codes=code_versions(family),
+            family=measurement.family,
+            settings=measurement.settings,
+            codes=code_versions(measurement.settings),
             backend=BACKEND,
-            timing=config["timing"],
+            timing=config["timing"] | {"repeats": measurement.repeats},
             limits=config["limits"],
             store="results/samples",
         message:
-            "Measuring {wildcards.dataset} on backend {params.backend}"
+            f"Measuring {measurement.subject} on backend {{params.backend}}"
         script:
             "../scripts/measure.py"

@@ -4,6 +4,7 @@
 rule collect_records:
     input:
         records_of(MEASURED),
+        [records_of_experiment(experiment) for experiment in EXPERIMENTS],
     output:
         "results/records.csv",
     log:

@@ -3,7 +3,7 @@
 
 rule verify_skeletons:
     input:
-        problem="results/problems/{dataset}.npz",
+        problems=["results/problems/{dataset}.npz"],
         records=lambda wildcards: records_of([wildcards.dataset]),
     output:
         "results/verification/{dataset}.csv",
@@ -17,6 +17,33 @@ rule verify_skeletons:
         "Verifying the skeletons of {wildcards.dataset}"
     script:
         "../scripts/verify_skeletons.py"
+
+
+for experiment in EXPERIMENTS:
+
+    rule:
+        name:
+            f"verify_{experiment}"
+        input:
+            problems=expand("results/problems/{dataset}.npz", dataset=EXPERIMENTS[experiment].datasets),
+            records=references_of_experiment(experiment) + records_of_experiment(experiment),
+        output:
+            report(
+                f"results/verification/{experiment}.csv",
+                caption="../report/verification.rst",
+                category="Verification",
+                labels={"result": f"Skeletons of {experiment}"},
+            ),
+        log:
+            f"logs/verify_skeletons/{experiment}.log",
+        conda:
+            ENVIRONMENT
+        params:
+            code=sources_version("core/verify.py"),
+        message:
+            f"Verifying the skeletons of {experiment}"
+        script:
+            "../scripts/verify_skeletons.py"
 
 
 rule collect_verification:
@@ -42,6 +69,7 @@ rule collect_verification:
 rule check_verification:
     input:
         "results/verification.csv",
+        expand("results/verification/{experiment}.csv", experiment=EXPERIMENTS),
     output:
         touch("results/verification.ok"),
     log:

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from datasets import RegistryError, registry
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
+from workflow.scripts.experiments import expand
 
 
 def check_config(config: Mapping[str, Any], schema_path: Path) -> None:
@@ -24,6 +25,8 @@ def check_config(config: Mapping[str, Any], schema_path: Path) -> None:
     faults = [_sentence(error) for error in Draft202012Validator(schema).iter_errors(config)]
     if not faults:
         faults = [*_dataset_faults(config), *_setting_faults(config)]
+    if not faults:
+        faults = [*_experiment_faults(config)]
     if faults:
         raise ValueError("\n".join(faults))
 
@@ -68,3 +71,18 @@ def _setting_faults(config: Mapping[str, Any]) -> Iterator[str]:
             for dataset in choice.get("only", []):
                 if dataset not in config["datasets"]:
                     yield _unknown(dataset, config["datasets"], "data set", f"in {where}.only")
+
+
+def _experiment_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        experiments = expand(config)
+    except ValueError as error:
+        yield str(error)
+        return
+    for name, experiment in experiments.items():
+        for setting, choice in experiment.settings.items():
+            try:
+                get_method(choice.get("method", setting)).parse_params(choice.get("params", {}))
+            except InvalidParameter as error:
+                yield f"experiments.{name}: {setting}: {error}"
+                break

@@ -6,8 +6,9 @@ from pathlib import Path
 from gpupc_impl.analysis.measured import read_csv
 from gpupc_impl.core.verify import complaints
 
-found = complaints(read_csv(snakemake.input[0]))
-message = "\n".join(["unexplained differences between skeletons; see results/verification.csv", *found])
+found = [sentence for path in snakemake.input for sentence in complaints(read_csv(path))]
+where = " and ".join(snakemake.input)
+message = "\n".join([f"unexplained differences between skeletons; see {where}", *found])
 Path(snakemake.log[0]).write_text(f"{message if found else 'every skeleton is verified'}\n", encoding="utf-8")
 if found:
     sys.exit(message)

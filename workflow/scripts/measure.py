@@ -1,4 +1,4 @@
-"""All settings of one data set, measured side by side; every one of them leaves a record."""
+"""Settings measured side by side, on one data set after another; every one of them leaves a record."""
 
 import json
 import sys
@@ -7,28 +7,28 @@ from pathlib import Path
 from gpupc_impl.core.machine import available_cores
 from gpupc_impl.core.measure import Setting, measure_side_by_side, write_skipped
 
-params, out = snakemake.params, Path(snakemake.output.records[0]).parent
-facts = json.loads(Path(snakemake.input.facts).read_text(encoding="utf-8"))
+params, timing = snakemake.params, snakemake.params.timing
 DATASET_FACTS = ("source", "licence", "citation", "sha256")
-common = {
-    "backend": params.backend,
-    "dataset": {"name": facts["name"], **{key: facts[key] for key in DATASET_FACTS if key in facts}},
-    "out_dir": out,
-    "threads": min(snakemake.threads, available_cores()),
-}
 
 
 def megabytes(limit: float | None) -> int | None:
     return None if limit is None else int(limit * 1_000_000)
 
 
-def tell(event: object) -> None:
-    """Progress, on the terminal and in the log."""
-    for stream in (sys.stderr, log):
-        print(f"{facts['name']}: {event}", file=stream, flush=True)
+def measure(problem: str, facts: dict, out: Path) -> None:
+    """Measure all settings of one data set."""
 
+    def tell(event: object) -> None:
+        """Progress, on the terminal and in the log."""
+        for stream in (sys.stderr, log):
+            print(f"{facts['name']}: {event}", file=stream, flush=True)
 
-with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
+    common = {
+        "backend": params.backend,
+        "dataset": {"name": facts["name"], **{key: facts[key] for key in DATASET_FACTS if key in facts}},
+        "out_dir": out,
+        "threads": min(snakemake.threads, available_cores()),
+    }
     chosen = []
     for name, choice in params.settings.items():
         setting = Setting(
@@ -36,7 +36,7 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
             choice.get("method", name),
             choice.get("params", {}),
             choice.get("separating_sets", "canonical"),
-            time_limit_s=params.timing["time_limit_s"],
+            time_limit_s=timing["time_limit_s"],
             memory_limit_bytes=megabytes(params.limits["memory_mb"]),
             device_memory_limit=megabytes(params.limits["device_memory_mb"]),
         )
@@ -47,16 +47,22 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
             write_skipped(setting, why, problem=facts["problem"], **common)
         else:
             chosen.append(setting)
-    if chosen:
+    for start in range(0, len(chosen), timing["side_by_side"]):
         measure_side_by_side(
-            snakemake.input.problem,
-            chosen,
-            repeats=params.timing["repeats"],
+            problem,
+            chosen[start : start + timing["side_by_side"]],
+            repeats=timing["repeats"],
             time_limit_s=None,
             memory_limit_bytes=None,
-            long_run_s=params.timing["long_run_s"],
+            long_run_s=timing["long_run_s"],
             store=params.store,
             log=log,
             progress=tell,
             **common,
         )
+
+
+with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
+    for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):
+        facts = json.loads(Path(path).read_text(encoding="utf-8"))
+        measure(problem, facts, Path("results/records") / facts["name"])
