@@ -40,7 +40,7 @@ def test_skeleton_speed(benchmark, problem, name, separating_sets):
         solve,
         args=(problem, method, backend),
         kwargs={"separating_sets": separating_sets},
-        rounds=5,
+        rounds=3,
         warmup_rounds=1,
     )
     levels = zip(result.tests_per_level, result.seconds_per_level, strict=True)
