@@ -64,13 +64,16 @@ def _overview_panel(axes: Axes, group: Sequence[Measured]) -> None:
     for position, setting in enumerate(settings):
         shown = [m for m in group if m.setting == setting]
         colour, marker = style.colour(shown[0].method), style.MARKERS[shown[0].backend]
-        axes.plot([], [], marker, color=colour, label=label(setting))
+        half = {
+            "fillstyle": "full" if setting == shown[0].method else "left"
+        }  # another setting of a method: half a marker
+        axes.plot([], [], marker, color=colour, label=label(setting), **half)
         for m in shown:
             x = datasets.index(m.dataset) + (position - (len(settings) - 1) / 2) * width
             if m.median is not None:
                 error = [[m.median - m.low], [m.high - m.median]]
                 fill = colour if m.counts else "white"
-                axes.errorbar(x, m.median, error, fmt=marker, color=colour, markerfacecolor=fill, elinewidth=1)
+                axes.errorbar(x, m.median, error, fmt=marker, color=colour, markerfacecolor=fill, elinewidth=1, **half)
             elif m.status == "timeout":
                 axes.plot(x, m.limit, "^", color=colour, markerfacecolor="none")
             else:
