@@ -440,6 +440,8 @@ class _Job:
 
     def _differing(self) -> str | None:
         """Whether two runs gave different answers, as a sentence."""
+        if self.method.random:
+            return None
         digests = ["skeleton_sha256"] + ["sepsets_sha256"] * self.canonical
         first = self.samples[0]["result"]
         for number, sample in enumerate(self.samples[1:], 1):
@@ -467,11 +469,12 @@ class _Job:
             "family": self.common.family,
             "reference": self.method.reference,
             "canonical": self.canonical,
+            "random": self.method.random,
             "backend": self.backend,
             "params": self.params,
             "separating_sets": self.setting.separating_sets,
             "dataset": self.common.dataset,
-            "problem": self.common.facts,
+            "problem": self.samples[-1]["problem"] if self.samples else self.common.facts,
             "status": outcome.status,
             "why": outcome.why,
             "limits": self._limits,
@@ -535,6 +538,7 @@ def write_skipped(
             "family": method.family,
             "reference": method.reference,
             "canonical": method.canonical and setting.separating_sets == "canonical",
+            "random": method.random,
             "backend": backend,
             "params": method.parse_params(setting.params),
             "separating_sets": setting.separating_sets,
@@ -579,10 +583,12 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def parse_setting(text: str) -> Setting:
-    """``cupc-s`` or ``cupc-s:theta=128,delta=4`` as a setting."""
-    method, _, params = text.partition(":")
-    pairs = [pair.partition("=")[::2] for pair in params.split(",") if pair]
-    return Setting("_".join([method, *(f"{name}{value}" for name, value in pairs)]), method, dict(pairs))
+    """``cupc-s``, ``cupc-s:theta=128,delta=4`` or ``cupc-s:separating_sets=first-come`` as a setting."""
+    method, _, given = text.partition(":")
+    params = dict(pair.partition("=")[::2] for pair in given.split(",") if pair)
+    sets = params.pop("separating_sets", "canonical")
+    words = [method, *(f"{name}{value}" for name, value in params.items()), *[sets] * (sets != "canonical")]
+    return Setting("_".join(words), method, params, sets)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -596,7 +602,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         required=True,
         type=parse_setting,
         metavar="NAME[:PARAM=VALUE,...]",
-        help="a method to measure; may be given several times, the first is what speedups are taken over",
+        help="a method to measure, with its parameters and separating_sets; may be given several times, the first is "
+        "what speedups are taken over",
     )
     parser.add_argument("--backend", default="auto", choices=["auto", *BACKENDS])
     parser.add_argument("--repeats", type=int, default=5, help="warm samples of each (default: 5)")

@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import hashlib
+import importlib
 import math
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
+
+from gpupc_impl.core import mapped
+
+FAMILIES = {
+    "gaussian": "gpupc_impl.core.problem",
+    "discrete": "gpupc_impl.discrete.problem",
+    "nonlinear": "gpupc_impl.cmiknn.problem",
+}
+"""The module that defines each family's problem class."""
 
 DF_CONVENTIONS = ("pcalg", "cupc")
 
@@ -43,12 +55,18 @@ class Problem:
     """What every family's problem has.
 
     Attributes:
+        family: the kind of data and test.
+        PARAMETERS: what the family's `from_data` takes beside the data, alpha, max_level and names, with the defaults;
+            `facts` holds their values.
+        DATA_PARAMETERS: what it takes beside these to read the data.
         names: the variables' names, p of them.
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
         max_level: largest conditioning-set size to test, or None for no limit.
     """
 
     family: ClassVar[str]
+    PARAMETERS: ClassVar[Mapping[str, Any]]
+    DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ()
 
     names: tuple[str, ...]
     alpha: float
@@ -57,6 +75,11 @@ class Problem:
     @property
     def n_variables(self) -> int:
         return len(self.names)
+
+    @property
+    def decided_by_tests(self) -> bool:
+        """Whether edges go because of their tests; not so in a workload that only imitates a search."""
+        return True
 
     def obstacle(self, level: int) -> str | None:
         """Why no test of this level can be made, as a sentence; None when tests can be made."""
@@ -79,7 +102,8 @@ class GaussianProblem(Problem):
     Build one with `from_data` or `from_correlation`, which check their input.
 
     Attributes:
-        correlation: (p, p) float64, C-contiguous, exactly symmetric, ones on the diagonal.
+        correlation: (p, p) float64, C-contiguous, exactly symmetric, ones on the diagonal; in memory, or a read-only
+            mapping of an ``.npy`` file (core/large.py).
         n_samples: m, the number of samples behind the correlations.
         df_convention: ``"pcalg"`` uses m - |S| - 3 degrees of freedom at level |S|, as equation 7 of cuPC;
             ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
@@ -87,6 +111,7 @@ class GaussianProblem(Problem):
     """
 
     family: ClassVar[str] = "gaussian"
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg"}
 
     correlation: np.ndarray
     n_samples: int
@@ -111,23 +136,10 @@ class GaussianProblem(Problem):
         Raises:
             InvalidProblem: wrong shape, a value that is missing or infinite, or a bad parameter.
         """
-        values, names = _as_matrix(data, names)
+        values, names = finite_matrix(data, names)
         if len(values) < 2:
             raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
-        bad = np.argwhere(~np.isfinite(values))
-        if len(bad):
-            row, column = bad[0]
-            raise InvalidProblem(
-                f"data has {len(bad)} missing or infinite value(s), the first in row {row}, column "
-                f"{names[column]!r}; drop those rows or impute them first"
-            )
         correlation, constant = correlation_matrix(values)
-        constant_names = tuple(names[k] for k in np.flatnonzero(constant))
-        if constant_names:
-            shown = ", ".join(constant_names[:5]) + (", ..." if len(constant_names) > 5 else "")
-            warnings.warn(
-                f"{len(constant_names)} constant variable(s) ({shown}) are independent of all others", stacklevel=2
-            )
         return cls.from_correlation(
             correlation,
             n_samples=len(values),
@@ -135,7 +147,7 @@ class GaussianProblem(Problem):
             max_level=max_level,
             df_convention=df_convention,
             names=names,
-            constant=constant_names,
+            constant=name_constants(names, constant),
         )
 
     @classmethod
@@ -152,36 +164,18 @@ class GaussianProblem(Problem):
     ) -> GaussianProblem:
         """From a (p, p) correlation matrix (array or DataFrame) and the number of samples it was made from.
 
+        A float64 ``np.load(..., mmap_mode="r")`` is used where it lies, without a copy, and must be exact for that:
+        `gpupc_impl.core.large.exact_correlation` makes one that is of any other.
+
         Raises:
             InvalidProblem: not square, not symmetric (to 1e-8), a diagonal that is not one (to 1e-8), an entry
-                outside [-1, 1] (by more than 1e-8) or not finite, or a bad parameter.
+                outside [-1, 1] (by more than 1e-8) or not finite, a mapped one that is not exact, or a bad parameter.
         """
-        matrix, names = _as_matrix(correlation, names)
-        p = len(matrix)
-        if matrix.shape != (p, p):
-            raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
-        if not np.isfinite(matrix).all():
-            raise InvalidProblem("correlation has entries that are not finite; give constant variables zeros instead")
-        worst = float(np.abs(matrix - matrix.T).max(initial=0.0))
-        if worst > 1e-8:
-            raise InvalidProblem(f"correlation is not symmetric: it differs from its transpose by {worst:.3g}")
-        worst = float(np.abs(np.diagonal(matrix) - 1.0).max(initial=0.0))
-        if worst > 1e-8:
-            raise InvalidProblem(
-                f"correlation has a diagonal that differs from one by {worst:.3g}; a covariance matrix must be "
-                "scaled to correlations first"
-            )
-        worst = float(np.abs(matrix).max(initial=0.0))
-        if worst > 1 + 1e-8:
-            raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
-        if not float(n_samples).is_integer() or n_samples < 1:
-            raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-        _check_search_parameters(alpha, max_level)
-        if df_convention not in DF_CONVENTIONS:
-            raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
-        matrix = np.ascontiguousarray(np.clip((matrix + matrix.T) / 2, -1.0, 1.0))
-        np.fill_diagonal(matrix, 1.0)
-        matrix.setflags(write=False)
+        if mapped.base_memmap(correlation) is not None and correlation.dtype == np.float64:
+            matrix, names = _mapped_correlation(correlation, names)
+        else:
+            matrix, names = _correlation_in_memory(correlation, names)
+        check_gaussian_parameters(n_samples, alpha, max_level, df_convention)
         return cls(
             names=names,
             alpha=float(alpha),
@@ -224,7 +218,7 @@ class GaussianProblem(Problem):
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "n_samples": self.n_samples, "df_convention": self.df_convention}
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over everything that changes the answer; names do not."""
         digest = hashlib.sha256(
@@ -232,16 +226,29 @@ class GaussianProblem(Problem):
                 (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, self.correlation.shape)
             ).encode()
         )
-        digest.update(self.correlation.tobytes())
+        mapped.update_digest(digest, self.correlation)
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
+        """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
+
+        A correlation matrix that is an ``.npy`` file of its own stays where it is: what is written holds its path as
+        seen from here, so the two can be moved together, and a digest by which another one is told apart.
+        """
+        matrix_file = mapped.npy_path(self.correlation)
+        if matrix_file is None:
+            matrix = {"correlation": self.correlation}
+        else:
+            matrix = {
+                "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
+                "correlation_spot": mapped.spot_sha256(self.correlation),
+                "fingerprint": self.fingerprint,
+            }
         with open(path, "wb") as file:
             np.savez(
                 file,
                 family=self.family,
-                correlation=self.correlation,
+                **matrix,
                 names=np.array(self.names, dtype=str),
                 constant=np.array(self.constant, dtype=str),
                 n_samples=self.n_samples,
@@ -252,11 +259,19 @@ class GaussianProblem(Problem):
 
     @classmethod
     def load(cls, path: str | Path) -> GaussianProblem:
+        """Read what `save` wrote; a correlation matrix in a file of its own is mapped, and not read.
+
+        Raises:
+            InvalidProblem: that file is missing, or is another matrix (64 of its rows are compared).
+        """
         with np.load(path) as stored:
             max_level = int(stored["max_level"])
-            correlation = stored["correlation"]
-            correlation.setflags(write=False)
-            return cls(
+            if "correlation_file" in stored:
+                correlation = _stored_correlation(Path(path), stored)
+            else:
+                correlation = stored["correlation"]
+                correlation.setflags(write=False)
+            problem = cls(
                 names=tuple(map(str, stored["names"])),
                 alpha=float(stored["alpha"]),
                 max_level=None if max_level < 0 else max_level,
@@ -265,6 +280,9 @@ class GaussianProblem(Problem):
                 df_convention=str(stored["df_convention"]),
                 constant=tuple(map(str, stored["constant"])),
             )
+            if "fingerprint" in stored:
+                problem.__dict__["fingerprint"] = str(stored["fingerprint"])  # else it is read whole to be hashed
+            return problem
 
 
 def load_problem(path: str | Path) -> Problem:
@@ -280,10 +298,10 @@ def problem_class(family: str) -> type[Problem]:
     Raises:
         InvalidProblem: no such family.
     """
-    classes = {cls.family: cls for cls in Problem.__subclasses__()}
-    if family not in classes:
-        raise InvalidProblem(f"family {family!r} is not known; choose one of: {', '.join(sorted(classes))}")
-    return classes[family]
+    if family not in FAMILIES:
+        raise InvalidProblem(f"family {family!r} is not known; choose one of: {', '.join(FAMILIES)}")
+    module = importlib.import_module(FAMILIES[family])
+    return next(cls for cls in vars(module).values() if isinstance(cls, type) and getattr(cls, "family", 0) == family)
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -295,7 +313,19 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         (p, p) correlations with zeros for constant columns, and (p,) bool that marks those columns.
     """
-    values = np.asarray(values, dtype=np.float64)
+    centred, constant = standardized(values)
+    correlation = centred.T @ centred
+    np.fill_diagonal(correlation, 1.0)
+    return np.clip(correlation, -1.0, 1.0), constant
+
+
+def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of an (m, p) matrix with mean zero and length one, whose products are the correlations.
+
+    Returns:
+        (m, p) such columns, zeros for constant ones, and (p,) bool that marks those.
+    """
+    values = np.ascontiguousarray(values, dtype=np.float64)  # sums in one order, so that a table's layout is no matter
     constant = (values == values[0]).all(axis=0)
     scale = np.abs(values).max(axis=0)
     centred = values / np.where(scale > 0, scale, 1.0)
@@ -304,20 +334,140 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     constant |= norm == 0
     centred /= np.where(constant, 1.0, norm)
     centred[:, constant] = 0.0
-    correlation = centred.T @ centred
-    np.fill_diagonal(correlation, 1.0)
-    return np.clip(correlation, -1.0, 1.0), constant
+    return centred, constant
 
 
-def _check_search_parameters(alpha: float, max_level: int | None) -> None:
+def _correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The checked (p, p) matrix, made exact, and its names."""
+    matrix, names = as_matrix(correlation, names)
+    p = len(matrix)
+    if matrix.shape != (p, p):
+        raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
+    check_correlations(matrix, matrix.T)
+    matrix = np.ascontiguousarray(np.clip((matrix + matrix.T) / 2, -1.0, 1.0))
+    np.fill_diagonal(matrix, 1.0)
+    matrix.setflags(write=False)
+    return matrix, names
+
+
+def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:
+    """What correlations must be, to 1e-8, in a whole matrix or a tile of one.
+
+    Args:
+        transposed: the matrix transposed; of a tile its mirror image, transposed back.
+        diagonal: whether it holds its part of the diagonal.
+
+    Raises:
+        InvalidProblem: they are not.
+    """
+    if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
+        raise InvalidProblem("correlation has entries that are not finite; give constant variables zeros instead")
+    worst = float(np.abs(matrix - transposed).max(initial=0.0))
+    if worst > 1e-8:
+        raise InvalidProblem(f"correlation is not symmetric: it differs from its transpose by {worst:.3g}")
+    worst = float(np.abs(np.diagonal(matrix) - 1.0).max(initial=0.0)) if diagonal else 0.0
+    if worst > 1e-8:
+        raise InvalidProblem(
+            f"correlation has a diagonal that differs from one by {worst:.3g}; a covariance matrix must be "
+            "scaled to correlations first"
+        )
+    worst = float(np.abs(matrix).max(initial=0.0))
+    if worst > 1 + 1e-8:
+        raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
+
+
+def _mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A mapped matrix as it is, and its names."""
+    _, names = as_matrix(matrix, names)
+    if matrix.shape != (len(matrix), len(matrix)):
+        raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
+    fault = mapped.correlation_fault(matrix)
+    if fault is None and not matrix.flags.c_contiguous:
+        fault = "it is not in C order"
+    if fault is not None:
+        raise InvalidProblem(
+            f"correlation lies in a file, so it is used as it is, but {fault}; "
+            "gpupc_impl.core.large.exact_correlation writes one that can be used (or give a copy, np.array(...))"
+        )
+    matrix = matrix.view()
+    matrix.setflags(write=False)
+    return matrix, names
+
+
+def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The matrix beside the problem file at `path`, mapped."""
+    matrix_file = path.parent / str(stored["correlation_file"])
+    try:
+        matrix = np.load(matrix_file, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise InvalidProblem(
+            f"{path.name} is a problem whose correlation matrix lies in {str(stored['correlation_file'])!r} beside it, "
+            f"which cannot be read ({error}); move both files together, or make the problem again"
+        ) from error
+    if mapped.spot_sha256(matrix) != str(stored["correlation_spot"]):
+        raise InvalidProblem(
+            f"{matrix_file.name} is not the correlation matrix that {path.name} was saved with; make the problem again"
+        )
+    return matrix
+
+
+def check_search_parameters(alpha: float, max_level: int | None) -> None:
+    """What every family asks of alpha and max_level.
+
+    Raises:
+        InvalidProblem: out of range.
+    """
     if not 0 < alpha < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
     if max_level is not None and (max_level < 0 or int(max_level) != max_level):
         raise InvalidProblem(f"max_level is {max_level!r}; it must be a whole number of at least 0, or None")
 
 
-def _as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A two-dimensional float64 array and the names of its columns."""
+def check_gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> None:
+    """What beside the correlations makes a Gaussian problem.
+
+    Raises:
+        InvalidProblem: out of range.
+    """
+    if not float(n_samples).is_integer() or n_samples < 1:
+        raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
+    check_search_parameters(alpha, max_level)
+    if df_convention not in DF_CONVENTIONS:
+        raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
+
+
+def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
+    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
+    found = tuple(names[k] for k in np.flatnonzero(constant))
+    if found:
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
+    return found
+
+
+def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """`as_matrix` of samples by variables, none of them missing or infinite.
+
+    Raises:
+        InvalidProblem: a value is missing or infinite, or what `as_matrix` says.
+    """
+    values, names = as_matrix(data, names)
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, column = bad[0]
+        raise InvalidProblem(
+            f"data has {len(bad)} missing or infinite value(s), the first in row {row}, column {names[column]!r}; "
+            "drop those rows or impute them first"
+        )
+    return values, names
+
+
+def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A two-dimensional float64 array and the names of its columns.
+
+    Raises:
+        InvalidProblem: not numbers, not two-dimensional, no columns, or bad names.
+    """
     if names is None and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
     try:
@@ -329,13 +479,22 @@ def _as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tupl
     p = values.shape[1]
     if p < 1:
         raise InvalidProblem("data has no variables")
+    return values, variable_names(names, p)
+
+
+def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
+    """The p variables' names: those given, all different, or V0, V1, ...
+
+    Raises:
+        InvalidProblem: not p of them, or one is given twice.
+    """
     names = tuple(f"V{k}" for k in range(p)) if names is None else tuple(map(str, names))
     if len(names) != p:
         raise InvalidProblem(f"{len(names)} names for {p} variables; give one name a variable")
     if len(set(names)) != p:
         repeated = [name for name, count in collections.Counter(names).items() if count > 1][:5]
         raise InvalidProblem(f"variable names must differ; repeated: {', '.join(repeated)}")
-    return values, names
+    return names
 
 
 def _first_text(data: Any, error: Exception) -> str:

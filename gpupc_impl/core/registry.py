@@ -27,6 +27,9 @@ from gpupc_impl.core.result import Skeleton
 
 METHOD_PACKAGES = (
     "gpupc_impl.gaussian",
+    "gpupc_impl.out_of_core",
+    "gpupc_impl.discrete",
+    "gpupc_impl.cmiknn",
     "baselines",
 )
 """Packages searched for methods; one that is not installed is passed over."""
@@ -119,6 +122,7 @@ class Method:
         params: parameters by name.
         reference: True for CPU references: speedups are taken over these.
         canonical: whether its separating sets are the canonical ones; only the adjacency of others is compared.
+        random: whether its tests draw random numbers of their own, so that even its adjacency may differ.
         solve: ``(problem, run) -> Skeleton``.
         unavailable_reason: ``() -> str | None``, for a missing library.
         check: ``(params) -> str | None``: what is wrong with a combination of parameters, as a sentence.
@@ -134,6 +138,7 @@ class Method:
     params: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
     reference: bool = False
     canonical: bool = True
+    random: bool = False
     unavailable_reason: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
     module: str = ""
@@ -170,6 +175,7 @@ def method(
     params: Mapping[str, Parameter] | None = None,
     reference: bool = False,
     canonical: bool = True,
+    random: bool = False,
     unavailable: Callable[[], str | None] = lambda: None,
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
 ) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
@@ -188,7 +194,8 @@ def method(
             solve=solve,
             params=dict(params or {}),
             reference=reference,
-            canonical=canonical,
+            canonical=canonical and not random,
+            random=random,
             unavailable_reason=unavailable,
             check=check,
             module=solve.__module__,

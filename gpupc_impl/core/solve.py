@@ -24,22 +24,35 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
     return backend_class(resolve_backend(backend)).unavailable()
 
 
-def choose_method(name: str, backend: str = "auto") -> Method:
-    """The method of that name; ``"auto"`` is cuPC-S on a GPU, and the fastest that is installed elsewhere.
+AUTO = {
+    "gaussian": ("cupc-s", "stable-parallel", "baseline-1"),
+    "discrete": ("gpupc", "discrete-parallel", "gpupc"),
+    "nonlinear": ("gpucmiknn-parallel", "cmiknn-parallel", "gpucmiknn-parallel"),
+}
+"""What ``"auto"`` means for a family: on a GPU; without one, where the references are installed; where they are not.
 
-    On CPU cores `stable-parallel` makes the same tests in less time than any kernel (docs/timing.md); of the kernels,
-    `baseline-1` reads memory in the order that suits a CPU best.
+On CPU cores the compiled references make the same tests in less time than kernels do (docs/timing.md); of the Gaussian
+kernels, `baseline-1` reads memory in the order that suits a CPU best.
+"""
+
+
+def choose_method(name: str, backend: str = "auto", family: str = "gaussian") -> Method:
+    """The method of that name; ``"auto"`` is the fastest of the family that is installed (see `AUTO`).
 
     Raises:
         UnknownMethod: there is none of that name.
+        InvalidProblem: no such family.
     """
     if name != "auto":
         return get_method(name)
+    if family not in AUTO:
+        raise InvalidProblem(f"family {family!r} is not known; choose one of: {', '.join(AUTO)}")
+    on_gpu, compiled, on_cores = AUTO[family]
     if resolve_backend(backend) == "cuda":
-        return get_method("cupc-s")
-    compiled = methods().get("stable-parallel")  # the references may not be installed
-    usable = backend == "auto" and compiled is not None and compiled.unavailable_reason() is None
-    return compiled if usable else get_method("baseline-1")
+        return get_method(on_gpu)
+    reference = methods().get(compiled)  # the references may not be installed
+    usable = backend == "auto" and reference is not None and reference.unavailable_reason() is None
+    return reference if usable else get_method(on_cores)
 
 
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:

@@ -2,38 +2,28 @@
 
 Two independent checks. *Comparison*: labelled edges, exact, against the first reference that finished; canonical
 settings must agree in their separating sets too. A difference is explained by recomputing the test that decided it
-in extended precision. *Certificates*: every removed edge's stored set is tested again from scratch, must lie in the
-neighbourhood it was drawn from, and must have the size of the level at which the edge went. The extended precision
-is `numpy.longdouble`: 64 bits of mantissa on x86.
+from scratch. *Certificates*: every removed edge's stored set is tested again from scratch, must lie in the
+neighbourhood it was drawn from, and must have the size of the level at which the edge went. Methods whose tests draw
+random numbers of their own are compared, but nothing is concluded from a difference.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from gpupc_impl.core.problem import (
-    PSEUDO_INVERSE_TOLERANCE,
-    RESIDUAL_TOLERANCE,
-    GaussianProblem,
-    Problem,
-    load_problem,
-)
+from gpupc_impl.core import mapped
+from gpupc_impl.core.problem import Problem, load_problem
 from gpupc_impl.core.result import Skeleton
 
-STATUSES = ("equal", "near-threshold", "convention", "unexplained", "not-run")
+STATUSES = ("equal", "near-threshold", "convention", "random", "unexplained", "not-run")
 """From best to worst, `not-run` apart. Only `unexplained` fails a run."""
-
-NEAR = 1e-9
-"""A test is near its threshold when |r^2 / critical - 1| is below this, divided by the smallest residual variance
-met on the way (the conditioning of the test), and below `NEAR_LIMIT` however ill-conditioned it is."""
-
-NEAR_LIMIT = 1e-3
 
 NAMED_AT_MOST = 20
 """Edges named in a row; how many more there are is said."""
@@ -42,91 +32,40 @@ EXPLAINED_AT_MOST = 1000
 """Differences explained one by one; any beyond count as unexplained, and the row says so."""
 
 _KEPT = np.iinfo(np.int64).max
-_CHUNK = 1 << 16
+_PAIRS_AT_ONCE = 1 << 20
 
 
-# --- one test, or many, again ----------------------------------------------------------------------------------------
+# --- the test from scratch -------------------------------------------------------------------------------------------
 
 
-class GaussianRetest:
-    """Fisher's z test from scratch in extended precision, by the rules that `core.problem` states."""
+class Retest(Protocol):
+    """One family's CI test again, in code that shares nothing with the methods: `Retest(problem)` in its retest module.
 
-    def __init__(self, problem: GaussianProblem):
-        self._correlation = problem.correlation
+    Attributes:
+        affordable: how many removed edges of one answer are tested again where testing all would take too long.
+    """
 
-    def statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Squared partial correlations of (k, 2) pairs given (k, l) sets, and their tolerances, (k,) each.
+    affordable: int | None
 
-        An undefined test, which never separates, has an infinite statistic.
+    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics over critical values of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
+
+        A ratio up to 1 separates, an infinite one stands for a test that never does; one that differs from 1 by less
+        than its tolerance is near the threshold. Where a test is not symmetric, a pair's first variable is the one
+        whose neighbours the set is drawn from.
         """
-        squares = np.empty(len(pairs), np.longdouble)
-        tolerances = np.empty(len(pairs))
-        for start in range(0, len(pairs), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            squares[part], tolerances[part] = self._chunk(pairs[part], sets[part])
-        return squares, tolerances
-
-    def _chunk(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        size = sets.shape[1]
-        variables = np.concatenate([sets, pairs], axis=1)
-        original = self._correlation[variables[:, :, None], variables[:, None, :]].astype(np.longdouble)
-        matrix = original.copy()
-        smallest = np.full(len(pairs), np.inf, np.longdouble)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for k in range(size):  # eliminate the set's members one by one: Cholesky without the roots
-                pivot = matrix[:, k, k]
-                smallest = np.fmin(smallest, pivot)
-                column = matrix[:, k + 1 :, k]
-                matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * column[:, None, :] / pivot[:, None, None]
-        singular = np.flatnonzero(smallest <= RESIDUAL_TOLERANCE) if size else []
-        residual = matrix[:, size:, size:]
-        for k in singular:
-            inverse = pseudo_inverse(original[k, :size, :size])
-            cross = original[k, size:, :size]
-            residual[k] = original[k, size:, size:] - cross @ inverse @ cross.T
-        variance = np.minimum(residual[:, 0, 0], residual[:, 1, 1])
-        undefined = variance <= RESIDUAL_TOLERANCE
-        with np.errstate(divide="ignore", invalid="ignore"):
-            squares = residual[:, 0, 1] ** 2 / (residual[:, 0, 0] * residual[:, 1, 1])
-        squares[undefined] = np.inf
-        conditioning = np.maximum(np.minimum(smallest, variance), RESIDUAL_TOLERANCE)
-        return squares, np.minimum(NEAR / conditioning, NEAR_LIMIT).astype(float)
 
 
-def pseudo_inverse(matrix: np.ndarray) -> np.ndarray:
-    """Moore-Penrose inverse by Algorithm 7 of cuPC (Courrieu 2008), in the precision of its argument."""
-    size = len(matrix)
-    gram = matrix.T @ matrix
-    diagonal = np.diagonal(gram)
-    tolerance = PSEUDO_INVERSE_TOLERANCE * diagonal[diagonal > 0].min(initial=np.inf)
-    factor = np.zeros_like(matrix)
-    rank = 0
-    for k in range(size):
-        factor[k:, rank] = gram[k:, k] - factor[k:, :rank] @ factor[k, :rank]
-        if factor[k, rank] > tolerance:
-            factor[k, rank] = np.sqrt(factor[k, rank])
-            factor[k + 1 :, rank] /= factor[k, rank]
-            rank += 1
-        else:
-            factor[k:, rank] = 0
-    factor = factor[:, :rank]
-    inner = _inverse(factor.T @ factor)
-    return factor @ inner @ inner @ factor.T @ matrix.T
+RETESTS = {
+    "gaussian": "gpupc_impl.gaussian.retest",
+    "discrete": "gpupc_impl.discrete.retest",
+    "nonlinear": "gpupc_impl.cmiknn.retest",
+}
+"""The module that defines each family's `Retest`."""
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray:
-    """Inverse of a positive definite matrix; `numpy.linalg` has no extended precision."""
-    size = len(matrix)
-    work = np.concatenate([matrix, np.eye(size, dtype=matrix.dtype)], axis=1)
-    for k in range(size):
-        work[k] /= work[k, k]
-        others = np.arange(size) != k
-        work[others] -= work[others, k : k + 1] * work[k]
-    return work[:, size:]
-
-
-RETESTS = {"gaussian": GaussianRetest}
-"""The test from scratch, by family."""
+def retest_of(problem: Problem) -> Retest:
+    return importlib.import_module(RETESTS[problem.family]).Retest(problem)
 
 
 # --- one answer ------------------------------------------------------------------------------------------------------
@@ -137,23 +76,19 @@ class Answer:
 
     def __init__(self, problem: Problem, record: Mapping[str, Any], skeleton: Skeleton):
         self.record, self.skeleton = record, skeleton
-        self.problem = problem
-        convention = record["problem"].get("df_convention")
-        if convention is not None and convention != problem.df_convention:
-            self.problem = dataclasses.replace(problem, df_convention=convention)
+        conventions = {key: record["problem"].get(key, getattr(problem, key)) for key in problem.PARAMETERS}
+        changed = {key: value for key, value in conventions.items() if value != getattr(problem, key)}
+        self.problem = dataclasses.replace(problem, **changed) if changed else problem
         if record["problem"]["fingerprint"] != self.problem.fingerprint:
             raise ValueError(
                 f"the record of {record['setting']!r} on {record['dataset']['name']!r} was made from another problem; "
                 "measure it again"
             )
         self.canonical = record["canonical"] and record["separating_sets"] == "canonical"
+        self.random = record.get("random", False)
+        self.retest = retest_of(self.problem)
         self._p = problem.n_variables
-        edges = skeleton.edges
         self.sizes, self.set_keys = skeleton.sepsets.sizes(), self._key(skeleton.sepsets.pairs)
-        keys = np.concatenate([self._key(edges), self.set_keys])
-        levels = np.concatenate([np.full(len(edges), _KEPT), self.sizes])
-        order = np.argsort(keys)
-        self._keys, self._levels = keys[order], levels[order]
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
         pairs = np.asarray(pairs, np.int64)
@@ -161,11 +96,12 @@ class Answer:
 
     def level(self, pairs: np.ndarray) -> np.ndarray:
         """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge."""
-        if not len(self._keys):
-            return np.zeros(np.shape(pairs)[:-1], np.int64)
-        keys = self._key(pairs)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[at] == keys, self._levels[at], 0)
+        found = np.where(self.skeleton.adjacency[pairs[..., 0], pairs[..., 1]], _KEPT, 0)
+        if len(self.set_keys):
+            keys = self._key(pairs)
+            at = np.minimum(np.searchsorted(self.set_keys, keys), len(self.set_keys) - 1)
+            found = np.where(self.set_keys[at] == keys, self.sizes[at], found)
+        return found
 
     def missing(self, ends: np.ndarray, sets: np.ndarray) -> np.ndarray:
         """(k, l) bool: which members of the (k, l) sets are no neighbours of (k,) `ends` at level l."""
@@ -189,9 +125,24 @@ class Answer:
         members = self.skeleton.sepsets[i, j]
         return len(members), bool(self.absent(i, members)), members
 
-    def critical(self, level: int) -> float:
-        """The squared correlation up to which a set separates; nothing does where no test can be made."""
-        return self.problem.critical_r_squared(level) if self.problem.obstacle(level) is None else -1.0
+    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of (k, 2) pairs, i < j, given (k, l) sets: the ratio and its tolerance (see `Retest`), and whether the set is
+        misplaced: of neither end's neighbours, or holding an end.
+
+        Where the set is of the neighbours of both, the end that comes nearer to separating counts.
+        """
+        ratios, tolerances = np.full(len(pairs), np.inf), np.zeros(len(pairs))
+        misplaced = np.ones(len(pairs), bool)
+        overlaps = (sets[:, :, None] == pairs[:, None, :]).any(axis=(1, 2))
+        for ends in (pairs, pairs[:, ::-1]):
+            placed = ~self.missing(ends[:, 0], sets).any(axis=1) & ~overlaps
+            misplaced &= ~placed
+            asked = np.flatnonzero(placed & ~(ratios <= 1))
+            if len(asked):
+                found, near = self.retest.ratios(ends[asked], sets[asked])
+                better = found < ratios[asked]
+                ratios[asked[better]], tolerances[asked[better]] = found[better], near[better]
+        return ratios, tolerances, misplaced
 
     def label(self, pair: Sequence[int]) -> str:
         return " - ".join(self.problem.names[k] for k in pair)
@@ -201,55 +152,63 @@ class Answer:
 
 
 def certificates(answer: Answer) -> tuple[int, list[str]]:
-    """Test every removed edge again: how many were tested, and a sentence for each that fails."""
-    problem, sets = answer.problem, answer.skeleton.sepsets
-    retest = RETESTS[problem.family](problem)
-    checked, failures = _level_zero(answer)
-    for level in np.unique(answer.sizes):
-        chosen = np.flatnonzero(answer.sizes == level)
-        pairs = sets.pairs[chosen].astype(np.int64)
-        members = answer.members(chosen, level)
-        checked += len(chosen)
-        squares, tolerances = retest.statistics(pairs, members)
-        misplaced = (members[:, :, None] == pairs[:, None, :]).any(axis=(1, 2)) | (
-            answer.missing(pairs[:, 0], members).any(axis=1) & answer.missing(pairs[:, 1], members).any(axis=1)
-        )
-        critical = answer.critical(int(level))
-        for k in np.flatnonzero(misplaced | ~(squares <= critical * (1 + tolerances))):
-            given = ", ".join(problem.names[s] for s in members[k])
-            fault = "the set is not of one end's neighbours" if misplaced[k] else _fault(squares[k], critical)
+    """Test every removed edge again: how many were tested, and a sentence for each that fails.
+
+    Where a family's test takes too long for that, as many as it affords are tested, spread evenly over all.
+    """
+    if not answer.problem.decided_by_tests:
+        return 0, []
+    names = answer.problem.names
+    removed = answer.problem.n_variables * (answer.problem.n_variables - 1) // 2 - answer.skeleton.n_edges
+    stride = 1 if answer.retest.affordable is None else -(-removed // max(answer.retest.affordable, 1)) or 1
+    checked, failures, offset = 0, [], 0
+    for pairs, members in _removed(answer):
+        some = np.arange(-offset % stride, len(pairs), stride)
+        offset += len(pairs)
+        pairs, members = pairs[some], members[some]
+        checked += len(pairs)
+        ratios, tolerances, misplaced = answer.ratios(pairs, members)
+        for k in np.flatnonzero(misplaced | ~(ratios <= 1 + tolerances)):
+            given = ", ".join(names[s] for s in members[k])
+            fault = (
+                "the set is not of one end's neighbours"
+                if misplaced[k]
+                else f"it does not separate: the statistic is {ratios[k]:.12g} times its critical value"
+            )
             failures.append(f"{answer.label(pairs[k])} given {{{given}}}: {fault}")
-    return checked, failures + _sizes(answer)
-
-
-def _level_zero(answer: Answer) -> tuple[int, list[str]]:
-    """Certificates of the pairs with the empty set, row by row: they are the bulk, and are not listed."""
-    problem = answer.problem
-    p, critical = problem.n_variables, answer.critical(0)
-    listed = np.concatenate([answer.skeleton.edges, answer.skeleton.sepsets.pairs]).astype(np.int64)
-    listed = listed[np.argsort(listed[:, 0], kind="stable")]
-    bounds = np.searchsorted(listed[:, 0], np.arange(p + 1))
-    checked, failures = 0, []
-    for i in range(p - 1):
-        removed = np.ones(p, bool)
-        removed[: i + 1] = False
-        removed[listed[bounds[i] : bounds[i + 1], 1]] = False
-        squares = problem.correlation[i] ** 2
-        checked += int(np.count_nonzero(removed))
-        wrong = np.flatnonzero(removed & (squares > critical * (1 + NEAR)))
-        failures += [f"{answer.label((i, j))} given {{}}: {_fault(squares[j], critical)}" for j in wrong]
     return checked, failures
 
 
-def _fault(square: float, critical: float) -> str:
-    return f"r^2 = {square:.12g} does not separate (critical: {critical:.12g})"
+def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All removed pairs with their sets, (k, 2) and (k, level), level by level and some at a time."""
+    for pairs in _removed_at_level_zero(answer):
+        yield pairs, np.empty((len(pairs), 0), np.int64)
+    for level in np.unique(answer.sizes):
+        chosen = np.flatnonzero(answer.sizes == level)
+        for part in mapped.pieces(len(chosen), _PAIRS_AT_ONCE):
+            yield answer.skeleton.sepsets.pairs[chosen[part]].astype(np.int64), answer.members(chosen[part], level)
+
+
+def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
+    """The pairs with the empty set, which are the bulk and are not listed, some rows at a time."""
+    p, listed = answer.problem.n_variables, answer.skeleton.sepsets.pairs
+    rows = max(_PAIRS_AT_ONCE // p, 1)
+    for first in range(0, p, rows):
+        last = min(first + rows, p)
+        removed = (np.arange(p) > np.arange(first, last)[:, None]) & ~answer.skeleton.adjacency[first:last]
+        start, stop = np.searchsorted(answer.set_keys, (first * p, last * p))
+        here = listed[start:stop].astype(np.int64)
+        removed[here[:, 0] - first, here[:, 1]] = False
+        pairs = np.argwhere(removed)
+        pairs[:, 0] += first
+        yield pairs
 
 
 def _sizes(answer: Answer) -> list[str]:
     """A set has the size of its level: then sizes and the edges left after each level say the same."""
     failures = []
     for level, edges in enumerate(answer.skeleton.edges_per_level):
-        counted = int(np.count_nonzero(answer._levels > level))
+        counted = answer.skeleton.n_edges + int(np.count_nonzero(answer.sizes > level))
         if counted != edges:
             failures.append(f"{edges} edges were left after level {level}, but by the sets' sizes {counted}")
     return failures
@@ -258,14 +217,22 @@ def _sizes(answer: Answer) -> list[str]:
 # --- comparison ------------------------------------------------------------------------------------------------------
 
 
+def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """(k, 2) pairs i < j, ascending, that are an edge of one graph only."""
+    found = [np.empty((0, 2), np.int64)]
+    for rows in mapped.row_pieces(one):
+        pairs = np.argwhere(np.triu(one[rows] != other[rows], rows.start + 1))
+        pairs[:, 0] += rows.start
+        found.append(pairs)
+    return np.concatenate(found)
+
+
 class Comparison:
     """Two answers to one problem, and why they differ where they do."""
 
     def __init__(self, reference: Answer, candidate: Answer):
         self.reference, self.candidate = reference, candidate
-        self._retest = RETESTS[reference.problem.family](reference.problem)
-        differ = reference.skeleton.adjacency != candidate.skeleton.adjacency
-        self.edges = np.argwhere(np.triu(differ))
+        self.edges = _differing_edges(reference.skeleton.adjacency, candidate.skeleton.adjacency)
         self.sets_compared = reference.canonical and candidate.canonical
         self.sets = self._differing_sets() if self.sets_compared else np.empty((0, 2), np.int64)
 
@@ -296,32 +263,30 @@ class Comparison:
         found the set, or it could not, because it had removed a link to one of the members before; then that
         removal is what has to be explained.
         """
+        if self.reference.random or self.candidate.random:
+            return "random"
         i, j = min(i, j), max(i, j)
         ours, theirs = self.reference.claim(i, j), self.candidate.claim(i, j)
         if theirs is None or (ours is not None and ours <= theirs):
             owner, other, members = self.reference, self.candidate, ours[-1]
         else:
             owner, other, members = self.candidate, self.reference, theirs[-1]
-        level = len(members)
-        squares, tolerances = self._retest.statistics(np.array([[i, j]]), np.array([members], int).reshape(1, level))
-        square, tolerance = float(squares[0]), float(tolerances[0])
-
-        def near(answer: Answer) -> bool:
-            return abs(square - answer.critical(level)) < tolerance * answer.critical(level)
-
-        sources = [end for end in (i, j) if not owner.absent(end, members)]
-        if not sources:
+        test = np.array([[i, j]]), np.array([members], int).reshape(1, len(members))
+        (ratio,), (tolerance,), (misplaced,) = owner.ratios(*test)
+        if misplaced:
             return "unexplained"
-        if near(owner):
+        if abs(ratio - 1) < tolerance:
             return "near-threshold"
-        if square > owner.critical(level):
+        if ratio > 1:
             return "unexplained"
         if other.absent(i, members) and other.absent(j, members):
+            sources = [end for end in (i, j) if not owner.absent(end, members)]
             causes = [self._explain(end, s) for end in sources for s in other.absent(end, members)]
             return max(causes, key=STATUSES.index)
-        if near(other):
+        (ratio,), (tolerance,), _ = other.ratios(*test)
+        if abs(ratio - 1) < tolerance:
             return "near-threshold"
-        return "convention" if square > other.critical(level) else "unexplained"
+        return "convention" if ratio > 1 else "unexplained"
 
 
 # --- all settings of one problem -------------------------------------------------------------------------------------
@@ -343,12 +308,18 @@ def verify(problem: Problem, outcomes: Iterable[tuple[Mapping[str, Any], Skeleto
     outcomes = list(outcomes)
     answers = [None if skeleton is None else Answer(problem, record, skeleton) for record, skeleton in outcomes]
     finished = [answer for answer in answers if answer is not None]
-    reference = next((answer for answer in finished if answer.record["reference"]), finished[0] if finished else None)
-    return [row(record, answer, reference) for (record, _), answer in zip(outcomes, answers, strict=True)]
+    reference = min(finished, key=lambda a: (a.random, not a.record["reference"]), default=None)
+    certified: dict[tuple[str, ...], tuple[int, list[str]]] = {}
+    return [row(record, answer, reference, certified) for (record, _), answer in zip(outcomes, answers, strict=True)]
 
 
-def row(record: Mapping[str, Any], answer: Answer | None, reference: Answer | None) -> dict[str, Any]:
-    """What was verified of one setting: one row of verification.csv."""
+def row(
+    record: Mapping[str, Any],
+    answer: Answer | None,
+    reference: Answer | None,
+    certified: dict[tuple[str, ...], tuple[int, list[str]]],
+) -> dict[str, Any]:
+    """What was verified of one setting: one row of verification.csv. Equal answers share their certificates."""
     found = {
         "dataset": record["dataset"]["name"],
         "setting": record["setting"],
@@ -365,7 +336,14 @@ def row(record: Mapping[str, Any], answer: Answer | None, reference: Answer | No
     }
     if answer is None:
         return found
-    checked, failures = certificates(answer)
+    if answer.random:
+        checked, failures = 0, []
+    else:
+        key = (answer.problem.fingerprint, answer.skeleton.sha256, answer.skeleton.sepsets.sha256)
+        if key not in certified:
+            certified[key] = certificates(answer)
+        checked, failures = certified[key]
+        failures = failures + _sizes(answer)
     comparison = Comparison(reference, answer)
     edges, sets = comparison.statuses()
     details = [
@@ -412,7 +390,7 @@ def verify_files(problem_path: str | Path, record_paths: Iterable[str | Path]) -
     """
     outcomes = [(record, _skeleton_of(record, Path(path))) for path in record_paths for record in [_read(path)]]
     if all(skeleton is None for _, skeleton in outcomes):
-        return [row(record, None, None) for record, _ in outcomes]  # there may be no problem, of a missing data set
+        return [row(record, None, None, {}) for record, _ in outcomes]  # there may be no problem, of a missing data set
     return verify(load_problem(problem_path), outcomes)
 
 

@@ -80,6 +80,8 @@ class Session:
             "seconds": seconds,
             "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
             "levels": list(skeleton.seconds_per_level),
+            # As the method understood it: a reference may know only one of the problem's conventions.
+            "problem": skeleton.facts.get("problem") or self.problem.facts(),
             "result": {
                 "edges": skeleton.n_edges,
                 "levels_run": skeleton.levels_run,

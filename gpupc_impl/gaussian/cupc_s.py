@@ -12,6 +12,10 @@ KERNEL = LevelKernel(
     block=lambda p, max_degree, level, params: (params["theta"], 1),
     ranks_whole_row=True,
 )
+PARAMETERS = {
+    "theta": Parameter(64, "threads a block (theta)", minimum=1, maximum=512),
+    "delta": Parameter(2, "blocks a row (delta)", minimum=1, maximum=MAX_GRID_Y),
+}
 
 
 @method(
@@ -19,10 +23,7 @@ KERNEL = LevelKernel(
     family="gaussian",
     source="cuPC, section 3.4, Algorithm 5",
     summary="a thread a conditioning set, shared by the edges of its row",
-    params={
-        "theta": Parameter(64, "threads a block (theta)", minimum=1, maximum=512),
-        "delta": Parameter(2, "blocks a row (delta)", minimum=1, maximum=MAX_GRID_Y),
-    },
+    params=PARAMETERS,
 )
 def cupc_s(problem: GaussianProblem, run: Run) -> Skeleton:
     return KERNEL.solve(problem, run)

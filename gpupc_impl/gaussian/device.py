@@ -21,7 +21,7 @@ from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 
 GRAPH_SOURCE = "gaussian/kernels/graph.cu"
 GRAPH_KERNELS = ("level_zero", "count_degrees", "compact", "remove_separated", "list_separated")
-ROW_THREADS = 128  # threads of a block that works on one row; graph.cu: COMPACT_THREADS
+ROW_THREADS = 128  # threads of a block that works on one row; graph.cu: the same
 MAX_GRID_Y = 65535
 NO_KEY = np.uint64(2**64 - 1)
 COUNTER_SHAPE = (64, 8)  # search.cuh: COUNTER_STRIPES, COUNTER_STRIDE
@@ -153,14 +153,14 @@ class GaussianSearch:
             shared_bytes=row_bytes if use_shared else 0,
         )
 
-        removed = backend.full(1, 0, np.uint64)
+        removed = backend.empty(p, np.int32)
         row_args = [rows, stride, self.degrees, np.int32(p)]
         self._launch("remove_separated", (p,), (ROW_THREADS,), [*row_args, self.best, self.edges, removed])
-        n_removed = int(backend.download(removed)[0])
+        starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
         pairs, sets = np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
-        if n_removed:
-            device_pairs = backend.empty((n_removed, 2), np.int32)
-            device_sets = backend.empty((n_removed, level), np.int32)
+        if starts[-1]:
+            device_pairs = backend.empty((starts[-1], 2), np.int32)
+            device_sets = backend.empty((starts[-1], level), np.int32)
             self._launch(
                 "list_separated",
                 (p,),
@@ -172,7 +172,7 @@ class GaussianSearch:
                     np.int32(level),
                     np.int32(self.level_kernel.ranks_whole_row),
                     self.best,
-                    backend.full(1, 0, np.uint64),
+                    backend.upload(starts),
                     device_pairs,
                     device_sets,
                 ],

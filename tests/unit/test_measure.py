@@ -373,6 +373,11 @@ def test_what_cannot_mean_anything_is_refused(run, runs, settings, options, mess
     assert not runs()
 
 
+def test_a_setting_from_the_command_line():
+    found = measure.parse_setting("cupc-s:theta=128,separating_sets=first-come")
+    assert found == Setting("cupc-s_theta128_first-come", "cupc-s", {"theta": "128"}, "first-come")
+
+
 def test_command_line(problem, out, runs, capsys):
     arguments = [str(problem), "--method", "planted-good:sleep=0.01", "--method", "planted-raises", "--out", str(out)]
     assert measure.main([*arguments, "--repeats", "2", "--time-limit", "30"]) == 0

@@ -11,6 +11,7 @@ import pytest
 from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.core import verify
 from gpupc_impl.core.result import SeparatingSets
+from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest, pseudo_inverse
 
 
 def linear_data(p=15, m=60, seed=0):
@@ -19,7 +20,7 @@ def linear_data(p=15, m=60, seed=0):
     return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
 
 
-def record_of(problem, found, setting="candidate", *, reference=False, canonical=True, status="ok"):
+def record_of(problem, found, setting="candidate", *, reference=False, canonical=True, random=False, status="ok"):
     return {
         "dataset": {"name": "made-up"},
         "setting": setting,
@@ -27,6 +28,7 @@ def record_of(problem, found, setting="candidate", *, reference=False, canonical
         "backend": "cpu",
         "reference": reference,
         "canonical": canonical,
+        "random": random,
         "separating_sets": "canonical",
         "status": status,
         "why": None if status == "ok" else "it was not run",
@@ -81,20 +83,20 @@ def right(problem):
 def test_statistics_agree_with_arbitrary_precision(problem, size):
     rng = np.random.default_rng(size)
     chosen = np.array([rng.permutation(problem.n_variables)[: size + 2] for _ in range(20)])
-    squares, tolerances = verify.GaussianRetest(problem).statistics(chosen[:, :2], chosen[:, 2:])
+    squares, tolerances = Retest(problem).statistics(chosen[:, :2], chosen[:, 2:])
     with mpmath.workdps(50):
         for variables, square in zip(chosen, squares, strict=True):
             inverse = mpmath.matrix(problem.correlation[np.ix_(variables, variables)].tolist()) ** -1
             exact = inverse[0, 1] ** 2 / (inverse[0, 0] * inverse[1, 1])
             assert abs(mpmath.mpf(str(square)) / exact - 1) < 1e-14
-    assert (tolerances >= verify.NEAR).all()
-    assert (tolerances <= verify.NEAR_LIMIT).all()
+    assert (tolerances >= NEAR).all()
+    assert (tolerances <= NEAR_LIMIT).all()
 
 
 def test_a_vanishing_residual_is_undefined_and_a_singular_set_takes_the_pseudo_inverse():
     data = linear_data(p=6)
     data = np.column_stack([data, data[:, 0]])  # the last variable copies the first
-    retest = verify.GaussianRetest(GaussianProblem.from_data(data))
+    retest = Retest(GaussianProblem.from_data(data))
     squares, _ = retest.statistics(np.array([[0, 1], [2, 3], [2, 3]]), np.array([[6, 4], [0, 6], [0, 6]]))
     assert squares[0] == np.inf
     alone, _ = retest.statistics(np.array([[2, 3]]), np.array([[0]]))
@@ -104,11 +106,36 @@ def test_a_vanishing_residual_is_undefined_and_a_singular_set_takes_the_pseudo_i
 def test_pseudo_inverse_is_moore_penrose():
     columns = np.random.default_rng(1).standard_normal((5, 3))
     matrix = (columns @ columns.T).astype(np.longdouble)
-    inverse = verify.pseudo_inverse(matrix)
+    inverse = pseudo_inverse(matrix)
     np.testing.assert_allclose(inverse.astype(float), np.linalg.pinv(matrix.astype(float)), atol=1e-10)
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def test_where_testing_all_takes_too_long_some_are_tested(problem, right, monkeypatch):
+    removed = math.comb(problem.n_variables, 2) - right.n_edges
+    monkeypatch.setattr(Retest, "affordable", 10)
+    checked, failures = verify.certificates(verify.Answer(problem, record_of(problem, right), right))
+    assert removed // 20 < checked <= 10 < removed
+    assert failures == []
+
+
+def test_random_numbers_of_its_own_explain_a_difference_and_have_no_certificates(problem, right):
+    i, j = map(int, right.edges[0])
+    other = changed(right, [(i, j, False)])
+    row = compare(problem, right, other, random=True, canonical=False)
+    assert (row["status"], row["differing_edges"], row["certificates_checked"]) == ("random", 1, 0)
+    assert verify.complaints([row]) == []
+    assert compare(problem, right, right, random=True, canonical=False)["status"] == "equal"
+
+
+def test_a_random_answer_is_no_reference_where_there_is_another(problem, right):
+    outcomes = [
+        (record_of(problem, right, "luck", reference=True, random=True, canonical=False), right),
+        (record_of(problem, right, "steady"), right),
+    ]
+    assert [row["compared_with"] for row in verify.verify(problem, outcomes)] == ["steady", "steady"]
 
 
 def test_every_removed_edge_has_a_certificate(problem, right):
@@ -164,7 +191,7 @@ def test_an_edge_too_many_is_named(problem, right):
 
 def test_canonical_sets_must_agree_and_others_need_not(problem, right):
     answer = verify.Answer(problem, record_of(problem, right), right)
-    retest = verify.GaussianRetest(problem)
+    retest = Retest(problem)
     for i, j in right.sepsets.pairs[right.sepsets.sizes() == 1].tolist():
         for k in range(right.sepsets[i, j][0] + 1, problem.n_variables):
             square = retest.statistics(np.array([[i, j]]), np.array([[k]]))[0][0]

@@ -28,14 +28,16 @@ __global__ void __launch_bounds__(512)
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i);
         tally.pseudo_inverses += S.singular;
+        // Keys are loaded one neighbour ahead: on a GPU the load then runs beside the test before it.
+        unsigned long long next = search.found(i, row.neighbours[0]);
         for (int position = 0; position < n; ++position) {
+            const int j = row.neighbours[position];
+            const unsigned long long found = next, key = search.key(i, j, t);
+            if (position + 1 < n) next = search.found(i, row.neighbours[position + 1]);
             bool member = false;
 #pragma unroll
             for (int a = 0; a < L; ++a) member |= position == positions[a];
-            if (member) continue;
-            const int j = row.neighbours[position];
-            const unsigned long long key = search.key(i, j, t);
-            if (search.settled(i, j, key)) continue;
+            if (member || search.settled(found, key)) continue;
             tally.test(search, S.residuals(C, p, i, j, c_i[j]), i, j, key);
         }
     }

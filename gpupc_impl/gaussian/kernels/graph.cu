@@ -12,14 +12,14 @@ __global__ void level_zero(const double* C, int p, double critical_r_squared, un
     adjacency[static_cast<long long>(j) * p + i] = edge;
 }
 
-// Columns [first, last) of a row that a thread looks after.
+// Of n columns those, [first, last), that a thread looks after.
 struct Segment {
     int first, last;
 
-    __device__ explicit Segment(int p) {
-        const int width = (p + blockDim.x - 1) / blockDim.x;
-        first = min(static_cast<int>(threadIdx.x) * width, p);
-        last = min(first + width, p);
+    __device__ explicit Segment(int n) {
+        const int width = (n + blockDim.x - 1) / blockDim.x;
+        first = min(static_cast<int>(threadIdx.x) * width, n);
+        last = min(first + width, n);
     }
 
     __device__ int count(const unsigned char* flags) const {
@@ -45,56 +45,75 @@ __global__ void count_degrees(const unsigned char* adjacency, int p, int* degree
     }
 }
 
-constexpr int COMPACT_THREADS = 128;
+constexpr int ROW_THREADS = 128;  // of a block that works on one row
 
-// A_G to A'_G by a parallel scan: row i's neighbours, ascending, at rows[i * stride]. Grid (p), block COMPACT_THREADS.
-__global__ void compact(const unsigned char* adjacency, int p, int* rows, int stride) {
-    __shared__ int counts[2][COMPACT_THREADS];
-    const int i = blockIdx.x, thread = threadIdx.x;
-    const unsigned char* flags = adjacency + static_cast<long long>(i) * p;
-    const Segment segment(p);
-    const int own = segment.count(flags);
+// What the threads before this one counted. A block of ROW_THREADS calls it together.
+__device__ int counted_before(int own) {
+    __shared__ int counts[2][ROW_THREADS];
+    const int thread = threadIdx.x;
     // Inclusive scan (Hillis and Steele, the paper's reference [37]).
     int side = 0;
     counts[0][thread] = own;
-    for (int distance = 1; distance < COMPACT_THREADS; distance *= 2) {
+    for (int distance = 1; distance < ROW_THREADS; distance *= 2) {
         __syncthreads();
         const int left = thread >= distance ? counts[side][thread - distance] : 0;
         counts[1 - side][thread] = counts[side][thread] + left;
         side = 1 - side;
     }
-    int* out = rows + static_cast<long long>(i) * stride + (counts[side][thread] - own);
+    return counts[side][thread] - own;
+}
+
+// A_G to A'_G by a parallel scan: row i's neighbours, ascending, at rows[i * stride]. Grid (p), block ROW_THREADS.
+__global__ void compact(const unsigned char* adjacency, int p, int* rows, int stride) {
+    const int i = blockIdx.x;
+    const unsigned char* flags = adjacency + static_cast<long long>(i) * p;
+    const Segment segment(p);
+    int* out = rows + static_cast<long long>(i) * stride + counted_before(segment.count(flags));
     for (int j = segment.first; j < segment.last; ++j) {
         if (flags[j]) *out++ = j;
     }
 }
 
-// Removes the edges that were separated in this level; removed[0] counts them. Grid (p).
+// Removes the edges that were separated in this level. removed: of each row, those to a larger neighbour. Grid (p).
 __global__ void remove_separated(const int* rows, int stride, const int* degrees, int p, const unsigned long long* best,
-                                 unsigned char* adjacency, unsigned long long* removed) {
+                                 unsigned char* adjacency, int* removed) {
+    __shared__ int in_row;
     const int i = blockIdx.x;
-    unsigned long long n = 0;
-    for (int q = threadIdx.x; q < degrees[i]; q += blockDim.x) {
-        const long long cell = static_cast<long long>(i) * p + rows[static_cast<long long>(i) * stride + q];
-        if (best[cell] == NO_KEY) continue;
-        adjacency[cell] = 0;
-        n += rows[static_cast<long long>(i) * stride + q] > i;
-    }
-    if (n != 0) atomicAdd(removed, n);
-}
-
-// Lists the edges removed in this level, with their separating sets, in any order. `of_whole_row` tells what ranks
-// number: subsets of the whole row (cuPC-S), or of the row without the edge's other end. Grid (p).
-__global__ void list_separated(const int* rows, int stride, const int* degrees, int p,
-                               const unsigned long long* binomials, int max_degree, int level, int of_whole_row,
-                               const unsigned long long* best, unsigned long long* cursor, int* pairs, int* sets) {
-    const int i = blockIdx.x;
-    const Binomials binomial{binomials, max_degree};
+    if (threadIdx.x == 0) in_row = 0;
+    __syncthreads();
+    int n = 0;
     for (int q = threadIdx.x; q < degrees[i]; q += blockDim.x) {
         const int j = rows[static_cast<long long>(i) * stride + q];
+        const long long cell = static_cast<long long>(i) * p + j;
+        if (best[cell] == NO_KEY) continue;
+        adjacency[cell] = 0;
+        n += j > i;
+    }
+    if (n != 0) atomicAdd(&in_row, n);
+    __syncthreads();
+    if (threadIdx.x == 0) removed[i] = in_row;
+}
+
+// Lists the edges removed in this level, ascending, with their separating sets; row i's begin at starts[i].
+// `of_whole_row` tells what ranks number: subsets of the whole row (cuPC-S), or of the row without the edge's other
+// end. Grid (p), block ROW_THREADS.
+__global__ void list_separated(const int* rows, int stride, const int* degrees, int p,
+                               const unsigned long long* binomials, int max_degree, int level, int of_whole_row,
+                               const unsigned long long* best, const long long* starts, int* pairs, int* sets) {
+    const int i = blockIdx.x;
+    const Binomials binomial{binomials, max_degree};
+    const int* neighbours = rows + static_cast<long long>(i) * stride;
+    const auto separated = [&](int q) {
+        return neighbours[q] > i && best[static_cast<long long>(i) * p + neighbours[q]] != NO_KEY;
+    };
+    const Segment segment(degrees[i]);
+    int own = 0;
+    for (int q = segment.first; q < segment.last; ++q) own += separated(q);
+    long long slot = starts[i] + counted_before(own);
+    for (int q = segment.first; q < segment.last; ++q) {
+        if (!separated(q)) continue;
+        const int j = neighbours[q];
         const unsigned long long key = best[static_cast<long long>(i) * p + j];
-        if (j < i || key == NO_KEY) continue;
-        const unsigned long long slot = atomicAdd(cursor, 1ull);
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
         const int owner = key & SECOND_SIDE ? j : i, other = key & SECOND_SIDE ? i : j;
@@ -106,5 +125,6 @@ __global__ void list_separated(const int* rows, int stride, const int* degrees, 
             passed |= !of_whole_row && row[set[a]] >= other;
             set[a] = row[set[a] + passed];
         }
+        ++slot;
     }
 }

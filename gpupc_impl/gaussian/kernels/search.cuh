@@ -28,10 +28,16 @@ struct Search {
         return i < j ? rank : SECOND_SIDE | rank;
     }
 
-    // Early termination (section 4.1): whether a test with this key can no longer change the answer.
-    __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
-        const unsigned long long found = load_relaxed(&best[cell(i, j)]);
+    // Early termination (section 4.1): whether a test with this key can no longer change the answer, given the best
+    // key found so far, or one that was the best a moment ago.
+    __device__ __forceinline__ bool settled(unsigned long long found, unsigned long long key) const {
         return first_come ? found != NO_KEY : found < key;
+    }
+
+    __device__ __forceinline__ unsigned long long found(int i, int j) const { return load_relaxed(&best[cell(i, j)]); }
+
+    __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
+        return settled(found(i, j), key);
     }
 
     __device__ __forceinline__ void decide(const Residuals& h, int i, int j, unsigned long long key) const {

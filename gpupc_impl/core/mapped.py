@@ -1,0 +1,117 @@
+"""Matrices that lie in files: mapped into memory, read a piece at a time, and checked without a copy.
+
+The pages of a mapped file that were read count as memory of the process, although the system can take them back at any
+time. Whoever reads a large matrix through, therefore, calls `release` now and then; it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PIECE_BYTES = 1 << 26
+"""What is read of a mapped array before its pages are released."""
+
+SPOT_ROWS = 64
+"""Rows that `spot_sha256` reads."""
+
+
+def base_memmap(array: Any) -> np.memmap | None:
+    """The mapped array that an array is, or is a view of; None when it lies in memory."""
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return None if array is None or array._mmap is None else array
+
+
+def release(array: Any) -> None:
+    """Give the pages of a mapped array back to the system; the next read maps them again. Others are left alone."""
+    mapped = base_memmap(array)
+    if mapped is not None and mapped.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):  # "c": changes would be lost
+        mapped._mmap.madvise(mmap.MADV_DONTNEED)
+
+
+def npy_path(array: Any) -> Path | None:
+    """The ``.npy`` file of which a mapped array is the whole content; None for any other array."""
+    if not isinstance(array, np.memmap) or array._mmap is None or array.filename is None:
+        return None
+    path = Path(array.filename)
+    with contextlib.suppress(OSError, ValueError):
+        whole = np.load(path, mmap_mode="r")
+        same = ("shape", "dtype", "strides", "offset")
+        if isinstance(whole, np.memmap) and all(getattr(whole, name) == getattr(array, name) for name in same):
+            return path
+    return None
+
+
+def new_npy(path: Path, shape: tuple[int, int]) -> np.memmap:
+    """A new ``.npy`` of float64, mapped for writing, with its room on the disk taken.
+
+    Raises:
+        OSError: there is no room for it. Without this check a full disk would end the process with SIGBUS.
+    """
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with open(path, "rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, array.offset + array.nbytes)
+    return array
+
+
+def pieces(count: int, size: int) -> Iterator[slice]:
+    """``range(count)`` cut into slices of a size, the last one shorter."""
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
+
+
+def row_pieces(array: np.ndarray) -> Iterator[slice]:
+    """The rows of an array cut into slices of about `PIECE_BYTES`."""
+    row_bytes = max(1, array.nbytes // max(1, len(array)))
+    return pieces(len(array), max(1, PIECE_BYTES // row_bytes))
+
+
+def update_digest(digest: Any, array: np.ndarray) -> None:
+    """Hash the bytes of a C-contiguous array, as ``digest.update(array.tobytes())`` would, but without a copy."""
+    for rows in row_pieces(array):
+        digest.update(array[rows].reshape(-1).view(np.uint8))
+        release(array)
+
+
+def spot_sha256(matrix: np.ndarray) -> str:
+    """Digest of the shape and of up to `SPOT_ROWS` rows, evenly spread: cheap, and another matrix has another one."""
+    digest = hashlib.sha256(f"{matrix.dtype.str} {matrix.shape}".encode())
+    for row in np.unique(np.linspace(0, len(matrix) - 1, SPOT_ROWS).astype(int)):
+        digest.update(np.ascontiguousarray(matrix[row]))
+    release(matrix)
+    return digest.hexdigest()
+
+
+def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
+    """Why a (p, p) matrix cannot be used as correlations as it is, in its own bits, as a sentence; None when it can.
+
+    It must be finite, lie in [-1, 1], have ones on its diagonal and equal its transpose exactly. Two tiles are in
+    memory at a time.
+    """
+    for rows in pieces(len(matrix), tile):
+        for columns in pieces(len(matrix), tile):
+            if columns.start < rows.start:
+                continue
+            upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
+            if not (np.isfinite(upper).all() and np.isfinite(lower).all()):
+                return "it has entries that are not finite"
+            difference = float(np.abs(upper - lower).max())
+            if difference > 0:
+                return f"it is not exactly symmetric: it differs from its transpose by {difference:.3g}"
+            largest = float(np.abs(upper).max())
+            if largest > 1:
+                return f"it has an entry of size {largest:.17g}; entries must lie in [-1, 1]"
+            if rows == columns and not (np.diagonal(upper) == 1).all():
+                worst = float(np.abs(np.diagonal(upper) - 1).max())
+                return f"its diagonal differs from one by {worst:.3g}"
+            release(matrix)
+    return None

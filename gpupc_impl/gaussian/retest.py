@@ -1,0 +1,112 @@
+"""Fisher's z test from scratch, for verification: independent of the kernels, in extended precision.
+
+The extended precision is `numpy.longdouble`: 64 bits of mantissa on x86.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.core.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
+
+NEAR = 1e-9
+"""A test is near its threshold when |r^2 / critical - 1| is below this, divided by the smallest residual variance
+met on the way (the conditioning of the test), and below `NEAR_LIMIT` however ill-conditioned it is."""
+
+NEAR_LIMIT = 1e-3
+
+_CHUNK = 1 << 16
+
+
+class Retest:
+    """Fisher's z test from scratch, by the rules that `core.problem` states; see `core.verify.Retest`."""
+
+    affordable = None
+
+    def __init__(self, problem: GaussianProblem):
+        self._problem = problem
+        self._correlation = problem.correlation
+
+    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics of (k, 2) pairs given (k, l) sets over their critical value, and their tolerances, (k,) each.
+
+        At level 0 the squared correlations in the matrix are the statistics, to the last bit.
+        """
+        level = sets.shape[1]
+        if self._problem.obstacle(level) is not None:
+            return np.full(len(pairs), np.inf), np.zeros(len(pairs))
+        critical = self._problem.critical_r_squared(level)
+        if level == 0:
+            return self._correlation[pairs[:, 0], pairs[:, 1]] ** 2 / critical, np.full(len(pairs), NEAR)
+        squares, tolerances = self.statistics(pairs, sets)
+        return (squares / critical).astype(float), tolerances
+
+    def statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Squared partial correlations of (k, 2) pairs given (k, l) sets, and their tolerances, (k,) each.
+
+        An undefined test, which never separates, has an infinite statistic.
+        """
+        squares = np.empty(len(pairs), np.longdouble)
+        tolerances = np.empty(len(pairs))
+        for start in range(0, len(pairs), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            squares[part], tolerances[part] = self._chunk(pairs[part], sets[part])
+        return squares, tolerances
+
+    def _chunk(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        size = sets.shape[1]
+        variables = np.concatenate([sets, pairs], axis=1)
+        original = self._correlation[variables[:, :, None], variables[:, None, :]].astype(np.longdouble)
+        matrix = original.copy()
+        smallest = np.full(len(pairs), np.inf, np.longdouble)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for k in range(size):  # eliminate the set's members one by one: Cholesky without the roots
+                pivot = matrix[:, k, k]
+                smallest = np.fmin(smallest, pivot)
+                column = matrix[:, k + 1 :, k]
+                matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * column[:, None, :] / pivot[:, None, None]
+        singular = np.flatnonzero(smallest <= RESIDUAL_TOLERANCE) if size else []
+        residual = matrix[:, size:, size:]
+        for k in singular:
+            inverse = pseudo_inverse(original[k, :size, :size])
+            cross = original[k, size:, :size]
+            residual[k] = original[k, size:, size:] - cross @ inverse @ cross.T
+        variance = np.minimum(residual[:, 0, 0], residual[:, 1, 1])
+        undefined = variance <= RESIDUAL_TOLERANCE
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = residual[:, 0, 1] ** 2 / (residual[:, 0, 0] * residual[:, 1, 1])
+        squares[undefined] = np.inf
+        conditioning = np.maximum(np.minimum(smallest, variance), RESIDUAL_TOLERANCE)
+        return squares, np.minimum(NEAR / conditioning, NEAR_LIMIT).astype(float)
+
+
+def pseudo_inverse(matrix: np.ndarray) -> np.ndarray:
+    """Moore-Penrose inverse by Algorithm 7 of cuPC (Courrieu 2008), in the precision of its argument."""
+    size = len(matrix)
+    gram = matrix.T @ matrix
+    diagonal = np.diagonal(gram)
+    tolerance = PSEUDO_INVERSE_TOLERANCE * diagonal[diagonal > 0].min(initial=np.inf)
+    factor = np.zeros_like(matrix)
+    rank = 0
+    for k in range(size):
+        factor[k:, rank] = gram[k:, k] - factor[k:, :rank] @ factor[k, :rank]
+        if factor[k, rank] > tolerance:
+            factor[k, rank] = np.sqrt(factor[k, rank])
+            factor[k + 1 :, rank] /= factor[k, rank]
+            rank += 1
+        else:
+            factor[k:, rank] = 0
+    factor = factor[:, :rank]
+    inner = _inverse(factor.T @ factor)
+    return factor @ inner @ inner @ factor.T @ matrix.T
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    """Inverse of a positive definite matrix; `numpy.linalg` has no extended precision."""
+    size = len(matrix)
+    work = np.concatenate([matrix, np.eye(size, dtype=matrix.dtype)], axis=1)
+    for k in range(size):
+        work[k] /= work[k, k]
+        others = np.arange(size) != k
+        work[others] -= work[others, k : k + 1] * work[k]
+    return work[:, size:]

@@ -1,0 +1,441 @@
+"""Correlation matrices in files: the same bits as in memory, little memory, and files that are told apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpupc_impl import GaussianProblem, InvalidProblem, SeparatingSets, Skeleton, skeleton
+from gpupc_impl.core import mapped
+from gpupc_impl.core import result as result_module
+from gpupc_impl.core.large import correlation_tiles, exact_correlation, problem_from_data
+from gpupc_impl.core.problem import correlation_matrix, load_problem
+from gpupc_impl.core.result import edges_to_adjacency
+from workflow.scripts import problems
+from workflow.scripts.problems import write_problem
+
+
+def data(p=23, m=40, seed=0):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(m, p)) * 10.0 ** rng.integers(-8, 8, p)
+    values[:, 1::5] += values[:, :1] * rng.normal(size=len(range(1, p, 5)))
+    return values
+
+
+class Sliced:
+    """What a zarr array offers: a shape, and slices in two dimensions; nothing else."""
+
+    def __init__(self, array):
+        self._array, self.shape, self.largest = array, array.shape, 0
+
+    def __getitem__(self, key):
+        assert isinstance(key, tuple)
+        assert len(key) == 2
+        part = self._array[key].copy()
+        self.largest = max(self.largest, part.size)
+        return part
+
+
+# --- correlations in tiles ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [1, 2, 5, 7, 8, 22, 23, 24, 500])
+def test_tiles_hold_the_correlations(tmp_path, tile):
+    values = data()
+    values[:, 3] = 7.0
+    expected, constant = correlation_matrix(values)
+    made, found = correlation_tiles(values, tmp_path / "c.npy", tile=tile)
+    np.testing.assert_allclose(made, expected, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        np.delete(np.delete(made, 3, 0), 3, 1), np.corrcoef(np.delete(values, 3, 1).T), atol=1e-12
+    )
+    assert np.array_equal(found, constant)
+    assert np.flatnonzero(found).tolist() == [3]
+    assert np.array_equal(made, made.T)
+    assert (np.diagonal(made) == 1).all()
+    assert np.abs(made).max() <= 1
+    assert not made.flags.writeable
+    assert mapped.correlation_fault(made, tile=4) is None
+    if tile >= 23:
+        assert np.array_equal(made, expected)
+    again, _ = correlation_tiles(np.asfortranarray(values), tmp_path / "again.npy", tile=tile)
+    assert np.array_equal(made, again)
+
+
+def test_only_slices_are_read_and_progress_is_told(tmp_path):
+    values, told = Sliced(data()), []
+    made, _ = correlation_tiles(values, tmp_path / "c.npy", tile=8, progress=lambda *counts: told.append(counts))
+    np.testing.assert_allclose(made, correlation_matrix(data())[0], rtol=0, atol=1e-15)
+    assert values.largest == 8 * 40
+    assert told == [(k, 6) for k in range(1, 7)]
+
+
+@pytest.mark.parametrize(("row", "column", "value"), [(0, 0, np.nan), (39, 22, np.inf), (5, 9, -np.inf)])
+def test_a_value_that_is_not_finite_is_named_and_nothing_is_left(tmp_path, row, column, value):
+    values = data()
+    values[row, column] = value
+    with pytest.raises(InvalidProblem, match=f"one in row {row}, column {column};"):
+        correlation_tiles(values, tmp_path / "c.npy", tile=8)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (5, 0), (5,), (2, 2, 2)])
+def test_data_of_another_shape_are_refused(tmp_path, shape):
+    with pytest.raises(InvalidProblem, match="data has shape"):
+        problem_from_data(np.zeros(shape), tmp_path / "c.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_an_error_before_the_work(tmp_path):
+    values = np.broadcast_to(np.float64(0), (2, 2_000_000))  # its correlations would take 32 TB
+    with pytest.raises(OSError):  # noqa: PT011 - ENOSPC or EFBIG, by file system
+        correlation_tiles(values, tmp_path / "c.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- matrices from elsewhere -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [1, 6, 23, 64])
+def test_an_exact_copy_has_the_bits_of_one_in_memory(tmp_path, tile):
+    rough = np.corrcoef(data().T)
+    rough[2, 4] += 3e-9
+    rough[5, 5] += 4e-9
+    rough[0, 1] = rough[1, 0] = 1 + 1e-9
+    expected = GaussianProblem.from_correlation(rough, n_samples=40).correlation
+    source = Sliced(rough)
+    assert np.array_equal(exact_correlation(source, tmp_path / "c.npy", tile=tile), expected)
+    assert source.largest <= tile**2
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ((3, 17), 0.5, "not symmetric: it differs from its transpose by"),
+        ((4, 4), 1.5, "a diagonal that differs from one by 0.5"),
+        ((20, 21), np.nan, "entries that are not finite"),
+    ],
+)
+def test_what_is_no_correlation_matrix_is_refused_in_tiles_as_well(tmp_path, place, value, message):
+    rough = np.corrcoef(data().T)
+    rough[place] = value
+    for make in (
+        lambda: exact_correlation(rough, tmp_path / "c.npy", tile=8),
+        lambda: GaussianProblem.from_correlation(rough, n_samples=40),
+    ):
+        with pytest.raises(InvalidProblem, match=message):
+            make()
+    with pytest.raises(InvalidProblem, match="shape"):
+        exact_correlation(np.zeros((3, 4)), tmp_path / "c.npy")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ((22, 0), 0.125, "not exactly symmetric: it differs from its transpose by"),
+        ((22, 22), 1 - 1e-12, "its diagonal differs from one by 1e-12"),
+        ((9, 20), np.inf, "entries that are not finite"),
+    ],
+)
+def test_a_mapped_matrix_must_be_exact(tmp_path, place, value, message):
+    exact = GaussianProblem.from_data(data()).correlation.copy()
+    exact[place] = value
+    np.save(tmp_path / "c.npy", exact)
+    stored = np.load(tmp_path / "c.npy", mmap_mode="r")
+    with pytest.raises(InvalidProblem, match=f"lies in a file.*{message}.*exact_correlation"):
+        GaussianProblem.from_correlation(stored, n_samples=40)
+    assert mapped.correlation_fault(stored, tile=5) == mapped.correlation_fault(stored, tile=1000)
+    assert message.split(":")[0] in mapped.correlation_fault(stored, tile=5)
+
+
+def test_a_mapped_matrix_with_an_entry_above_one_or_in_another_order_is_refused(tmp_path):
+    exact = GaussianProblem.from_data(data()).correlation.copy()
+    np.save(tmp_path / "order.npy", np.asfortranarray(exact))
+    exact[3, 8] = exact[8, 3] = np.nextafter(1, 2)
+    np.save(tmp_path / "above.npy", exact)
+    for name, message in (("above", "an entry of size 1.0000000000000002"), ("order", "not in C order")):
+        with pytest.raises(InvalidProblem, match=message):
+            GaussianProblem.from_correlation(np.load(tmp_path / f"{name}.npy", mmap_mode="r"), n_samples=40)
+
+
+# --- problems ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A problem in a file, and the same one in memory."""
+    frame = pd.DataFrame(data(), columns=[f"gene {k}" for k in range(23)])
+    in_file = problem_from_data(frame, tmp_path / "c.npy", alpha=0.2, max_level=2, df_convention="cupc", tile=100)
+    in_memory = GaussianProblem.from_data(frame, alpha=0.2, max_level=2, df_convention="cupc")
+    return in_file, in_memory
+
+
+def same(one, other):
+    names = ("names", "alpha", "max_level", "n_samples", "df_convention", "constant", "fingerprint")
+    assert [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
+    assert [type(getattr(one, name)) for name in names] == [type(getattr(other, name)) for name in names]
+    assert np.array_equal(one.correlation, other.correlation)
+
+
+def test_a_problem_in_a_file_is_the_one_in_memory(large):
+    in_file, in_memory = large
+    same(in_file, in_memory)
+    assert mapped.base_memmap(in_file.correlation) is not None
+    again = GaussianProblem.from_correlation(
+        in_file.correlation, n_samples=40, alpha=0.2, max_level=2, df_convention="cupc", names=in_file.names
+    )
+    same(again, in_memory)
+    assert mapped.npy_path(again.correlation) == mapped.npy_path(in_file.correlation)
+    assert not again.correlation.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"alpha": 2}, "alpha is 2"), ({"names": ["a"]}, "1 names for 23 variables"), ({"df_convention": "x"}, "'x'")],
+)
+def test_bad_parameters_are_found_before_the_work(tmp_path, changes, message):
+    with pytest.raises(InvalidProblem, match=message):
+        problem_from_data(data(), tmp_path / "c.npy", **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_constant_variables_are_named(tmp_path):
+    values = data()
+    values[:, 21] = 3
+    with pytest.warns(UserWarning, match=r"1 constant variable\(s\) \(V21\)"):
+        made = problem_from_data(values, tmp_path / "c.npy", tile=8)
+    assert made.constant == ("V21",)
+
+
+def test_every_method_reads_a_problem_in_a_file(large):
+    in_file, in_memory = large
+    for method in ("cupc-s", "stable-serial"):
+        backend = {"backend": "host"} if method == "cupc-s" else {}
+        assert skeleton(in_file, method=method, **backend) == skeleton(in_memory, method="stable-serial")
+
+
+def test_the_matrix_stays_in_its_file(large, tmp_path):
+    in_file, _ = large
+    in_file.save(tmp_path / "problem.npz")
+    assert (tmp_path / "problem.npz").stat().st_size < 10_000
+    loaded = load_problem(tmp_path / "problem.npz")
+    same(loaded, in_file)
+    assert mapped.base_memmap(loaded.correlation) is not None
+    assert not loaded.correlation.flags.writeable
+
+
+@pytest.mark.parametrize("place", [".", "problems", "problems/deep"])
+def test_both_files_can_be_moved_together(large, tmp_path, place):
+    in_file, _ = large
+    (tmp_path / "here" / place).mkdir(parents=True)
+    shutil.move(tmp_path / "c.npy", tmp_path / "here" / "c.npy")
+    moved = GaussianProblem.from_correlation(
+        np.load(tmp_path / "here" / "c.npy", mmap_mode="r"),
+        n_samples=40,
+        alpha=0.2,
+        max_level=2,
+        df_convention="cupc",
+        names=in_file.names,
+    )
+    moved.save(tmp_path / "here" / place / "problem.npz")
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    same(load_problem(tmp_path / "there" / place / "problem.npz"), in_file)
+
+
+def test_a_missing_or_another_matrix_is_told(large, tmp_path):
+    in_file, in_memory = large
+    in_file.save(tmp_path / "problem.npz")
+    other = in_memory.correlation.copy()
+    other[11, 12] = other[12, 11] = 0.25
+    for content in (other, other[:22], other.astype(np.float32)):
+        (tmp_path / "c.npy").unlink()
+        np.save(tmp_path / "c.npy", content)
+        with pytest.raises(
+            InvalidProblem, match=r"c\.npy is not the correlation matrix that problem\.npz was saved with"
+        ):
+            load_problem(tmp_path / "problem.npz")
+    (tmp_path / "c.npy").unlink()
+    with pytest.raises(InvalidProblem, match=r"lies in 'c\.npy' beside it, which cannot be read .*move both files"):
+        load_problem(tmp_path / "problem.npz")
+    (tmp_path / "c.npy").write_bytes(b"nonsense")
+    with pytest.raises(InvalidProblem, match=r"lies in 'c\.npy' beside it, which cannot be read"):
+        load_problem(tmp_path / "problem.npz")
+
+
+def test_a_part_of_a_file_is_saved_with_the_problem(large, tmp_path):
+    _, in_memory = large
+    part = np.load(tmp_path / "c.npy", mmap_mode="r")[:9]
+    np.save(tmp_path / "flat.npy", np.concatenate([np.zeros(3), in_memory.correlation.reshape(-1)]))
+    inside = np.load(tmp_path / "flat.npy", mmap_mode="r")[3:].reshape(23, 23)
+    assert mapped.npy_path(part) is None
+    assert mapped.npy_path(inside) is None
+    assert mapped.npy_path(in_memory.correlation) is None
+    made = GaussianProblem.from_correlation(inside, n_samples=40)
+    made.save(tmp_path / "problem.npz")
+    (tmp_path / "flat.npy").unlink()
+    assert np.array_equal(load_problem(tmp_path / "problem.npz").correlation, in_memory.correlation)
+
+
+def test_the_workflow_keeps_wide_matrices_in_files(tmp_path, monkeypatch):
+    values = data()
+    given = {"family": "gaussian", "facts": {"name": "wide"}, "parameters": {"alpha": 0.1}, "values": values}
+    given |= {"names": None, "why": None, "facts_path": str(tmp_path / "facts.json")}
+    write_problem(**given, problem_path=str(tmp_path / "small.npz"))
+    assert not (tmp_path / "small.npy").exists()
+    monkeypatch.setattr(problems, "LARGE", 22)
+    write_problem(**given, problem_path=str(tmp_path / "wide.npz"))
+    assert (tmp_path / "wide.npy").stat().st_size > 8 * 23 * 23
+    same(load_problem(tmp_path / "wide.npz"), load_problem(tmp_path / "small.npz"))
+    values[3, 3] = np.nan
+    write_problem(**given, problem_path=str(tmp_path / "bad.npz"))
+    assert "one in row 3, column 3" in json.loads((tmp_path / "facts.json").read_text())["why"]
+    assert (tmp_path / "bad.npz").stat().st_size == 0
+    assert not (tmp_path / "bad.npy").exists()
+
+
+# --- memory ------------------------------------------------------------------------------------------------------
+
+
+def test_releasing_keeps_what_was_written(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(1 << 16, dtype=np.float64).reshape(256, 256))
+    for mode in ("r", "r+", "c"):
+        array = np.load(tmp_path / "a.npy", mmap_mode=mode)
+        if mode != "r":
+            array[3, 4] = -1.0
+        mapped.release(array[2:5].T)
+        mapped.release(np.asarray(array))
+        assert array[3, 4] == (3 * 256 + 4 if mode == "r" else -1)
+        assert array[255, 255] == 65535
+    mapped.release(np.zeros(3))
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+
+
+@needs_proc
+def test_memory_stays_small(tmp_path):
+    """4,000 variables: a matrix of 128 MB, made, hashed, saved and loaded in less than that."""
+    script = """
+        import sys
+        import numpy as np
+        from gpupc_impl.core.large import problem_from_data
+        from gpupc_impl.core.mapped import correlation_fault
+        from gpupc_impl.core.problem import load_problem
+        from gpupc_impl.core.worker import peak_process_bytes
+
+        folder = sys.argv[1]
+        values = np.random.default_rng(0).normal(size=(50, 4000))
+        values[:, :200] @= np.eye(200)  # whatever the linear algebra library keeps for itself is there from now on
+        before = peak_process_bytes()
+        problem = problem_from_data(values, folder + "/c.npy", tile=256)
+        problem.save(folder + "/problem.npz")
+        loaded = load_problem(folder + "/problem.npz")
+        assert loaded.fingerprint == problem.fingerprint
+        assert correlation_fault(loaded.correlation, tile=256) is None
+        print(peak_process_bytes() - before)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    # What `correlation_tiles` states, 8 (4 m t + 3 t^2), and the 64 MB that are read of a file at a time.
+    assert int(done.stdout) < 8 * (4 * 50 * 256 + 3 * 256**2) + mapped.PIECE_BYTES + 20_000_000
+
+
+# --- results -----------------------------------------------------------------------------------------------------
+
+
+def random_answer(p, seed):
+    """An adjacency matrix, and pairs of levels 1 to 3 with their sets, in random order."""
+    rng = np.random.default_rng(seed)
+    adjacency = np.triu(rng.random((p, p)) < 0.3, 1)
+    adjacency |= adjacency.T
+    gone = np.argwhere(np.triu(~adjacency, 1))
+    level = rng.integers(0, 4, len(gone))
+    removed = []
+    for size in (1, 2, 3):
+        pairs = rng.permutation(gone[level == size])
+        removed.append((pairs, np.sort([rng.choice(p, size, replace=False) for _ in pairs]).reshape(-1, size)))
+    return adjacency, removed
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 64, 1 << 20])
+@pytest.mark.parametrize("chosen", [(0, 1, 2), (0,), (2,), (0, 2)])
+def test_sets_are_collected_in_pieces(monkeypatch, at_once, chosen):
+    monkeypatch.setattr(result_module, "_PAIRS_AT_ONCE", at_once)
+    adjacency, removed = random_answer(17, seed=at_once)
+    removed = [removed[k] for k in chosen]
+    sets = SeparatingSets.from_levels(adjacency, removed)
+    expected = {
+        tuple(pair): tuple(found)
+        for pairs, members in removed
+        for pair, found in zip(pairs.tolist(), members.tolist(), strict=True)
+    }
+    assert {pair: members for pair, members in sets.items() if members} == expected
+    assert sets.pairs.tolist() == sorted(map(list, expected))
+    assert (sets.pairs.dtype, sets.offsets.dtype, sets.members.dtype) == (np.int32, np.int64, np.int32)
+    assert sets.offsets[-1] == len(sets.members)
+    ordered = [(pairs[order], members[order]) for pairs, members in removed for order in [np.lexsort(pairs.T[::-1])]]
+    assert SeparatingSets.from_levels(adjacency, ordered) == sets
+
+
+@pytest.mark.parametrize("piece", [8, 64, 1 << 26])
+def test_skeletons_are_read_in_pieces(monkeypatch, piece):
+    monkeypatch.setattr(mapped, "PIECE_BYTES", piece)
+    monkeypatch.setattr(result_module, "_PAIRS_AT_ONCE", 5)
+    adjacency, removed = random_answer(19, seed=1)
+
+    def make(adjacency):
+        found = SeparatingSets.from_levels(adjacency, removed)
+        return Skeleton(adjacency, found, tuple(map(str, range(19))), (1,), (1,), (0.1,), 1, "made up")
+
+    made = make(adjacency)
+    assert np.array_equal(made.edges, np.argwhere(np.triu(adjacency)))
+    assert made.edges.dtype == np.int64
+    assert made.sha256 == hashlib.sha256(np.packbits(adjacency).tobytes()).hexdigest()
+    arrays = (made.sepsets.pairs, made.sepsets.offsets, made.sepsets.members)
+    assert made.sepsets.sha256 == hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    later = adjacency.copy()
+    for pairs, _ in removed[1:]:
+        later |= edges_to_adjacency(pairs, 19)
+    assert np.array_equal(made.adjacency_at(2), later)
+    assert np.array_equal(made.adjacency_at(0), ~np.eye(19, dtype=bool))
+    assert np.array_equal(made.adjacency, adjacency)
+    assert make(adjacency.copy()) == made
+    other = adjacency.copy()
+    i, j = removed[0][0][0]
+    other[i, j] = other[j, i] = True
+    assert make(other) != made
+
+
+@needs_proc
+def test_a_wide_skeleton_takes_no_second_matrix():
+    """8,000 variables: 64 MB of adjacency; digests, edges and the graph at a level take less than three of them."""
+    script = """
+        import numpy as np
+        from gpupc_impl.core.result import SeparatingSets, Skeleton
+        from gpupc_impl.core.worker import peak_process_bytes
+
+        p = 8000
+        adjacency = np.zeros((p, p), bool)
+        adjacency[0, 1:] = adjacency[1:, 0] = True
+        pairs = np.array([(i, i + 1) for i in range(1, p - 1)])
+        sets = SeparatingSets.from_levels(adjacency, [(pairs, np.zeros((len(pairs), 1), int))])
+        made = Skeleton(adjacency, sets, tuple(map(str, range(p))), (1,), (1,), (0.1,), 1, "made up")
+        before = peak_process_bytes()
+        assert len(made.edges) == p - 1
+        assert len(made.sha256) == 64
+        assert len(sets) == p * (p - 1) // 2 - (p - 1)
+        assert made.adjacency_at(1).sum() == 2 * (p - 1 + len(pairs))
+        assert made == made
+        print((peak_process_bytes() - before) / adjacency.nbytes)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 3
