@@ -8,6 +8,7 @@ runs on both unchanged.
 from __future__ import annotations
 
 import abc
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,23 +41,70 @@ class DeviceMemoryError(MemoryError):
         limit: bytes that may be taken.
     """
 
-    def __init__(self, requested: int, used: int, limit: int):
+    def __init__(self, requested: int, used: int, limit: int, message: str | None = None):
         self.requested, self.used, self.limit = requested, used, limit
         super().__init__(
-            f"device memory exhausted: {requested:,} bytes asked for with {used:,} of {limit:,} bytes in use; "
+            message
+            or f"device memory exhausted: {requested:,} bytes asked for with {used:,} of {limit:,} bytes in use; "
             "give the method more device memory (device_memory_limit) or a smaller problem, "
             "or use an out-of-core method"
         )
 
     def __reduce__(self):
-        return type(self), (self.requested, self.used, self.limit)
+        return type(self), (self.requested, self.used, self.limit, str(self))
+
+
+class Event(abc.ABC):
+    """A moment in the work of a stream."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the stream has come to it."""
+
+    @abc.abstractmethod
+    def seconds_since(self, earlier: Event) -> float:
+        """Time between two moments that have both passed."""
+
+
+class Stream(abc.ABC):
+    """Work in order, beside that of other streams where the device can (the host backend works at once).
+
+    Arrays that queued work uses must live until it is done; host arrays of copies come from `Backend.host_empty`.
+    """
+
+    @abc.abstractmethod
+    def copy(self, target: Any, source: Any) -> None:
+        """Queue a copy between a host array and a device array, either way: C-contiguous, of equal size in bytes."""
+
+    @abc.abstractmethod
+    def fill_bytes(self, array: Any, byte: int) -> None:
+        """Queue the filling of a C-contiguous device array with a byte."""
+
+    @abc.abstractmethod
+    def record(self) -> Event:
+        """The moment when all the work queued so far is done."""
+
+    @abc.abstractmethod
+    def wait(self, event: Event) -> None:
+        """Queue nothing more before an event of any stream."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait for all the work of this stream."""
 
 
 class Kernel(abc.ABC):
-    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0)``."""
+    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0, stream=None)``."""
 
     @abc.abstractmethod
-    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_bytes: int = 0) -> None:
+    def __call__(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
         """Launch the kernel.
 
         Args:
@@ -65,6 +113,7 @@ class Kernel(abc.ABC):
             args: device arrays of this backend, ``None`` for a null pointer, or NumPy scalars of exactly the
                 type the kernel declares (``np.int32(5)``, never a bare ``5``).
             shared_bytes: dynamic shared memory a block.
+            stream: where it is queued; None for the backend's own stream.
 
         Raises:
             KernelLaunchError: a bad configuration or argument, or a kernel that deadlocks at a barrier.
@@ -116,6 +165,21 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def download(self, array: Any) -> np.ndarray:
         """A copy of a device array in host memory, after the work queued so far."""
+
+    @abc.abstractmethod
+    def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        """A host array, contents undefined, that streams copy from and to while the host goes on (pinned memory)."""
+
+    @abc.abstractmethod
+    def stream(self) -> Stream:
+        """A new stream."""
+
+    @abc.abstractmethod
+    def managed_memory(self, oversubscribe: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Arrays made inside this context lie in managed memory, which the driver moves to where it is used.
+
+        The budget holds as ever, unless `oversubscribe` lifts it to the host's memory as well.
+        """
 
     @property
     @abc.abstractmethod

@@ -23,11 +23,14 @@ from gpupc_impl.backends.base import (
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
+    Event,
     Kernel,
     KernelCompilationError,
     KernelLaunchError,
+    Stream,
 )
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
+from gpupc_impl.core.machine import memory_bytes
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
@@ -45,7 +48,7 @@ MAX_THREADS = 1024
 
 
 class CudaBackend(Backend):
-    """Kernels on one GPU, in one stream.
+    """Kernels on one GPU, in one stream unless others are asked for.
 
     The device is the one numbered by the environment variable ``GPUPC_CUDA_DEVICE`` among those that
     ``CUDA_VISIBLE_DEVICES`` leaves visible, else CuPy's current device.
@@ -63,6 +66,7 @@ class CudaBackend(Backend):
         self._running: dict[str, None] = {}  # kernels launched since the last synchronisation, in order
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._peak = 0
+        self._other_pool = None
         self.compile_seconds = 0.0
         runtime = cupy.cuda.runtime
         try:
@@ -159,10 +163,40 @@ class CudaBackend(Backend):
         self.synchronize()
         return host
 
+    def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        shape, dtype = (shape,) if np.ndim(shape) == 0 else tuple(shape), np.dtype(dtype)
+        count = math.prod(shape)
+        with self._on_device():
+            # Not from CuPy's pool, which rounds up to powers of two and keeps what is freed.
+            memory = self._cupy.cuda.PinnedMemory(max(1, count * dtype.itemsize))
+            pointer = self._cupy.cuda.PinnedMemoryPointer(memory, 0)
+        return np.frombuffer(pointer, dtype, count).reshape(shape)
+
+    def stream(self) -> CudaStream:
+        return CudaStream(self)
+
+    @contextlib.contextmanager
+    def managed_memory(self, oversubscribe: bool = False) -> Iterator[None]:
+        device_pool, limit = self._pool, self._limit
+        with self._on_device():
+            device_pool.free_all_blocks()  # what is left of the device is for managed memory now
+            self._pool = self._cupy.cuda.MemoryPool(self._cupy.cuda.malloc_managed)
+        self._other_pool = device_pool
+        if oversubscribe:
+            self._limit = max(limit, limit + memory_bytes())
+        try:
+            yield
+        finally:
+            self._pool, self._limit, self._other_pool = device_pool, limit, None
+
     @property
     def memory_used(self) -> int:
         with self._on_device():
-            return self._pool.used_bytes()
+            return self._used_bytes()
+
+    def _used_bytes(self) -> int:
+        """What both pools hold that is in use; while there is managed memory the device's own counts as well."""
+        return sum(pool.used_bytes() for pool in (self._pool, self._other_pool) if pool is not None)
 
     @property
     def memory_peak(self) -> int:
@@ -178,7 +212,7 @@ class CudaBackend(Backend):
         The budget is kept here and not by `MemoryPool.set_limit`, which counts freed blocks that the pool holds on
         to as used, and refuses when they are in pieces. Here they go back to the device once the room is needed.
         """
-        used = self._pool.used_bytes()
+        used = self._used_bytes()
         if used + size > self._limit:
             raise DeviceMemoryError(size, used, self._limit)
         if self._pool.total_bytes() + size > self._limit:
@@ -188,7 +222,7 @@ class CudaBackend(Backend):
         except self._cupy.cuda.memory.OutOfMemoryError as error:
             free, _ = self._cupy.cuda.runtime.memGetInfo()  # others use the device too
             raise DeviceMemoryError(size, used, used + free) from error
-        self._peak = max(self._peak, self._pool.used_bytes())
+        self._peak = max(self._peak, self._used_bytes())
         return memory
 
     # --- kernels -----------------------------------------------------------------------------------------------
@@ -232,17 +266,72 @@ class CudaBackend(Backend):
         return kernel
 
     @contextlib.contextmanager
-    def _on_device(self, launching: str | None = None) -> Iterator[None]:
-        """Work on this device and stream. CUDA reports a kernel's fault at some later call: name the suspects."""
+    def _on_device(self, launching: str | None = None, stream: CudaStream | None = None) -> Iterator[None]:
+        """Work on this device and stream, the backend's own by default.
+
+        CUDA reports a kernel's fault at some later call: name the suspects.
+        """
         cuda = self._cupy.cuda
         if launching:
             self._running[launching] = None
         try:
-            with self._device, self._stream:
+            with self._device, self._stream if stream is None else stream.handle:
                 yield
         except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
             suspects = ", ".join(self._running) or "none"
             raise KernelLaunchError(f"{error} (kernels launched since the last synchronisation: {suspects})") from error
+
+
+class CudaEvent(Event):
+    """An event of CUDA, recorded in a stream."""
+
+    def __init__(self, backend: CudaBackend, handle: Any):
+        self._backend, self.handle = backend, handle
+
+    def synchronize(self) -> None:
+        with self._backend._on_device():
+            self.handle.synchronize()
+
+    def seconds_since(self, earlier: CudaEvent) -> float:
+        return self._backend._cupy.cuda.get_elapsed_time(earlier.handle, self.handle) / 1e3
+
+
+class CudaStream(Stream):
+    """A stream of CUDA beside the backend's own."""
+
+    def __init__(self, backend: CudaBackend):
+        self._backend = backend
+        with backend._on_device():
+            self.handle = backend._cupy.cuda.Stream(non_blocking=True)
+
+    def copy(self, target: Any, source: Any) -> None:
+        if not (target.flags.c_contiguous and source.flags.c_contiguous and target.nbytes == source.nbytes):
+            raise ValueError(f"cannot copy {source.nbytes} bytes to an array of {target.nbytes}, or they have gaps")
+        if not target.nbytes:
+            return
+        runtime = self._backend._cupy.cuda.runtime
+        to_host = isinstance(target, np.ndarray)
+        pointers = (target.ctypes.data, source.data.ptr) if to_host else (target.data.ptr, source.ctypes.data)
+        kind = runtime.memcpyDeviceToHost if to_host else runtime.memcpyHostToDevice
+        with self._backend._on_device(stream=self):
+            runtime.memcpyAsync(*pointers, target.nbytes, kind, self.handle.ptr)
+
+    def fill_bytes(self, array: Any, byte: int) -> None:
+        if array.nbytes:
+            with self._backend._on_device(stream=self):
+                array.data.memset_async(byte, array.nbytes)
+
+    def record(self) -> CudaEvent:
+        with self._backend._on_device(stream=self):
+            return CudaEvent(self._backend, self.handle.record())
+
+    def wait(self, event: CudaEvent) -> None:
+        with self._backend._on_device(stream=self):
+            self.handle.wait_event(event.handle)
+
+    def synchronize(self) -> None:
+        with self._backend._on_device(stream=self):
+            self.handle.synchronize()
 
 
 class CudaKernel(Kernel):
@@ -255,7 +344,14 @@ class CudaKernel(Kernel):
         self._max_shared = backend.max_shared_bytes - function.shared_size_bytes
         self._allowed_shared = function.max_dynamic_shared_size_bytes
 
-    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_bytes: int = 0) -> None:
+    def __call__(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        stream: CudaStream | None = None,
+    ) -> None:
         grid = self._dimensions("grid", grid, MAX_GRID)
         block = self._dimensions("block", block, MAX_BLOCK)
         threads = math.prod(block)
@@ -273,7 +369,7 @@ class CudaKernel(Kernel):
         checked = tuple(map(self._argument, range(len(args)), self._parameters, args))
         if 0 in grid:
             return
-        with self._backend._on_device(launching=self._expression):
+        with self._backend._on_device(self._expression, stream):
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
                 self._function.max_dynamic_shared_size_bytes = self._allowed_shared = int(shared_bytes)
             self._function(grid, block, checked, shared_mem=int(shared_bytes))

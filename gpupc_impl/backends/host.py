@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from gpupc_impl.backends.base import (
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
+    Event,
     Kernel,
     KernelCompilationError,
     KernelLaunchError,
+    Stream,
 )
 from gpupc_impl.backends.simt import build
 from gpupc_impl.core.machine import available_cores, memory_bytes
@@ -148,7 +151,14 @@ class HostKernel(Kernel):
         codes = ctypes.string_at(self._entry.codes, 4 * self._entry.count)
         self._types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
 
-    def __call__(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_bytes: int = 0) -> None:
+    def __call__(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
         grid = self._dimensions("grid", grid, MAX_GRID)
         block = self._dimensions("block", block, MAX_BLOCK)
         threads = block[0] * block[1] * block[2]
@@ -269,6 +279,42 @@ def _portable_name(source: Path) -> str:
     return str(source.relative_to(PACKAGE_ROOT)) if source.is_relative_to(PACKAGE_ROOT) else str(source)
 
 
+class HostEvent(Event):
+    """A time of the clock."""
+
+    def __init__(self) -> None:
+        self._seconds = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """It has passed."""
+
+    def seconds_since(self, earlier: HostEvent) -> float:
+        return self._seconds - earlier._seconds
+
+
+class HostStream(Stream):
+    """Work is done when it is queued, so streams run in order."""
+
+    def copy(self, target: np.ndarray, source: np.ndarray) -> None:
+        if not (target.flags.c_contiguous and source.flags.c_contiguous and target.nbytes == source.nbytes):
+            raise ValueError(f"cannot copy {_words_for(source)} of {source.nbytes} bytes to one of {target.nbytes}")
+        if target.nbytes:
+            target.reshape(-1).view(np.uint8)[...] = source.reshape(-1).view(np.uint8)
+
+    def fill_bytes(self, array: np.ndarray, byte: int) -> None:
+        if array.nbytes:
+            array.reshape(-1).view(np.uint8).fill(byte)
+
+    def record(self) -> HostEvent:
+        return HostEvent()
+
+    def wait(self, event: Event) -> None:
+        """Nothing is queued."""
+
+    def synchronize(self) -> None:
+        """Nothing is queued."""
+
+
 class HostBackend(Backend):
     """Runs kernels on this machine's cores.
 
@@ -344,6 +390,22 @@ class HostBackend(Backend):
 
     def download(self, array: np.ndarray) -> np.ndarray:
         return np.array(array, order="C")
+
+    def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        return np.empty(shape, dtype)
+
+    def stream(self) -> HostStream:
+        return HostStream()
+
+    @contextlib.contextmanager
+    def managed_memory(self, oversubscribe: bool = False) -> Iterator[None]:
+        limit = self._account.limit
+        if oversubscribe:
+            self._account.limit = max(limit, memory_bytes())
+        try:
+            yield
+        finally:
+            self._account.limit = limit
 
     @property
     def memory_used(self) -> int:

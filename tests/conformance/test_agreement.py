@@ -69,6 +69,8 @@ def values(parameter: Parameter) -> st.SearchStrategy:
         return st.sampled_from(parameter.choices)
     if isinstance(parameter.default, bool):
         return st.booleans()
+    if isinstance(parameter.default, str):  # a file
+        return st.just(parameter.default)
     low = parameter.minimum or 0
     high = max(16, low + 4 * parameter.default)
     return st.integers(low, high if parameter.maximum is None else min(high, parameter.maximum))

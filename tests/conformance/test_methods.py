@@ -137,7 +137,8 @@ def test_equals_the_reference(setting, find, seed):
     assert found.edges_per_level == expected.edges_per_level
     if setting[0].canonical:
         assert found == expected
-        assert found.tests_per_level >= expected.tests_per_level
+        if setting[0].name in PAPER_METHODS:  # the others may share a test between the two ends of an edge
+            assert found.tests_per_level >= expected.tests_per_level
 
 
 def test_duplicated_columns(canonical_setting, find):

@@ -66,11 +66,13 @@ def assert_same(found: Skeleton, expected: Skeleton) -> None:
 
 
 def other_parameters(method: Method) -> list[dict]:
-    """The smallest value and twice the default, one parameter at a time."""
+    """The smallest value and twice the default, or every choice, one parameter at a time."""
     chosen = []
     for name, parameter in method.params.items():
-        values = {parameter.minimum, min(2 * parameter.default, parameter.maximum)} - {parameter.default}
-        chosen.extend({name: value} for value in sorted(values))
+        values = set(parameter.choices or ())
+        if parameter.maximum is not None:
+            values |= {parameter.minimum, min(2 * parameter.default, parameter.maximum)}
+        chosen.extend({name: value} for value in sorted(values - {parameter.default}))
     return chosen
 
 

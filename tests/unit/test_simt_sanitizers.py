@@ -135,6 +135,15 @@ def test_words_that_order_memory_do_so_for_the_sanitizer(recorder, capsys):
 
 
 @needs_thread
+def test_what_a_thread_leaves_on_the_stack_is_no_race(recorder, capsys):
+    backend, folder = recorder
+    values = backend.upload(np.arange(64, dtype=np.int32))
+    backend.kernel(WORDS, "sort_own")((5,), (100,), [values, backend.full(500, 0, np.int32)])
+    status = replay.main([str(folder)])
+    assert status == 0, capsys.readouterr().out
+
+
+@needs_thread
 def test_a_replayed_launch_has_the_arguments_of_the_recorded_one(recorder):
     """Every type of argument, null pointers, and two views of one array."""
     backend, folder = recorder

@@ -249,3 +249,16 @@ __global__ void mixed_extremes(double* out) {
 __global__ void says() {
     if (threadIdx.x == 0) printf("block %d says %.3f\n", static_cast<int>(blockIdx.x), 0.5);
 }
+
+__device__ __noinline__ void insert(int* sorted, int count, int value) {
+    for (; count > 0 && sorted[count - 1] > value; --count) sorted[count] = sorted[count - 1];
+    sorted[count] = value;
+}
+
+// Threads that never wait, each with an array on its stack that another function writes to.
+__global__ void sort_own(const int* in, int* out) {
+    int own[16];
+    const int t = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int i = 0; i < 16; ++i) insert(own, i, in[(t + i) % 64]);
+    out[t] = own[8];
+}

@@ -1,0 +1,98 @@
+"""The state of a search between two levels, in a file, so that a killed search goes on from there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.records import write_whole
+
+COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What a search has after some levels.
+
+    Attributes:
+        adjacency: (p, p) bool.
+        outcomes: of each level so far.
+        pmax: (p, p) float64, or None when it is not recorded.
+    """
+
+    adjacency: np.ndarray
+    outcomes: list[LevelOutcome]
+    pmax: np.ndarray | None
+
+
+class Checkpoint:
+    """A file that holds the state of one problem's search.
+
+    Raises:
+        InvalidProblem: its folder does not exist.
+    """
+
+    def __init__(self, path: str, fingerprint: str, pmax: bool):
+        self.path, self.fingerprint, self.pmax = Path(path), fingerprint, pmax
+        if not self.path.parent.is_dir():
+            raise InvalidProblem(f"checkpoint {path!r} cannot be written: its folder does not exist")
+
+    def save(self, state: State) -> None:
+        """Write the state in place of the one before, all of it or nothing."""
+        levels = [{name: getattr(outcome, name) for name in COUNTS} for outcome in state.outcomes]
+        arrays = {} if state.pmax is None else {"pmax": state.pmax}
+        for level, outcome in enumerate(state.outcomes[1:], 1):
+            arrays[f"pairs_{level}"], arrays[f"sets_{level}"] = outcome.pairs, outcome.sets
+        described = {"fingerprint": self.fingerprint, "levels": levels, "p": len(state.adjacency)}
+        with write_whole(self.path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, described=json.dumps(described), adjacency=np.packbits(state.adjacency, axis=1), **arrays)
+
+    def load(self) -> State | None:
+        """The state to go on from; None when there is no such file.
+
+        Raises:
+            InvalidProblem: the file is no checkpoint, or another problem's.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            with np.load(self.path) as stored:
+                described = json.loads(str(stored["described"]))
+                if described["fingerprint"] != self.fingerprint:
+                    raise InvalidProblem(
+                        f"checkpoint {str(self.path)!r} belongs to another problem (other data, alpha, max_level or "
+                        "df_convention); give another path, or delete it to start anew"
+                    )
+                if self.pmax and "pmax" not in stored:
+                    raise InvalidProblem(
+                        f"checkpoint {str(self.path)!r} was written without pmax, which is asked for now; give another "
+                        "path, or delete it to start anew"
+                    )
+                p = described["p"]
+                adjacency = np.empty((p, p), bool)
+                packed = stored["adjacency"]
+                for i in range(p):
+                    adjacency[i] = np.unpackbits(packed[i], count=p)
+                outcomes = [
+                    LevelOutcome(
+                        **counts,
+                        pairs=stored[f"pairs_{level}"] if level else None,
+                        sets=stored[f"sets_{level}"] if level else None,
+                    )
+                    for level, counts in enumerate(described["levels"])
+                ]
+                return State(adjacency, outcomes, stored["pmax"] if self.pmax else None)
+        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
+            if isinstance(error, InvalidProblem):
+                raise
+            raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
+
+    def remove(self) -> None:
+        """The search has come to its end."""
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,215 @@
+"""How much device memory each way of making a level takes, and which one moves least under a budget.
+
+Sizes are upper bounds: every device array is counted as the device's allocator rounds it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.pc_stable import MAX_SETS
+
+SMALLEST_BLOCK = 32
+STAGING_BYTES = 1 << 28
+"""A staging area holds at most this much, unless a single piece is larger."""
+
+GATHER_FACTOR = 4
+"""Bytes that are picked one by one out of the matrix count as this many copied in rows."""
+
+COUNTER_BYTES = 4096
+
+
+def rounded(nbytes: int) -> int:
+    """What the device's allocator takes for an array."""
+    return -(-nbytes // 512) * 512
+
+
+def words(bits: int) -> int:
+    return -(-bits // 32)
+
+
+def largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """The largest number in [low, high] that fits, if all below it do; low - 1 if none does."""
+    low -= 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How a level is made.
+
+    Attributes:
+        layout: ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather`` (sub-matrices).
+        device_bytes: device memory it takes.
+        rows, columns, width: variables of a block of pairs, and of a separation-set block.
+        bytes_up, bytes_down: what goes to the device and back if every block has an edge; an estimate for ``gather``.
+    """
+
+    layout: str
+    device_bytes: int
+    rows: int = 0
+    columns: int = 0
+    width: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+# --- level 0 -----------------------------------------------------------------------------------------------------
+
+
+def _level_zero_bytes(side: int) -> int:
+    return 2 * (rounded(8 * side * side) + rounded(4 * side * words(side))) + COUNTER_BYTES
+
+
+def level_zero(p: int, budget: int, block_size: int) -> Plan | None:
+    """Square blocks of the upper triangle, the largest that fit."""
+    high = min(block_size, p)
+    side = largest(min(SMALLEST_BLOCK, high), high, lambda side: _level_zero_bytes(side) <= budget)
+    if side < min(SMALLEST_BLOCK, high):
+        return None
+    pairs, bits = _upper_totals(p, side)
+    return Plan("blocks", _level_zero_bytes(side), side, side, 0, 8 * pairs, bits)
+
+
+def _upper_totals(p: int, side: int) -> tuple[int, int]:
+    """Entries of the blocks (I, J), J >= I, of a p x p matrix; and bytes of their bits, in words row by row."""
+    ends = np.minimum(np.arange(side, p + side, side), p)
+    sizes = np.diff(ends, prepend=0)
+    return int((sizes * ends).sum()), int((4 * words(sizes) * ends).sum())
+
+
+# --- level 1 -----------------------------------------------------------------------------------------------------
+
+
+def _panel_bytes(p: int, rows: int, columns: int, pair_bytes: int) -> int:
+    """A panel of whole rows with its bits, and two chunks of columns with their rows, bits and keys."""
+    resident = rounded(8 * p * rows) + rounded(4 * words(p) * rows)
+    chunk = 0 if rows == p else rounded(8 * p * columns) + rounded(4 * words(p) * columns)
+    results = rounded(4 * rows * columns) + (rounded(8 * rows * columns) if pair_bytes > 4 else 0)
+    return resident + 2 * (chunk + results) + COUNTER_BYTES
+
+
+def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | None:
+    """Panels of whole rows, kept on the device while the rows of all later variables pass by."""
+    pair_bytes = 12 if pmax else 4
+    columns = max(1, min(block_size, p, max(SMALLEST_BLOCK, STAGING_BYTES // (8 * p))))
+    while columns > 1 and _panel_bytes(p, min(columns, p), columns, pair_bytes) > budget // 2:
+        columns = (columns + 1) // 2
+    rows = largest(1, p, lambda rows: _panel_bytes(p, rows, columns, pair_bytes) <= budget)
+    if rows < 1:
+        return None
+    rows = -(-p // -(-p // rows))  # panels of equal height
+    row_bytes = 8 * p + 4 * words(p)
+    starts = np.arange(0, p, rows)
+    heights = np.minimum(rows, p - starts)
+    up, down = int((p - starts).sum()) * row_bytes, int((heights * (p - starts)).sum()) * pair_bytes
+    return Plan("panels", _panel_bytes(p, rows, columns, pair_bytes), rows, columns, p, up, down)
+
+
+def _block_bytes(side: int, width: int, pair_bytes: int) -> int:
+    """A block of pairs with its edges and keys, and two pairs of separation-set blocks with their bits."""
+    pairs = rounded(8 * side * side) + rounded(4 * side * words(side)) + rounded(4 * side * side)
+    pairs += rounded(8 * side * side) if pair_bytes > 4 else 0
+    return pairs + 4 * (rounded(8 * side * width) + rounded(4 * side * words(width))) + COUNTER_BYTES
+
+
+def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | None:
+    """Algorithm 2: square blocks of pairs, and for each all separation-set blocks of both its sides."""
+    pair_bytes = 12 if pmax else 4
+    high = min(block_size, p)
+    low = min(SMALLEST_BLOCK, high)
+    side = largest(low, high, lambda side: _block_bytes(side, side, pair_bytes) <= budget)
+    if side < low:
+        return None
+    pairs, bits = _upper_totals(p, side)
+    sides = -(-p // side)
+    # Each of p variables is in a side of as many blocks of pairs as there are sides, and each of those takes all of its
+    # correlations and bits.
+    row_bytes = 8 * p + 4 * (p // side * words(side) + words(p % side))
+    up = 8 * pairs + bits + sides * p * row_bytes
+    return Plan("blocks", _block_bytes(side, side, pair_bytes), side, side, side, up, pair_bytes * pairs)
+
+
+def level_one(
+    p: int, budget: int, block_size: int, layout: str, pmax: bool, gathered_bytes: int | None = None
+) -> Plan | None:
+    """The layout that is asked for where it fits; ``auto`` is what moves least.
+
+    Args:
+        gathered_bytes: what gathering would move; None when nothing is known of the graph.
+    """
+    found = {plan.layout: plan for plan in (make(p, budget, block_size, pmax) for make in (panels, blocks)) if plan}
+    if gathered_bytes is not None:
+        found["gather"] = Plan("gather", budget, bytes_up=gathered_bytes)
+    if layout in found:
+        return found[layout]
+
+    def cost(plan: Plan) -> int:
+        return (plan.bytes_up + plan.bytes_down) * (GATHER_FACTOR if plan.layout == "gather" else 1)
+
+    return min(found.values(), key=cost, default=None)
+
+
+# --- any level, gathered ---------------------------------------------------------------------------------------------
+
+
+def gather_fixed_bytes(level: int, max_degree: int, longest_split: int, pmax: bool) -> int:
+    """Device memory beside the two lanes: binomials, counters, and the keys of a row that is split."""
+    keys = (2 if pmax else 1) * rounded(8 * longest_split)
+    return rounded(8 * (level + 1) * (max_degree + 1)) + COUNTER_BYTES + keys
+
+
+def cluster_bytes(members: int, rows: int, slots: int, pmax: bool) -> int:
+    """What a sub-matrix with its rows takes of a lane."""
+    return 8 * members * members + 24 * rows + (24 if pmax else 16) * slots + 8
+
+
+BATCH_SLACK = 512
+"""Alignment of the parts of a batch."""
+
+
+def split_bytes(level: int, length: int) -> int:
+    """What a split row's launch takes of a lane, when its blocks have this many neighbours."""
+    members = 1 + (level + 1) * length
+    return 8 * members * members + 16 * (level + 1)
+
+
+def longest_piece(level: int, arena: int, degree: int) -> int:
+    """Neighbours in a block of a split row; 0 when not even one fits."""
+    return largest(1, degree, lambda length: split_bytes(level, length) <= arena)
+
+
+def _largest_degree(p: int, level: int) -> int:
+    """Most neighbours a row can have at a level: those of every level before could be numbered as well."""
+    return largest(level + 1, p - 1, lambda degree: math.comb(degree, min(level, degree // 2)) < MAX_SETS)
+
+
+def least_budget(p: int, max_level: int | None, degrees_of_freedom: Callable[[int], int], pmax: bool) -> int:
+    """The least device memory that holds a plan for every level that could come, whatever the graph."""
+    small = min(SMALLEST_BLOCK, p)
+    least = _level_zero_bytes(small)
+    level = 1
+    while level <= p - 2 and (max_level is None or level <= max_level) and degrees_of_freedom(level) > 0:
+        if level == 1:
+            least = max(least, _block_bytes(small, small, 12 if pmax else 4))
+        degree = _largest_degree(p, level)
+        if degree < level + 1:
+            break
+        fixed = gather_fixed_bytes(level, degree, degree, pmax)
+        least = max(least, fixed + 2 * rounded(max(split_bytes(level, 1), BATCH_SLACK)))
+        level += 1
+    return least

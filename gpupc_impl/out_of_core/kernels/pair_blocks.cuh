@@ -1,0 +1,75 @@
+// What the kernels of levels 0 and 1 on blocks share: blocks of pairs, rows of bits, and 32-bit keys.
+//
+// A block of pairs is rows I x columns J of the graph, I and J ranges of variables. At level 1 a set is one variable s,
+// and ranks in a row are in the order of s, so a key is the side in bit 31 and s below it: no ranks are needed, and
+// keys of different separation-set blocks compare.
+#pragma once
+
+#include "gaussian/kernels/search.cuh"
+
+constexpr unsigned NO_MEMBER = ~0u;
+constexpr unsigned SECOND_SIDE_MEMBER = 1u << 31;
+
+__device__ __forceinline__ bool has_bit(const unsigned* bits, long long at) { return bits[at / 32] >> (at % 32) & 1u; }
+
+// The test of Vi and Vj given {s} from r_is, r_js and r_ij. The operations are those of ConditioningSet<1>, whose
+// factor is one: the same bits.
+__device__ __forceinline__ Residuals residuals_given_one(double c_i, double c_j, double c_ij) {
+    return {fma(-c_i, c_i, 1.0), fma(-c_j, c_j, 1.0), fma(-c_i, c_j, c_ij)};
+}
+
+// Block I x J and the separation-set block of `width` variables from s0 on.
+struct PairBlock {
+    const double *rows_i, *rows_j;      // correlations of I and of J with the set block: row r at rows[r * pitch]
+    const unsigned *bits_i, *bits_j;    // their adjacency to the set block, a bit each, `words` words a row
+    const double* c;                    // correlations of the pairs: c[i * c_pitch + j]
+    const unsigned* edges;              // the pairs' adjacency: bit edges_first + j of row i, `edge_words` words a row
+    unsigned* keys;                     // (n_i, n_j) best keys
+    unsigned long long* min_r_squared;  // (n_i, n_j) bits of the smallest r^2 met, or null
+    long long pitch, c_pitch, edges_first;
+    int words, edge_words, width, n_i, n_j, i0, j0, s0;
+    double critical_r_squared;
+    bool first_come;
+
+    __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * n_j + j; }
+
+    // A pair to be tested: an edge, taken once.
+    __device__ __forceinline__ bool active(int i, int j) const {
+        return i < n_i && j < n_j && i0 + i < j0 + j &&
+               has_bit(edges + static_cast<long long>(i) * edge_words, edges_first + j);
+    }
+
+    // Whether a set with this key can no longer change the answer.
+    __device__ __forceinline__ bool settled(unsigned found, unsigned key) const {
+        return first_come ? found != NO_MEMBER : found < key;
+    }
+};
+
+// Launch arguments of a PairBlock, in order.
+#define GPUPC_PAIR_BLOCK_PARAMETERS                                                                                   \
+    const double *rows_i, const double *rows_j, const unsigned *bits_i, const unsigned *bits_j, const double *c,      \
+        const unsigned *edges, unsigned *keys, unsigned long long *min_r_squared, long long pitch, long long c_pitch, \
+        long long edges_first, int words, int edge_words, int width, int n_i, int n_j, int i0, int j0, int s0,        \
+        double critical_r_squared, int first_come
+#define GPUPC_PAIR_BLOCK \
+    {rows_i,             \
+     rows_j,             \
+     bits_i,             \
+     bits_j,             \
+     c,                  \
+     edges,              \
+     keys,               \
+     min_r_squared,      \
+     pitch,              \
+     c_pitch,            \
+     edges_first,        \
+     words,              \
+     edge_words,         \
+     width,              \
+     n_i,                \
+     n_j,                \
+     i0,                 \
+     j0,                 \
+     s0,                 \
+     critical_r_squared, \
+     first_come != 0}

@@ -1,0 +1,171 @@
+"""Out of core, within any budget that is accepted, finds what cuPC-S finds in core: edges and separating sets."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl.backends import open_backend
+from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.out_of_core import _plan
+
+LAYOUTS = ("auto", "blocks", "panels", "gather")
+REASON = unavailable(methods()["out-of-core-block"], "host")
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+
+
+def sample(rng: np.random.Generator, p: int, m: int, degree: float, hubs: int = 0) -> np.ndarray:
+    """(m, p) samples of a linear model of that mean degree; hubs are parents of most variables."""
+    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
+    weights[hubs:, :hubs] = rng.uniform(0.5, 1, (p - hubs, hubs)) * (rng.random((p - hubs, hubs)) < 0.7)
+    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    return data[:, rng.permutation(p)]
+
+
+def least_budget(problem: GaussianProblem, pmax: bool = False) -> int:
+    return _plan.least_budget(problem.n_variables, problem.max_level, problem.degrees_of_freedom, pmax)
+
+
+def in_core(problem: GaussianProblem, **options) -> Skeleton:
+    return skeleton(problem, method="cupc-s", backend="host", **options)
+
+
+def out_of_core(problem: GaussianProblem, budget: int | None, **options) -> Skeleton:
+    backend = open_backend("host", budget)
+    pmax = options.pop("pmax", False)
+    found = solve(problem, methods()["out-of-core-block"], backend, options, pmax=pmax)
+    assert budget is None or backend.memory_peak <= budget
+    assert found.facts["out_of_core"]["peak_device_bytes"] == backend.memory_peak
+    assert backend.memory_used == 0
+    return found
+
+
+def assert_same(found: Skeleton, expected: Skeleton) -> None:
+    assert np.array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because
+
+
+@st.composite
+def problems(draw) -> GaussianProblem:
+    p, m = draw(st.integers(2, 90)), draw(st.integers(8, 100))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    data = sample(rng, p, m, draw(st.sampled_from([0.5, 1, 2])), min(draw(st.integers(0, 2)), p - 1))
+    for noise in draw(st.lists(st.sampled_from([0.0, 1e-7, 1e-3]), max_size=3)):  # singular conditioning matrices
+        original, copy = rng.integers(p, size=2)
+        data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
+    alpha = draw(st.sampled_from([0.001, 0.01, 0.05, 0.3]))
+    return GaussianProblem.from_data(data, alpha=alpha, max_level=4 if p <= 15 else 2)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_budget_and_block_size_find_the_same(data):
+    problem = data.draw(problems(), label="problem")
+    p, least = problem.n_variables, least_budget(problem)
+    expected = in_core(problem)
+    everything = 64 * p * p + 100_000
+    for _ in range(2):
+        budget = data.draw(st.one_of(st.just(least), st.integers(least, max(least, everything))), label="budget")
+        block_size = data.draw(st.sampled_from([1, 7, 32, 33, 64, max(1, p // 2), p, p + 1]), label="block_size")
+        layout = data.draw(st.sampled_from(LAYOUTS), label="layout")
+        found = out_of_core(problem, budget, block_size=block_size, layout=layout)
+        assert_same(found, expected)
+        for level in found.facts["out_of_core"]["levels"][1:]:
+            event(f"layout: {level['layout']}")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_two_thousand_variables(layout):
+    rng = np.random.default_rng(7)
+    problem = GaussianProblem.from_data(sample(rng, 2000, 100, 2), alpha=0.001)
+    expected = in_core(problem)
+    assert expected.levels_run >= 4
+    for budget in (3_000_000, 200_000_000):
+        assert_same(out_of_core(problem, budget, layout=layout, block_size=300), expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_test_of_dense_blocks_is_made(layout):
+    """No edge ever goes, so both level-1 kernels must make all tests; half of the pairs go, so they must stop."""
+    p = 150
+    dense = GaussianProblem.from_correlation(np.full((p, p), 0.5) + 0.5 * np.eye(p), n_samples=1000, max_level=1)
+    found = out_of_core(dense, 2_000_000, layout=layout)
+    assert_same(found, in_core(dense))
+    tests = p * (p - 1) // 2 * (p - 2)
+    assert found.tests_per_level[1] == (2 * tests if layout == "gather" else tests)
+    rng = np.random.default_rng(3)
+    factor = rng.standard_normal((200, 1)) @ rng.uniform(0.2, 1, (1, p)) + rng.standard_normal((200, p))
+    factor[:, 5], factor[:, 9] = factor[:, 70], factor[:, 70]
+    mixed = GaussianProblem.from_data(factor, alpha=0.2, max_level=1)
+    for budget in (1_000_000, None):
+        found, expected = out_of_core(mixed, budget, layout=layout, block_size=64), in_core(mixed)
+        assert_same(found, expected)
+        assert found.undefined_tests > 0
+    removed = expected.edges_per_level[0] - expected.edges_per_level[1]
+    assert removed > 1000
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4])
+def test_rows_that_do_not_fit_are_split(level, monkeypatch):
+    """A hub's neighbours do not fit into a lane: its sets are made from blocks of neighbours, of any sizes."""
+    rng = np.random.default_rng(level)
+    p = {1: 80, 2: 50, 3: 26, 4: 18}[level]
+    data = sample(rng, p, 400, 1, hubs=2)
+    data[:, 3] = data[:, 11]
+    data[:, 5] = data[:, 12] + 1e-7 * data[:, 1]
+    problem = GaussianProblem.from_data(data, alpha=0.2, max_level=level)
+    expected = in_core(problem, pmax=True)
+    assert expected.levels_run == level + 1
+    assert expected.pseudo_inverses or level == 1
+    split, original = [], _plan.longest_piece
+    monkeypatch.setattr(_plan, "longest_piece", lambda *given: split.append(given) or original(*given))
+    for lane in (1024, 2048):
+        monkeypatch.setattr("gpupc_impl.out_of_core._search.BlockSearch._arena", lambda *given, lane=lane: lane)
+        split.clear()
+        found = out_of_core(problem, None, layout="gather", pmax=True)
+        assert split, "no row was split"
+        assert_same(found, expected)
+        np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_largest_p_values(layout):
+    rng = np.random.default_rng(11)
+    problem = GaussianProblem.from_data(sample(rng, 70, 80, 4), alpha=0.1)
+    expected = in_core(problem, pmax=True)
+    for budget in (least_budget(problem, pmax=True), None):
+        found = out_of_core(problem, budget, layout=layout, block_size=32, pmax=True)
+        assert_same(found, expected)
+        np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+
+
+def test_a_mapped_correlation_matrix_is_read_in_pieces(tmp_path):
+    rng = np.random.default_rng(5)
+    problem = GaussianProblem.from_data(sample(rng, 130, 60, 3), alpha=0.05)
+    np.save(tmp_path / "correlation.npy", problem.correlation)
+    mapped = np.load(tmp_path / "correlation.npy", mmap_mode="r")
+    found = out_of_core(dataclasses.replace(problem, correlation=mapped), least_budget(problem), block_size=40)
+    assert_same(found, in_core(problem))
+
+
+def test_a_matrix_that_can_only_be_sliced(monkeypatch):
+    """An array-like such as zarr's: two slices at a time."""
+    rng = np.random.default_rng(6)
+    problem = GaussianProblem.from_data(sample(rng, 60, 90, 3), alpha=0.05)
+
+    class Sliced:
+        shape, dtype = problem.correlation.shape, problem.correlation.dtype
+
+        def __getitem__(self, key):
+            assert all(isinstance(part, slice) for part in key)
+            return problem.correlation[key].copy()
+
+    sliced = dataclasses.replace(problem, correlation=Sliced())
+    sliced.__dict__["fingerprint"] = problem.fingerprint
+    for layout in LAYOUTS:
+        assert_same(out_of_core(sliced, 600_000, layout=layout, block_size=32), in_core(problem))

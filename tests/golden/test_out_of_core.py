@@ -1,0 +1,28 @@
+"""Real data sets with a tenth of the device memory that the in-core search needs."""
+
+import pytest
+
+import datasets
+from gpupc_impl import GaussianProblem, skeleton
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import unavailable
+from gpupc_impl.out_of_core.unified import needed_bytes
+
+
+@pytest.mark.parametrize("backend", ["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("name", ["mcc", pytest.param("s-aureus", marks=pytest.mark.slow)])
+def test_a_tenth_of_the_memory(name, backend):
+    reason = unavailable(get_method("out-of-core-block"), backend)
+    if reason is not None:
+        pytest.skip(reason)
+    try:
+        data = datasets.load(name, offline=True)
+    except datasets.DatasetUnavailable as error:
+        pytest.skip(f"{error} (GPUPC_MIRRORS may name a folder that holds it)")
+    problem = GaussianProblem.from_data(data.values, names=data.names)
+    budget = needed_bytes(problem.n_variables, problem.max_level, pmax=False) // 10
+    found = skeleton(problem, method="out-of-core-block", backend=backend, device_memory_limit=budget)
+    assert found == skeleton(problem, method="cupc-s", backend=backend)
+    assert found == skeleton(problem, method="stable-serial")
+    assert found.facts["out_of_core"]["peak_device_bytes"] <= budget
+    assert found.facts["out_of_core"]["levels"][0]["blocks"] > 1

@@ -1,0 +1,127 @@
+"""A search that was killed goes on from its checkpoint, with the same answer."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from gpupc_impl import GaussianProblem, InvalidProblem, skeleton
+from gpupc_impl.backends.host import HostBackend
+
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+
+class Killed(Exception):
+    pass
+
+
+def make_problem(seed: int = 0, alpha: float = 0.05) -> GaussianProblem:
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((60, 60)) < 0.08, -1) * rng.uniform(0.2, 1, (60, 60))
+    data = np.linalg.solve(np.eye(60) - weights, rng.standard_normal((60, 150))).T
+    return GaussianProblem.from_data(data, alpha=alpha)
+
+
+def search(problem: GaussianProblem, path, **options):
+    return skeleton(problem, method="out-of-core-block", backend="host", checkpoint=str(path), **options)
+
+
+def kill_after(level: int, tests: list[int] | None = None):
+    def progress(done):
+        if tests is not None:
+            tests.append(done.tests)
+        if done.level == level:
+            raise Killed
+
+    return progress
+
+
+@pytest.mark.parametrize("pmax", [False, True])
+def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax):
+    problem, path = make_problem(), tmp_path / "checkpoint.npz"
+    expected = skeleton(problem, method="out-of-core-block", backend="host", pmax=pmax)
+    assert expected.levels_run >= 4
+    for level in range(expected.levels_run):
+        tests = []
+        with pytest.raises(Killed):
+            search(problem, path, progress=kill_after(level, tests), pmax=pmax)
+        assert path.exists()
+        found = search(problem, path, pmax=pmax, block_size=20)  # its parameters may change
+        assert found.facts["out_of_core"]["resumed_at_level"] == level + 1
+        assert [done["level"] for done in found.facts["out_of_core"]["levels"]] == list(
+            range(level + 1, expected.levels_run)
+        )
+        assert found == expected
+        assert found.edges_per_level == expected.edges_per_level
+        assert found.tests_per_level[: level + 1] == tuple(tests)
+        assert found.undefined_tests == expected.undefined_tests
+        assert found.stopped_because == expected.stopped_because
+        if pmax:
+            np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+        assert list(tmp_path.iterdir()) == [], "a search that came to its end leaves nothing behind"
+
+
+def test_killed_in_a_level_by_the_system(tmp_path):
+    """SIGKILL while level 2 is at work: only what was written before counts."""
+    path = tmp_path / "checkpoint.npz"
+    problem = make_problem()
+    problem.save(tmp_path / "problem.npz")
+    script = f"""
+        import os, signal
+        from gpupc_impl import skeleton
+        from gpupc_impl.core.problem import load_problem
+        from gpupc_impl.out_of_core._search import BlockSearch
+
+        batch = BlockSearch._batch
+
+        def kill(self, level, *given):
+            batch(self, level, *given)
+            if level == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        BlockSearch._batch = kill
+        problem = load_problem({str(tmp_path / "problem.npz")!r})
+        skeleton(problem, method="out-of-core-block", backend="host", checkpoint={str(path)!r})
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, timeout=300)
+    assert done.returncode == -signal.SIGKILL
+    found = search(problem, path)
+    assert found.facts["out_of_core"]["resumed_at_level"] == 2
+    assert found == skeleton(problem, method="cupc-s", backend="host")
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"alpha": 0.04}])
+def test_a_checkpoint_of_another_problem_is_refused(tmp_path, other):
+    path = tmp_path / "checkpoint.npz"
+    with pytest.raises(Killed):
+        search(make_problem(), path, progress=kill_after(0))
+    written = path.read_bytes()
+    with pytest.raises(InvalidProblem, match=r"checkpoint\.npz' belongs to another problem"):
+        search(make_problem(**other), path)
+    assert path.read_bytes() == written
+
+
+def test_a_checkpoint_without_p_values_is_refused_when_they_are_asked_for(tmp_path):
+    path = tmp_path / "checkpoint.npz"
+    with pytest.raises(Killed):
+        search(make_problem(), path, progress=kill_after(0))
+    with pytest.raises(InvalidProblem, match="written without pmax"):
+        search(make_problem(), path, pmax=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing of ours", b"PK\x03\x04 and then nothing"])
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(content)
+    with pytest.raises(InvalidProblem, match=r"checkpoint\.npz' cannot be read"):
+        search(make_problem(), path)
+
+
+def test_a_folder_that_does_not_exist_is_named_before_any_work(tmp_path):
+    with pytest.raises(InvalidProblem, match="its folder does not exist"):
+        search(make_problem(), tmp_path / "missing" / "checkpoint.npz", progress=kill_after(0))

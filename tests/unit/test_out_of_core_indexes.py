@@ -1,0 +1,223 @@
+"""Indexes beyond 2^31: more than 46,340 variables have more pairs than 32 bits can number.
+
+The real kernels run on arrays of full size of which only a few pages are ever touched, so this takes little memory.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from gpupc_impl import DeviceMemoryError, GaussianProblem
+from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian.device import COUNTER_SHAPE, GRAPH_SOURCE, NO_KEY, ROW_THREADS, binomial_table
+from gpupc_impl.out_of_core._search import PAIR_SOURCE
+
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+P = 46_400
+VARIABLES = np.array([0, 1, 46_340, 46_341, 46_342, 46_397, 46_398, 46_399])
+"""Those that have edges; products of most of them exceed 2^31."""
+
+
+@pytest.fixture(scope="module")
+def small() -> GaussianProblem:
+    """A problem of the variables alone."""
+    rng = np.random.default_rng(2)
+    k = len(VARIABLES)
+    weights = np.tril(rng.random((k, k)) < 0.6, -1) * rng.uniform(0.3, 1, (k, k))
+    data = np.linalg.solve(np.eye(k) - weights, rng.standard_normal((k, 300))).T
+    data[:, 6] = data[:, 2]
+    return GaussianProblem.from_data(data, alpha=0.05, max_level=3)
+
+
+class Sparse:
+    """Device arrays of which only the cells between the variables are written and read."""
+
+    def __init__(self):
+        self.backend = open_backend("host", 2**60)
+
+    def matrix(self, dtype, cells: np.ndarray | int):
+        try:
+            array = self.backend.empty((P, P), dtype)
+        except DeviceMemoryError as error:
+            pytest.skip(f"the system grants no address space for {P} x {P}: {error}")
+        array[np.ix_(VARIABLES, VARIABLES)] = cells
+        return array
+
+    def cells(self, array) -> np.ndarray:
+        return np.array(array[np.ix_(VARIABLES, VARIABLES)])
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "grid", "block", "whole_row"),
+    [
+        ("gaussian/kernels/cupc_s.cu", "cupc_s", (P, 1), (32, 1), True),
+        ("gaussian/kernels/cupc_e.cu", "cupc_e", (P, 1), (2, 8), False),
+        ("gaussian/kernels/baseline_1.cu", "baseline_1", (P, 1), (8, 1), False),
+        ("gaussian/kernels/baseline_2.cu", "baseline_2", (P, 1), (32, 1), False),
+    ],
+)
+def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
+    """Every level's kernel, removal and listing, on the small graph embedded in a large one."""
+    sparse, k = Sparse(), len(VARIABLES)
+    backend = sparse.backend
+    expected = solve(small, get_method("cupc-s"), open_backend("host"))
+    correlation = sparse.matrix(np.float64, small.correlation)
+    best = sparse.matrix(np.uint64, NO_KEY)
+    assert expected.levels_run == 4
+    for level in (1, 2, 3):
+        graph = expected.adjacency_at(level)
+        edges = sparse.matrix(np.uint8, graph)
+        best[np.ix_(VARIABLES, VARIABLES)] = NO_KEY
+        degrees = backend.full(P, 0, np.int32)
+        degrees[VARIABLES] = graph.sum(axis=1)
+        stride = P - 1  # as for a graph with a variable next to all others
+        try:
+            rows = backend.empty((P, stride), np.int32)
+        except DeviceMemoryError as error:
+            pytest.skip(str(error))
+        for i, near in zip(VARIABLES, graph, strict=True):
+            rows[i, : near.sum()] = VARIABLES[near]
+        binomials = backend.upload(binomial_table(k, level))
+        counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
+        numbers = (np.int32(P), rows, np.int32(stride), degrees, binomials, np.int32(k))
+        backend.kernel(source, f"{name}<{level}>")(
+            grid,
+            block,
+            [
+                correlation,
+                *numbers,
+                np.float64(small.critical_r_squared(level)),
+                best,
+                None,
+                np.int32(0),
+                counters,
+                np.int32(1),
+            ],
+            shared_bytes=4 * k,
+        )
+        removed = backend.full(P, 0, np.int32)
+        row_args = [rows, np.int32(stride), degrees, np.int32(P)]
+        backend.kernel(GRAPH_SOURCE, "remove_separated")((P,), (ROW_THREADS,), [*row_args, best, edges, removed])
+        assert np.array_equal(sparse.cells(edges), expected.adjacency_at(level + 1))
+        starts = np.concatenate(([0], np.cumsum(removed, dtype=np.int64)))
+        pairs, sets = backend.empty((starts[-1], 2), np.int32), backend.empty((starts[-1], level), np.int32)
+        numbers = [binomials, np.int32(k), np.int32(level), np.int32(whole_row)]
+        backend.kernel(GRAPH_SOURCE, "list_separated")(
+            (P,), (ROW_THREADS,), [*row_args, *numbers, best, backend.upload(starts), pairs, sets]
+        )
+        of_level = expected.sepsets.sizes() == level
+        assert np.array_equal(pairs, VARIABLES[expected.sepsets.pairs[of_level]])
+        members = expected.sepsets.members[np.repeat(of_level, expected.sepsets.sizes())]
+        assert np.array_equal(sets.ravel(), VARIABLES[members])
+
+
+def test_degrees_and_compaction_of_the_last_rows(small):
+    """Compaction and its counts on the small graph embedded in a large one."""
+    sparse, p = Sparse(), np.int32(P)
+    backend = sparse.backend
+    graph = solve(small, get_method("cupc-s"), open_backend("host")).adjacency
+    edges = sparse.matrix(np.uint8, graph)
+    degrees, totals = backend.full(P, 0, np.int32), backend.full(2, 0, np.uint64)
+    backend.kernel(GRAPH_SOURCE, "count_degrees")((P,), (ROW_THREADS,), [edges, p, degrees, totals])
+    assert np.array_equal(degrees[VARIABLES], graph.sum(axis=1))
+    assert totals.tolist() == [graph.sum(), graph.sum(axis=1).max()]
+    stride = P - 1
+    rows = backend.empty((P, stride), np.int32)
+    backend.kernel(GRAPH_SOURCE, "compact")((P,), (ROW_THREADS,), [edges, p, rows, np.int32(stride)])
+    for i, near in zip(VARIABLES, graph, strict=True):
+        assert np.array_equal(rows[i, : near.sum()], VARIABLES[near])
+
+
+@pytest.mark.slow
+def test_level_zero_for_real():
+    """Level 0 at p = 46,400 on a matrix that is never there as a whole: its blocks are computed when they are read."""
+    script = f"""
+        import numpy as np
+        from gpupc_impl import GaussianProblem, skeleton
+        from gpupc_impl.core.worker import peak_process_bytes
+
+        P = {P}
+        rng = np.random.default_rng(0)
+        factors = rng.standard_normal((P, 3))
+        factors /= np.linalg.norm(factors, axis=1)[:, None]
+
+        class LowRank:
+            shape, dtype = (P, P), np.dtype(float)
+
+            def __getitem__(self, key):
+                rows, columns = key
+                block = factors[rows] @ factors[columns].T
+                block[np.arange(P)[rows][:, None] == np.arange(P)[columns]] = 1.0
+                return np.clip(block, -1.0, 1.0)
+
+        problem = GaussianProblem(tuple(map(str, range(P))), 0.01, 0, LowRank(), 20)
+        problem.__dict__["fingerprint"] = "low rank"
+        found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=2**28)
+        assert found.tests_per_level == (P * (P - 1) // 2,)
+        assert found.facts["out_of_core"]["peak_device_bytes"] <= 2**28
+        critical = problem.critical_r_squared(0)
+        for i in (0, 1, 46_339, 46_340, 46_341, 46_399):
+            r = factors[i] @ factors.T
+            clear = np.abs(r * r - critical) > 1e-9
+            clear[i] = True
+            expected = r * r > critical
+            expected[i] = False
+            assert np.array_equal(found.adjacency[i][clear], expected[clear])
+            assert np.array_equal(found.adjacency[:, i], found.adjacency[i])
+        print(found.seconds_per_level, found.n_edges, peak_process_bytes())
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+
+
+@pytest.mark.parametrize("kernel", ["level_one_edges", "level_one_tile"])
+def test_panels_longer_than_two_to_the_31(kernel):
+    """Level 1 of the last rows of a panel of all rows: rows that begin beyond 2^31 entries."""
+    backend = open_backend("host", 2**60)
+    n_words, first = -(-P // 32), P - 3
+    try:
+        panel, bits = backend.empty(P * P, np.float64), backend.empty(P * n_words, np.uint32)
+    except DeviceMemoryError as error:
+        pytest.skip(str(error))
+    assert first * P > 2**31
+    rows = np.zeros((3, P))
+    rows[:, P - 3 :] = [[1, 0.6, 0.36], [0.6, 1, 0.6], [0.36, 0.6, 1]]  # P - 2 separates its neighbours
+    graph = np.zeros((3, P), bool)
+    graph[:, P - 3 :] = ~np.eye(3, dtype=bool)
+    panel[first * P :] = rows.ravel()
+    packed = np.zeros((3, 4 * n_words), np.uint8)
+    packed[:, : -(-P // 8)] = np.packbits(graph, axis=1, bitorder="little")
+    bits[first * n_words :] = packed.view(np.uint32).ravel()
+    keys, counters = backend.full((P, 3), 2**32 - 1, np.uint32), backend.full(COUNTER_SHAPE, 0, np.uint64)
+    for i in range(first):  # no edges elsewhere: the words that hold the three columns
+        bits[i * n_words + first // 32 : (i + 1) * n_words] = 0
+    grid, block = ((P,), (1, 4)) if kernel == "level_one_edges" else ((1, math.ceil(P / 64)), (16, 16))
+    backend.kernel(PAIR_SOURCE, kernel)(
+        grid,
+        block,
+        [
+            *(panel, panel[first * P :], bits, bits[first * n_words :], panel[first:], bits),
+            *(keys, None),
+            *map(np.int64, (P, P, first)),
+            *map(np.int32, (n_words, n_words, P, P, 3, 0, first, 0)),
+            np.float64(0.01),
+            np.int32(0),
+            counters,
+        ],
+    )
+    assert keys[P - 3, 2] == P - 2
+    assert (keys[:first] == 2**32 - 1).all()
+    assert counters.sum(axis=0)[0] == 3

@@ -1,0 +1,191 @@
+"""Budgets of device memory: kept, refused with what would do, and never oversubscribed unasked."""
+
+import csv
+import logging
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from gpupc_impl import DeviceMemoryError, GaussianProblem, skeleton
+from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.out_of_core import _plan
+from gpupc_impl.out_of_core.unified import needed_bytes
+
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+
+def make_problem(p: int = 90, max_level: int | None = None) -> GaussianProblem:
+    rng = np.random.default_rng(0)
+    weights = np.tril(rng.random((p, p)) < 3 / p, -1) * rng.uniform(0.2, 1, (p, p))
+    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, 100))).T
+    return GaussianProblem.from_data(data, alpha=0.01, max_level=max_level)
+
+
+def no_work(*given):
+    raise AssertionError("a level was begun")
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch):
+    problem = make_problem()
+    least = _plan.least_budget(90, None, problem.degrees_of_freedom, False)
+    with monkeypatch.context() as patched:
+        patched.setattr("gpupc_impl.out_of_core._search.BlockSearch.run_level", no_work)
+        with pytest.raises(DeviceMemoryError, match=f"needs at least {least:,} bytes .* set device_memory_limit to"):
+            skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least - 1)
+    found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least)
+    assert found.facts["out_of_core"]["peak_device_bytes"] <= least
+    assert found.facts["out_of_core"]["least_budget_bytes"] == least
+    assert found == skeleton(problem, method="cupc-s", backend="host")
+
+
+def test_the_refusal_survives_a_process_boundary():
+    error = DeviceMemoryError(3, 2, 1, "in words")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.requested, copy.used, copy.limit, str(copy)) == (3, 2, 1, "in words")
+
+
+def test_the_forecast_is_logged_before_the_run(caplog):
+    caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
+    seen = []
+    skeleton(
+        make_problem(max_level=1),
+        method="out-of-core-block",
+        backend="host",
+        device_memory_limit=500_000,
+        progress=lambda done: seen.append(len(caplog.records)),
+    )
+    assert seen[0] == 1
+    assert "90 variables, budget 500,000 bytes" in caplog.records[0].getMessage()
+
+
+def test_a_smaller_budget_takes_more_blocks():
+    problem = make_problem(300, max_level=1)
+    blocks = [
+        [level["blocks"] for level in found.facts["out_of_core"]["levels"]]
+        for found in (
+            skeleton(problem, method="out-of-core-block", backend="host", layout="blocks", device_memory_limit=limit)
+            for limit in (200_000, 10_000_000)
+        )
+    ]
+    assert blocks[0][0] > 5 * blocks[1][0]
+    assert blocks[0][1] > 10 * blocks[1][1]
+
+
+def test_the_timeline_tells_every_step(tmp_path):
+    path = tmp_path / "timeline.csv"
+    found = skeleton(make_problem(), method="out-of-core-block", backend="host", block_size=32, timeline=str(path))
+    with open(path) as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["level", "block", "step", "stream", "start_s", "end_s"]
+    assert {row["step"] for row in rows} == {"extract", "transfer", "kernel", "merge"}
+    assert {row["stream"] for row in rows} == {"0", "1"}
+    assert {int(row["level"]) for row in rows} == set(range(found.levels_run))
+    assert all(0 <= float(row["start_s"]) <= float(row["end_s"]) for row in rows)
+    for level in found.facts["out_of_core"]["levels"]:
+        for step, seconds in level["seconds"].items():
+            of_step = [row for row in rows if (row["level"], row["step"]) == (str(level["level"]), step)]
+            total = sum(float(row["end_s"]) - float(row["start_s"]) for row in of_step)
+            assert total == pytest.approx(seconds, abs=2e-6 * (1 + len(of_step)))
+        kernels = {row["block"] for row in rows if (row["level"], row["step"]) == (str(level["level"]), "kernel")}
+        assert kernels, "a level without a kernel"
+
+
+@pytest.mark.slow
+def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
+    """Levels 0 and 1 of a sparse problem whose correlation matrix lies in a file, in 4 GiB of process memory."""
+    script = f"""
+        import numpy as np
+        from gpupc_impl import skeleton
+        from gpupc_impl.core import large
+        from gpupc_impl.core.worker import peak_process_bytes
+
+        rng = np.random.default_rng(0)
+        data = rng.standard_normal((200, 20_000))
+        for j in range(1, 20_000):
+            data[:, j] += data[:, rng.integers(0, j, 2)] @ rng.uniform(0, 0.9, 2)
+        problem = large.problem_from_data(data, {str(tmp_path / "correlation.npy")!r}, alpha=0.01, max_level=1)
+        found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=2 * 2**30)
+        assert found.levels_run == 2 and found.edges_per_level[0] > 2_000_000, found.edges_per_level
+        assert found.facts["out_of_core"]["peak_device_bytes"] <= 2 * 2**30
+        assert peak_process_bytes() < 4 * 2**30, peak_process_bytes()
+        print(found.seconds_per_level, peak_process_bytes())
+    """
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# --- managed memory --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("max_level", "pmax"), [(None, False), (0, False), (None, True)])
+def test_managed_memory_is_never_oversubscribed_unasked(monkeypatch, max_level, pmax):
+    problem = make_problem(max_level=max_level)
+    needed = needed_bytes(90, max_level, pmax)
+    with monkeypatch.context() as patched:
+        patched.setattr("gpupc_impl.gaussian.device.GaussianSearch.run_level", no_work)
+        with pytest.raises(DeviceMemoryError, match=f"may need {needed:,} bytes .* allow_oversubscription"):
+            skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed - 1, pmax=pmax)
+    found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed, pmax=pmax)
+    assert found.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert found.facts["out_of_core"]["forecast_bytes"] == needed
+    expected = skeleton(problem, method="cupc-s", backend="host", pmax=pmax)
+    assert found == expected
+
+
+def test_managed_memory_is_oversubscribed_when_asked():
+    problem = make_problem()
+    found = skeleton(
+        problem,
+        method="out-of-core-um",
+        backend="host",
+        device_memory_limit=1000,
+        allow_oversubscription=True,
+    )
+    assert found.facts["out_of_core"]["peak_device_bytes"] > 1000
+    assert found == skeleton(problem, method="cupc-s", backend="host")
+
+
+def test_the_budget_holds_again_after_managed_memory():
+    backend = open_backend("host", 1000)
+    with backend.managed_memory(oversubscribe=True):
+        array = backend.empty(2000, np.uint8)
+    assert backend.memory_used == 2000
+    with pytest.raises(DeviceMemoryError):
+        backend.empty(1, np.uint8)
+    del array
+    with backend.managed_memory(), pytest.raises(DeviceMemoryError):
+        backend.empty(2000, np.uint8)
+
+
+# --- streams of the host backend -------------------------------------------------------------------------------------
+
+
+def test_copies_and_fills_of_a_stream():
+    backend = open_backend("host")
+    stream, host = backend.stream(), backend.host_empty((3, 4), np.int32)
+    host[:] = np.arange(12).reshape(3, 4)
+    device = backend.empty(12, np.uint32)
+    first = stream.record()
+    stream.copy(device, host)
+    host[:] = 0
+    stream.copy(host, device)
+    assert host.ravel().tolist() == list(range(12))
+    stream.fill_bytes(device[4:8], 0xFF)
+    stream.wait(first)
+    stream.synchronize()
+    assert backend.download(device).tolist() == [0, 1, 2, 3, *[2**32 - 1] * 4, 8, 9, 10, 11]
+    assert stream.record().seconds_since(first) > 0
+    for wrong in (device[:3], device[::2]):
+        with pytest.raises(ValueError, match="cannot copy"):
+            stream.copy(wrong, host)
