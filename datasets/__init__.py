@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from datasets import fetch, networks, readers, registry
 from datasets.dataset import DataError, Dataset, DatasetUnavailable, RegistryError
 from datasets.readers import read_table
@@ -70,7 +72,7 @@ def load(
         data = _read_file(name, found, fetch.fetch(name, cache_dir, mirrors, offline, spec=spec))
     elif found["kind"] == "network":
         data = networks.network_dataset(
-            found["network"], found.get("samples", 1000), found.get("seed", 0), found.get("sha256")
+            found["family"], found["network"], found.get("samples", 1000), found.get("seed", 0), found.get("sha256")
         )
     else:
         data = _generate(name, found)
@@ -99,7 +101,7 @@ def available(
         return fetch.lacking(name, found, cache_dir, mirrors)
     if found["kind"] == "network":
         try:
-            networks.network_path(found["network"])
+            networks.network_path(found["family"], found["network"])
         except DatasetUnavailable as error:
             return f"data set {name!r} is not available: {error}"
     return None
@@ -111,7 +113,21 @@ def _read_file(name: str, found: dict[str, Any], path: Path) -> Dataset:
     registered = (found["samples"], found["variables"])
     if values.shape != registered:
         raise DataError(f"{path}: {values.shape} samples x variables; registered for {name!r}: {registered}")
+    if found["family"] == "discrete":
+        values = _codes(values, variables, path)
     return Dataset(name, values, variables, found["family"], facts={"source": found.get("url", found["file"])})
+
+
+def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.ndarray:
+    """Whole numbers from 0 to 65535 as uint8 or, where one needs it, uint16."""
+    bad = np.argwhere((values < 0) | (values > np.iinfo(np.uint16).max) | (values != np.floor(values)))
+    if bad.size:
+        row, column = bad[0]
+        raise DataError(
+            f"{path}, row {row + 1}, column {variables[column]!r}: {values[row, column]:g} is no code of a category "
+            "(a whole number from 0 to 65535)"
+        )
+    return values.astype(np.uint8 if values.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)
 
 
 def _generate(name: str, found: dict[str, Any]) -> Dataset:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from typing import Any
 
 import numpy as np
+
+BLOCK_BYTES = 1 << 26
+"""Matrices are copied in blocks of this size where their memory order is not the one needed."""
 
 
 class RegistryError(ValueError):
@@ -27,11 +31,14 @@ class Dataset:
 
     Attributes:
         name: the name it was asked for by.
-        values: (samples, variables) float64, C-contiguous, finite.
+        values: (samples, variables). Family discrete: uint8 or uint16 codes from 0, Fortran order (a variable's codes
+            side by side, so that ``values.T`` is what the tests read). Else: float64, C-contiguous, finite.
         names: one name a variable, all different.
         family: ``"gaussian"``, ``"discrete"`` or ``"nonlinear"``: the kind of CI test it is meant for.
         true_dag: (variables, variables) bool, ``true_dag[i, j]`` meaning i -> j; None when unknown.
         facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and what else is known.
+        labels: family discrete: for each variable the labels of its codes, in code order, all that its source
+            declares, whether they occur or not; None where the source declares none, and for the other families.
     """
 
     name: str
@@ -40,18 +47,40 @@ class Dataset:
     family: str
     true_dag: np.ndarray | None = None
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    labels: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        values = np.ascontiguousarray(self.values, dtype=np.float64)
+        where = f"data set {self.name!r}"
+        if self.family == "discrete":
+            values = np.asfortranarray(self.values)
+            if values.dtype not in (np.uint8, np.uint16):
+                raise DataError(f"{where}: codes of categories are uint8 or uint16, not {values.dtype}")
+        else:
+            values = np.ascontiguousarray(self.values, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != len(self.names):
-            raise DataError(f"data set {self.name!r}: {len(self.names)} names for values of shape {values.shape}")
+            raise DataError(f"{where}: {len(self.names)} names for values of shape {values.shape}")
+        if self.labels is not None:
+            self._check_labels(values, where)
         object.__setattr__(self, "values", values)
         if "sha256" not in self.facts:
             object.__setattr__(self, "facts", {**self.facts, "sha256": fingerprint(values)})
 
+    def _check_labels(self, values: np.ndarray, where: str) -> None:
+        if self.family != "discrete":
+            raise DataError(f"{where}: labels belong to discrete data, not to {self.family} data")
+        if len(self.labels) != len(self.names):
+            raise DataError(f"{where}: labels for {len(self.labels)} of {len(self.names)} variables")
+        for name, column, labels in zip(self.names, values.T, self.labels, strict=True):
+            if len(set(labels)) != len(labels):
+                raise DataError(f"{where}, variable {name!r}: two categories have the same label")
+            if column.max(initial=0) >= len(labels):
+                raise DataError(f"{where}, variable {name!r}: code {column.max()} has no label ({len(labels)} labels)")
+
 
 def fingerprint(values: np.ndarray) -> str:
-    """SHA-256 (hex) of an array's dtype, shape and bytes in C order: equal exactly when the arrays are."""
+    """SHA-256 (hex) of a matrix's dtype, shape and values row by row: equal exactly when the matrices are."""
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
-    digest.update(np.ascontiguousarray(values).data)
+    rows = max(1, BLOCK_BYTES // max(1, values.itemsize * math.prod(values.shape[1:])))
+    for start in range(0, len(values), rows):  # a copy of a block at a time, where memory is ordered otherwise
+        digest.update(np.ascontiguousarray(values[start : start + rows]).data)
     return digest.hexdigest()

@@ -1,4 +1,7 @@
-"""Files of the registry into a cache folder: from the cache, a mirror folder or the network, always verified."""
+"""Files of the registry into a cache folder: from the cache, a mirror folder or the network, always verified.
+
+A file that users build for themselves (key `how`) has no checksum: it is taken from a mirror folder as it is.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def fetch(
     *,
     spec: Mapping[str, Any] | None = None,
 ) -> Path:
-    """The verified file of a data set of kind ``file``: CACHE_DIR/NAME/FILE.
+    """The verified file of a data set of kind ``file``: CACHE_DIR/NAME/FILE; of one to be built, the mirrored file.
 
     Looked for in the cache, then by file name in the mirror folders, then at its address. A file with a wrong
     checksum is never kept. An interrupted download is resumed, at once or by a later call. Processes that ask for
@@ -55,6 +58,11 @@ def fetch(
     entry = registry.resolve(name, spec)
     if entry["kind"] != "file":
         raise RegistryError(f"data set {name!r} is of kind {entry['kind']}: there is no file to fetch")
+    if "how" in entry:
+        built = mirrored_paths(entry, mirrors)
+        if built:
+            return built[0]
+        raise DatasetUnavailable(_sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"]))
     target = cached_path(name, entry, cache_dir)
     if target.is_file() and _mismatch(target, entry) is None:
         return target
@@ -87,18 +95,25 @@ def fetch(
 def lacking(
     name: str, entry: Mapping[str, Any], cache_dir: str | Path | None, mirrors: Sequence[str | Path]
 ) -> str | None:
-    """Why a file would have to be downloaded, as a sentence; None when it is in the cache or in a mirror folder."""
-    if cached_path(name, entry, cache_dir).is_file() or mirrored_paths(entry, mirrors):
+    """Why a file would have to be downloaded or built, as a sentence; None when it is here, cached or mirrored."""
+    if mirrored_paths(entry, mirrors):
+        return None
+    if "how" in entry:
+        return _sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"])
+    if cached_path(name, entry, cache_dir).is_file():
         return None
     url = entry.get("url")
     return _sentence(name, entry, mirrors, [f"it would need a download from {url}" if url else "it has no address"])
 
 
 def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | None) -> Path:
-    """Where the entry's file is, or would be: a folder a data set, so that equal file names do not clash."""
+    """Where the entry's file is, or would be: a folder a data set, so that equal file names do not clash.
+
+    Entries of the same file (the same data for another family) name the same folder by the key `cache`.
+    """
     if cache_dir is None:
         cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc" / "datasets"
-    return Path(cache_dir) / name / entry["file"]
+    return Path(cache_dir) / entry.get("cache", name) / entry["file"]
 
 
 def mirrored_paths(entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> list[Path]:

@@ -52,11 +52,9 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
         ValueError: an argument is out of range.
         DataError: values above 1e150.
     """
-    for label, value, least in (("p", p, 1), ("m", m, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{label} must be an integer >= {least}, not {value!r}")
-    if isinstance(density, bool) or not isinstance(density, int | float | np.number) or not 0 <= density <= 1:
-        raise ValueError(f"density must be a number in [0, 1], not {density!r}")
+    check_whole(1, p=p, m=m)
+    check_whole(0, seed=seed)
+    check_number(0, 1, density=density)
 
     rng = np.random.Generator(np.random.PCG64(seed))
     equations = random_equations(rng, p, density)
@@ -112,3 +110,25 @@ def dag(equations: list[Equation]) -> np.ndarray:
     for equation in equations:
         adjacency[equation.parents, equation.variable] = True
     return adjacency
+
+
+def check_whole(least: int, **arguments: object) -> None:
+    """Arguments of a generator that must be whole numbers of at least `least`, each under its name.
+
+    Raises:
+        ValueError: one is not; names it.
+    """
+    for label, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{label} must be an integer >= {least}, not {value!r}")
+
+
+def check_number(low: float, high: float, **arguments: object) -> None:
+    """Arguments of a generator that must be numbers in [low, high], each under its name.
+
+    Raises:
+        ValueError: one is not; names it.
+    """
+    for label, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value <= high:
+            raise ValueError(f"{label} must be a number in [{low:g}, {high:g}], not {value!r}")

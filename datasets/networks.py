@@ -1,4 +1,4 @@
-"""Samples of the linear Gaussian Bayesian networks that travel inside the pgmpy wheel: no download needed."""
+"""Samples of the Bayesian networks that travel inside the pgmpy wheel, Gaussian and discrete: no download needed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from pathlib import Path
 
 import numpy as np
 
+from datasets import bif
 from datasets.dataset import DataError, Dataset, DatasetUnavailable
 from datasets.generate import Equation, dag, sample
 
+ENDINGS = {"gaussian": ".json", "discrete": ".bif.gz"}
 
-def network_dataset(network: str, samples: int, seed: int, sha256: str | None = None) -> Dataset:
-    """`samples` independent samples of a network, drawn in topological order.
+
+def network_dataset(family: str, network: str, samples: int, seed: int, sha256: str | None = None) -> Dataset:
+    """`samples` independent samples of a network.
 
     Args:
-        network: file name without ``.json``, for example ``"ecoli70"``.
+        family: ``"gaussian"`` for the linear Gaussian networks, ``"discrete"`` for those in BIF files.
+        network: file name without its ending, for example ``"ecoli70"`` or ``"alarm"``.
         samples: number of samples, at least 1.
-        seed: seed of the one PCG64 stream used.
+        seed: seed of the PCG64 stream (Gaussian) or streams (discrete: see `bif.sample`).
         sha256: expected checksum of the network's file; None accepts any.
 
     Returns:
-        values (samples, p) with columns in the file's order; true_dag is the network's.
+        values (samples, p) with columns in the file's order; true_dag is the network's. Discrete: labels are the
+        states that the file declares, and the fact ``constant_variables`` counts the variables of which the samples
+        show one state only.
 
     Raises:
         DatasetUnavailable: pgmpy is not installed, or does not hold the network.
         DataError: the file is not what was expected.
     """
-    path = network_path(network)
+    path = network_path(family, network)
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if sha256 is not None and found != sha256:
@@ -38,27 +44,26 @@ def network_dataset(network: str, samples: int, seed: int, sha256: str | None = 
             f"network {network!r} of pgmpy {_pgmpy().version} is not the registered one: "
             f"expected sha256 {sha256}, found {found}"
         )
+    facts = {"source": f"{samples} samples, seed {seed}, of {path.name} in pgmpy {_pgmpy().version}"}
+    if family == "discrete":
+        model = bif.read_bif(content, network)
+        codes = bif.sample(model, samples, seed)
+        facts["constant_variables"] = sum(bool((column == column[0]).all()) for column in codes.T)
+        return Dataset(network, codes, model.names, family, model.dag(), facts, model.labels)
     names, equations = read_network(json.loads(content), network)
-    rng = np.random.Generator(np.random.PCG64(seed))
-    return Dataset(
-        name=network,
-        values=sample(rng, equations, samples),
-        names=names,
-        family="gaussian",
-        true_dag=dag(equations),
-        facts={"source": f"{samples} samples, seed {seed}, of {path.name} in pgmpy {_pgmpy().version}"},
-    )
+    values = sample(np.random.Generator(np.random.PCG64(seed)), equations, samples)
+    return Dataset(network, values, names, family, dag(equations), facts)
 
 
-def network_path(network: str) -> Path:
+def network_path(family: str, network: str) -> Path:
     """The network's file in the installed pgmpy, which is not imported: that takes seconds.
 
     Raises:
         DatasetUnavailable: pgmpy is not installed, or does not hold the network.
     """
-    path = Path(_pgmpy().locate_file(f"pgmpy/utils/example_models/{network}.json"))
+    path = Path(_pgmpy().locate_file(f"pgmpy/utils/example_models/{network}{ENDINGS[family]}"))
     if not path.is_file():
-        raise DatasetUnavailable(f"pgmpy {_pgmpy().version} does not hold the network {network!r}")
+        raise DatasetUnavailable(f"pgmpy {_pgmpy().version} does not hold the {family} network {network!r}")
     return path
 
 

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from datasets.dataset import RegistryError
 
 Entry = dict[str, Any]
+MERGE = "tag:yaml.org,2002:merge"
 
 
 def names(family: str | None = None) -> tuple[str, ...]:
@@ -80,7 +81,8 @@ def parse(text: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        own = [key for key, _ in node.value if key.tag != MERGE]  # keys may replace what `<<` brings
+        keys = [self.construct_object(key, deep=True) for key in own]
         repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
         if repeated:
             raise RegistryError(f"line {node.start_mark.line + 1}: repeated key {', '.join(repeated)}")

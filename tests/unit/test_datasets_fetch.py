@@ -270,6 +270,30 @@ def test_equal_file_names_do_not_clash(tmp_path):
     assert (first.read_bytes(), second.read_bytes()) == (CONTENT, other)
 
 
+def test_entries_of_one_file_share_the_cache(server, tmp_path):
+    first = fetch("t", tmp_path, spec=spec(server))
+    assert fetch("other", tmp_path, offline=True, spec=spec(server, cache="t")) == first
+    assert available("other", cache_dir=tmp_path, spec=spec(server, cache="t")) is None
+    assert len(server.requests) == 1
+
+
+def test_a_file_to_be_built_comes_from_a_mirror_as_it_is(tmp_path):
+    entry = spec(how="join the tables")
+    del entry["sha256"]
+    with pytest.raises(DatasetUnavailable) as caught:
+        fetch("t", tmp_path, spec=entry)
+    for said in (str(caught.value), available("t", cache_dir=tmp_path, spec=entry)):
+        assert "data set 't' is not available: it has to be built: join the tables; no mirror folder is set" in said
+        assert "put t.csv in a folder" in said
+    folder = mirror(tmp_path)
+    assert available("t", cache_dir=tmp_path, mirrors=[folder], spec=entry) is None
+    assert fetch("t", tmp_path, [folder], spec=entry) == folder / "t.csv"
+    assert load("t", cache_dir=tmp_path, mirrors=[folder], spec=entry).values.shape == (30_000, 2)
+    (folder / "t.csv").write_bytes(b"a,b\n1,2\n")  # built again: no copy of the first stays behind
+    with pytest.raises(DataError, match=r"\(1, 2\) samples x variables"):
+        load("t", cache_dir=tmp_path, mirrors=[folder], spec=entry)
+
+
 def test_only_files_are_fetched(tmp_path):
     with pytest.raises(RegistryError, match="kind network: there is no file"):
         fetch("ecoli70", tmp_path)

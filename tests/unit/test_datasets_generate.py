@@ -160,7 +160,7 @@ def test_networks(name, p, arcs):
 
 @pytest.mark.parametrize("name", ["ecoli70", "arth150", "magic-niab", "magic-irri"])
 def test_network_samples_follow_the_network(name):
-    names, equations = networks.read_network(json.loads(networks.network_path(name).read_bytes()), name)
+    names, equations = networks.read_network(json.loads(networks.network_path("gaussian", name).read_bytes()), name)
     m = 40_000
     data = datasets.load("big", spec={"kind": "network", "family": "gaussian", "network": name, "samples": m})
     assert data.names == names
@@ -203,7 +203,7 @@ def test_inconsistent_networks_are_errors(arcs, said):
 
 def test_a_network_of_another_version_is_an_error():
     with pytest.raises(DataError, match=r"expected sha256 0000.*, found e3cf"):
-        networks.network_dataset("ecoli70", 10, 0, sha256="0" * 64)
+        networks.network_dataset("gaussian", "ecoli70", 10, 0, sha256="0" * 64)
 
 
 def test_without_pgmpy_networks_are_unavailable(monkeypatch):
@@ -211,6 +211,7 @@ def test_without_pgmpy_networks_are_unavailable(monkeypatch):
         raise networks.importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(networks.importlib.metadata, "distribution", absent)
-    assert "pgmpy, which is not installed" in datasets.available("ecoli70")
-    with pytest.raises(DatasetUnavailable, match="not installed"):
-        datasets.load("ecoli70")
+    for name in ("ecoli70", "alarm-5000"):
+        assert "pgmpy, which is not installed" in datasets.available(name)
+        with pytest.raises(DatasetUnavailable, match="not installed"):
+            datasets.load(name)

@@ -25,10 +25,16 @@ def test_the_registry_holds_what_it_should():
     named = {
         *("nci-60", "mcc", "s-aureus", "br-51", "su", "nakayama", "tcga-brca-subset", "riboflavin", "sachs-cd3cd28"),
         *("cooling-data", "s-cerevisiae", "dream5-insilico", "dream5-net1"),
-        *("ecoli70", "arth150", "magic-niab", "magic-irri"),
+        *("ecoli70", "arth150", "magic-niab", "magic-irri", "tcga", "tcga-like"),
+        *("alarm-200000", "andes-20000", "link-20000", "munin-20000"),
+        *(f"{name}-nonlinear" for name in ("nci-60", "mcc", "br-51")),
     }
+    for name in ("asia", "sachs", "child", "insurance", "alarm", "hailfinder", "hepar2"):
+        named |= {f"{name}-5000", f"{name}-20000"}
     assert named <= set(datasets.names())
-    assert set(datasets.names("nonlinear")) == {"sachs-cd3cd28", "cooling-data"}
+    families = [datasets.names(family) for family in ("gaussian", "discrete", "nonlinear")]
+    assert sorted(name for names in families for name in names) == sorted(datasets.names())
+    assert {"sachs-cd3cd28", "cooling-data", "cgm-p50-n1000"} <= set(families[2])
     assert {datasets.entry(name)["kind"] for name in datasets.names()} == {"file", "network", "generated"}
     for name in datasets.names():
         assert datasets.entry(name)["licence"]
@@ -96,6 +102,13 @@ def test_files_need_exactly_one_checksum():
             registry.validate({"mine": wrong}, "here")
 
 
+def test_a_file_to_be_built_has_neither_checksum_nor_address():
+    entry = datasets.entry("tcga")
+    for wrong in (entry | {"sha256": "0" * 64}, entry | {"url": "https://x/y"}):
+        with pytest.raises(RegistryError, match="data set 'mine'"):
+            registry.validate({"mine": wrong}, "here")
+
+
 def test_reader_options_belong_to_their_format():
     entry = datasets.entry("nci-60")
     entry["reader"]["transpose"] = True
@@ -113,6 +126,13 @@ def test_names_fit_file_names():
 def test_repeated_keys_are_an_error():
     with pytest.raises(RegistryError, match="line 1: repeated key a"):
         registry.parse("a: {kind: file}\nb: {}\na: {kind: network}\n")
+
+
+def test_entries_may_build_on_others():
+    found = registry.parse("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
+    assert found == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
+    with pytest.raises(RegistryError, match="repeated key y"):
+        registry.parse("a: &a {x: 1}\nb: {<<: *a, y: 3, y: 4}\n")
 
 
 def test_a_spec_cannot_take_a_registered_name():

@@ -1,0 +1,172 @@
+"""Discrete Bayesian networks in the BIF format of the Bayesian network repository: reading and sampling.
+
+A network is read by its own grammar, without pgmpy (importing that takes seconds), and sampled with numpy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets.dataset import DataError
+
+SUM_TOLERANCE = 1e-5
+"""How far from 1 the probabilities of a row may sum: files hold rounded ones (the repository's are off by up to 1e-6).
+They are divided by their sum."""
+
+LARGEST_TABLE = 1 << 27
+"""Largest number of probabilities in a table (1 GiB)."""
+
+VARIABLE = re.compile(r"variable (\S+) \{\s*type discrete \[ (\d+) \] \{ (.*?) \};\s*\}")
+PROBABILITY = re.compile(r"probability \( ([^|)]+?)(?: \| ([^)]+?))? \) \{\n(.*?)\n\}", re.DOTALL)
+ROW = re.compile(r"(?:table|\((.*)\)) ([^();]+);")
+
+
+class Network(NamedTuple):
+    """A discrete Bayesian network of p variables.
+
+    Attributes:
+        names: the variables in the file's order.
+        labels: for each variable the labels of its categories, in the file's order.
+        parents: for each variable the positions of its parents, in the file's order.
+        tables: for each variable (configurations of its parents, categories) float64: probabilities that sum to 1.
+            The first parent varies slowest, as in an array indexed by the parents in their order.
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    parents: tuple[tuple[int, ...], ...]
+    tables: tuple[np.ndarray, ...]
+
+    def order(self) -> tuple[int, ...]:
+        """A topological order."""
+        return tuple(TopologicalSorter(dict(enumerate(self.parents))).static_order())
+
+    def dag(self) -> np.ndarray:
+        """(p, p) bool: [i, j] is True where i is a parent of j."""
+        adjacency = np.zeros((len(self.names), len(self.names)), dtype=bool)
+        for child, parents in enumerate(self.parents):
+            adjacency[list(parents), child] = True
+        return adjacency
+
+
+def read_bif(content: bytes, label: str) -> Network:
+    """A network from a BIF file's content, gzipped or not.
+
+    Raises:
+        DataError: the content is not what the format allows, or the network is not one; names what is wrong.
+    """
+    try:
+        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"network {label!r} is not a readable BIF file: {error}") from error
+    where = f"network {label!r}"
+    states: dict[str, tuple[str, ...]] = {}
+    for name, count, listed in VARIABLE.findall(text):
+        found = tuple(listed.split(", "))
+        if len(found) != int(count) or len(set(found)) != len(found):
+            raise DataError(f"{where}, variable {name!r}: {count} different states declared, found {', '.join(found)}")
+        if states.setdefault(name, found) is not found:
+            raise DataError(f"{where}, variable {name!r}: declared twice")
+    if not states:
+        raise DataError(f"{where} declares no variable")
+    position = {name: k for k, name in enumerate(states)}
+
+    parents: dict[str, tuple[str, ...]] = {}
+    tables: dict[str, np.ndarray] = {}
+    for name, listed, rows in PROBABILITY.findall(text):
+        of = f"{where}, probability of {name!r}"
+        given = tuple(listed.split(", ")) if listed else ()
+        unknown = [variable for variable in (name, *given) if variable not in states]
+        if unknown:
+            raise DataError(f"{of}: {unknown[0]!r} is not declared")
+        if name in tables:
+            raise DataError(f"{of}: given twice")
+        parents[name], tables[name] = given, _table(rows, states[name], [states[parent] for parent in given], of)
+    missing = [name for name in states if name not in tables]
+    if missing:
+        raise DataError(f"{where}: no probabilities for {', '.join(missing[:5])}")
+    network = Network(
+        names=tuple(states),
+        labels=tuple(states.values()),
+        parents=tuple(tuple(position[parent] for parent in parents[name]) for name in states),
+        tables=tuple(tables[name] for name in states),
+    )
+    try:
+        network.order()
+    except CycleError as error:
+        cycle = " -> ".join(network.names[k] for k in error.args[1])
+        raise DataError(f"{where} is not acyclic: {cycle}") from error
+    return network
+
+
+def sample(network: Network, samples: int, seed: int) -> np.ndarray:
+    """Independent samples by forward sampling: (samples, variables) uint8 codes (uint16 beyond 256 categories).
+
+    A variable's uniform numbers come from a PCG64 stream of its own, seeded by (seed, position): the bits depend
+    neither on the topological order nor on the number of samples, of which fewer are the first of more. A category
+    of probability zero is never drawn.
+
+    Returns:
+        In Fortran order: a variable's codes lie side by side.
+    """
+    widest = max(map(len, network.labels))
+    codes = np.empty((len(network.names), samples), dtype=np.uint8 if widest <= 256 else np.uint16)
+    for variable in network.order():
+        uniform = np.random.Generator(np.random.PCG64([seed, variable])).random(samples)
+        cumulative = np.cumsum(network.tables[variable], axis=1)
+        cumulative /= cumulative[:, -1:]
+        row = np.zeros(samples, dtype=np.intp)
+        for parent in network.parents[variable]:
+            row *= len(network.labels[parent])
+            row += codes[parent]
+        drawn = codes[variable]
+        drawn[:] = 0
+        for bound in cumulative.T[:-1]:  # the category is the number of bounds at or below the uniform number
+            drawn += uniform >= (bound[row] if len(bound) > 1 else bound)
+    return codes.T
+
+
+def _table(rows: str, own: tuple[str, ...], parents: list[tuple[str, ...]], of: str) -> np.ndarray:
+    """(configurations, categories) probabilities, each row divided by its sum."""
+    shape = [len(states) for states in parents]
+    configurations = math.prod(shape)
+    if configurations * len(own) > LARGEST_TABLE:
+        raise DataError(f"{of}: {configurations * len(own)} probabilities are more than {LARGEST_TABLE}")
+    table = np.full((configurations, len(own)), np.nan)
+    codes = [{state: code for code, state in enumerate(states)} for states in parents]
+    for line in rows.split("\n"):
+        match = ROW.fullmatch(line.strip())
+        if match is None:
+            raise DataError(f"{of}: {line.strip()!r} is not a row of probabilities")
+        given = tuple(match[1].split(", ")) if match[1] else ()
+        row = 0
+        if len(given) != len(parents):
+            raise DataError(f"{of}: {len(given)} states for {len(parents)} parents in {line.strip()!r}")
+        for state, known in zip(given, codes, strict=True):
+            if state not in known:
+                raise DataError(f"{of}: no parent's state {state!r} in {line.strip()!r}")
+            row = row * len(known) + known[state]
+        if not np.isnan(table[row, 0]):
+            raise DataError(f"{of}: the row of {match[1] or 'table'} stands there twice")
+        numbers = match[2].split(", ")
+        try:
+            table[row] = np.array(numbers, dtype=np.float64)
+        except ValueError:
+            numbers = []
+        if len(numbers) != len(own):  # a single number would fill the row
+            raise DataError(f"{of}: {line.strip()!r} could not be read as {len(own)} numbers")
+        if not (table[row] >= 0).all():
+            raise DataError(f"{of}: {table[row].min():g} is no probability in {line.strip()!r}")
+    if np.isnan(table).any():
+        raise DataError(f"{of}: {int(np.isnan(table).any(axis=1).sum())} of {configurations} rows are missing")
+    total = np.cumsum(table, axis=1)[:, -1]  # in order: the same bits everywhere
+    worst = int(np.argmax(np.abs(total - 1)))
+    if abs(total[worst] - 1) > SUM_TOLERANCE:
+        raise DataError(f"{of}: the probabilities of row {worst + 1} sum to {total[worst]:.9g}, not to 1")
+    return table / total[:, None]

@@ -1,0 +1,46 @@
+"""Generated discrete data: the synthetic settings of gpuPC, section 4.2 and Table 2."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from datasets.dataset import Dataset
+from datasets.generate import check_whole
+
+
+def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
+    """Independent variables, each uniform over the same number of categories.
+
+    The paper varies the number of variables N, the largest number of categories and the number of samples n, but does
+    not say how the data are drawn. It fixes the work beside them: the number of tests for each edge, and the share of
+    edges that each level removes, whatever the tests say (the problem's ``tests_per_edge`` and ``decay``). So the
+    dependences do not matter, and the table of every test is as large and as evenly filled as the setting allows.
+
+    Args:
+        p: number of variables, at least 1 (the paper's N).
+        n: number of samples, at least 1.
+        categories: number of categories of every variable, 2 to 65536.
+        seed: integer >= 0, of the one PCG64 stream used: variable by variable.
+
+    Returns:
+        values (n, p); names V0, V1, ...; labels "0", "1", ... No true_dag: it is empty, and its p x p would cost
+        more memory than it tells.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    check_whole(1, p=p, n=n)
+    check_whole(2, categories=categories)
+    check_whole(0, seed=seed)
+    if categories > 1 << 16:
+        raise ValueError(f"categories must be at most {1 << 16}, not {categories}")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    codes = rng.integers(categories, size=(p, n), dtype=np.uint8 if categories <= 256 else np.uint16)
+    return Dataset(
+        name=f"uniform-p{p}-c{categories}-n{n}-seed{seed}",
+        values=codes.T,
+        names=tuple(f"V{i}" for i in range(p)),
+        family="discrete",
+        facts={"source": f"generated: independent uniform categories, {p=}, {n=}, {categories=}, {seed=}"},
+        labels=(tuple(map(str, range(categories))),) * p,
+    )

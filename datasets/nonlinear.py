@@ -1,0 +1,167 @@
+"""Generated nonlinear data: additive noise models as MANM-CS draws them, in the settings of GPU-CMIknn, section 5.1.
+
+MANM-CS itself (manm-cs 0.1.7) is not used: its samples cannot be reproduced (it reseeds from the operating system),
+and it draws them one number at a time. What it draws is drawn here with its defaults, from one seeded stream.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets.dataset import DataError, Dataset
+from datasets.generate import LARGEST_VALUE, check_number, check_whole
+
+DENSITIES = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""The edge densities that section 5.1 chooses from."""
+
+TANH_TERMS = 12
+TANH_HALVINGS = 3
+
+
+class Node(NamedTuple):
+    """V = sum over k of weights[k] * FUNCTIONS[functions[k]](V[parents[k]]) + N, with N standard normal."""
+
+    parents: np.ndarray
+    functions: np.ndarray
+    weights: np.ndarray
+
+
+def additive_noise(
+    p: int,
+    n: int,
+    seed: int,
+    density: float | None = None,
+    degree: float | None = None,
+    standardize: bool = True,
+) -> Dataset:
+    """A random graph of continuous variables with linear, quadratic and tanh dependences.
+
+    As GPU-CMIknn, section 5.1, with the defaults of MANM-CS: every pair i < j gets an edge i -> j with probability
+    `density`; each edge has one of the three functions, all as likely, and a weight uniform in [-1, -0.5] or
+    [0.5, 1]; a variable is the sum over its parents of weight times function, plus standard normal noise.
+
+    Squares of squares explode: 18 of 20 graphs of 50 variables exceed 1e150. So each variable is standardised as soon
+    as it is drawn, before its children see it, where MANM-CS leaves it as it is (`standardize=False`) or standardises
+    all variables at the end.
+
+    One PCG64 stream gives first the density, then the graph, then the noise variable by variable, so sets that differ
+    in n or in `standardize` share their graph. Sums are exactly rounded or accumulated parent by parent, and tanh is
+    made of the four basic operations: the same bits on every machine.
+
+    Args:
+        p: number of variables, at least 1 (the paper's N).
+        n: number of samples, at least 2.
+        seed: integer >= 0.
+        density: edge probability, in [0, 1]; by default one of 0.1, 0.2, ..., 0.5, each as likely.
+        degree: instead of density, the average number of neighbours: density is degree / (p - 1). The sparse graphs
+            of Table 10 have 1.5.
+        standardize: give every variable mean 0 and standard deviation 1.
+
+    Returns:
+        values (n, p); names V0, V1, ... in topological order; true_dag, strictly upper triangular.
+
+    Raises:
+        ValueError: an argument is out of range.
+        DataError: without `standardize`, a value exceeds 1e150; names the variable.
+    """
+    check_whole(1, p=p)
+    check_whole(2, n=n)
+    check_whole(0, seed=seed)
+    if density is not None and degree is not None:
+        raise ValueError("density and degree are given; one decides the other")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    chosen = float(rng.choice(DENSITIES))
+    if degree is not None:
+        check_number(0, p - 1, degree=degree)
+        chosen = degree / max(p - 1, 1)
+    elif density is not None:
+        check_number(0, 1, density=density)
+        chosen = density
+    nodes = random_nodes(rng, p, chosen)
+    dag = np.zeros((p, p), dtype=bool)
+    for child, node in enumerate(nodes):
+        dag[node.parents, child] = True
+    return Dataset(
+        name=f"cgm-p{p}-n{n}-seed{seed}",
+        values=sample(rng, nodes, n, standardize),
+        names=tuple(f"V{i}" for i in range(p)),
+        family="nonlinear",
+        true_dag=dag,
+        facts={
+            "source": f"generated: GPU-CMIknn section 5.1, {p=}, {n=}, density={chosen:.6g}, {seed=}, {standardize=}",
+            "density": chosen,
+        },
+    )
+
+
+def random_nodes(rng: np.random.Generator, p: int, density: float) -> list[Node]:
+    """The p nodes of a random graph, in topological order."""
+    nodes = []
+    for i in range(p):
+        parents = np.flatnonzero(rng.random(i) < density)
+        functions = rng.integers(len(FUNCTIONS), size=parents.size)
+        signs = rng.integers(2, size=parents.size) * 2 - 1
+        nodes.append(Node(parents, functions, signs * rng.uniform(0.5, 1.0, parents.size)))
+    return nodes
+
+
+def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: bool) -> np.ndarray:
+    """n samples of nodes given in topological order: (n, len(nodes)) float64.
+
+    Raises:
+        DataError: a value exceeds 1e150; names the variable.
+    """
+    rows = rng.standard_normal((len(nodes), n))  # a row a variable here, so that every pass is contiguous
+    for variable, node in enumerate(nodes):
+        row = rows[variable]
+        with np.errstate(over="ignore", invalid="ignore"):  # found below
+            row += signal(node, rows)
+        largest = np.abs(row).max()
+        if not largest <= LARGEST_VALUE:
+            raise DataError(
+                f"variable {variable} of {len(nodes)} reaches {largest:.0e}; above {LARGEST_VALUE:.0e} distances "
+                "overflow: standardise, or use fewer variables or a lower density"
+            )
+        if standardize:
+            row -= math.fsum(row) / n
+            row /= math.sqrt(math.fsum(row * row) / (n - 1))
+    return np.ascontiguousarray(rows.T)
+
+
+def signal(node: Node, rows: np.ndarray) -> np.ndarray:
+    """What the parents, rows of (variables, n), bring to a node: (n,)."""
+    total = np.zeros(rows.shape[1])
+    for parent, function, weight in zip(node.parents, node.functions, node.weights, strict=True):
+        total += weight * FUNCTIONS[function](rows[parent])
+    return total
+
+
+def linear(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def quadratic(x: np.ndarray) -> np.ndarray:
+    return x * x
+
+
+def tanh(x: np.ndarray) -> np.ndarray:
+    """tanh from basic operations, to 4e-16: libraries' differ in the last bit from machine to machine.
+
+    Lambert's continued fraction y / (1 + y^2 / (3 + y^2 / (5 + ...))) of an eighth of x, then three times
+    tanh(2y) = 2 tanh(y) / (1 + tanh(y)^2). Beyond 20, tanh rounds to 1.
+    """
+    y = np.clip(x, -20.0, 20.0) / 2**TANH_HALVINGS
+    square = y * y
+    fraction = np.full_like(y, 2.0 * TANH_TERMS + 1)
+    for term in range(TANH_TERMS - 1, -1, -1):
+        fraction = (2 * term + 1) + square / fraction
+    y /= fraction
+    for _ in range(TANH_HALVINGS):
+        y = 2 * y / (1 + y * y)
+    return y
+
+
+FUNCTIONS = (linear, quadratic, tanh)

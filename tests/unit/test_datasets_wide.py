@@ -1,0 +1,111 @@
+"""The stand-in for TCGA: its correlations, what level 0 leaves of it, and that it is drawn in blocks."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+import datasets
+from datasets.dataset import fingerprint
+from datasets.wide import regulated_genes, rows
+
+PINNED_VALUES = [
+    [-1.407492079170518, -0.15262569722609554, -0.23739487414692184, 0.26329057429884056],
+    [-1.553158646346539, 0.9978096381188644, -0.8732469463068409, -0.8443929192502804],
+    [-0.7904245750542693, 0.7470963320832703, -0.9685410218425328, -0.37299897809417765],
+]
+
+
+@settings(deadline=None)
+@given(
+    p=st.integers(1, 30),
+    n=st.integers(2, 40),
+    seed=st.integers(0, 2**63),
+    regulators=st.integers(1, 30),
+    coupling=st.floats(0, 1),
+    block=st.integers(1, 5000),
+)
+def test_blocks_do_not_matter(p, n, seed, regulators, coupling, block):
+    parameters = {"p": p, "n": n, "seed": seed, "regulators": min(p, regulators), "coupling": coupling}
+    whole = regulated_genes(**parameters)
+    with mock.patch("datasets.wide.BLOCK_BYTES", block):
+        blocks = list(rows(**parameters))
+    assert all(b.shape == (len(b), p) for b in blocks)
+    assert np.array_equal(np.concatenate(blocks), whole.values)
+    assert whole.values.flags.c_contiguous
+    assert whole.facts["sha256"] == fingerprint(whole.values)
+
+
+def test_fewer_samples_are_the_first_of_more():
+    few, more = (regulated_genes(7, n, 1, 3, 0.5).values for n in (10, 300))
+    assert np.array_equal(few, more[:10])
+    assert not np.array_equal(few, regulated_genes(7, 10, 2, 3, 0.5).values)
+
+
+def test_values_are_pinned():
+    """A change of the generator would silently change every recorded result on these data."""
+    np.testing.assert_allclose(regulated_genes(4, 3, 7, 2, 0.5).values, PINNED_VALUES, rtol=1e-12)
+
+
+@pytest.mark.parametrize("coupling", [0.0, 0.3, 1.0])
+def test_regulators_separate_their_genes(coupling):
+    p, n, regulators = 60, 20_000, 6
+    values = regulated_genes(p, n, 5, regulators, coupling).values
+    correlation = np.corrcoef(values, rowvar=False)
+    np.testing.assert_allclose(values.std(axis=0), 1, atol=6 / np.sqrt(n))
+    position = np.arange(regulators) * p // regulators
+    among = correlation[np.ix_(position, position)][np.triu_indices(regulators, 1)]
+    np.testing.assert_allclose(among, coupling, atol=6 / np.sqrt(n))
+    if coupling == 1:  # all regulators are one variable
+        return
+    genes = np.setdiff1d(np.arange(p), position)
+    own = position[np.abs(correlation[np.ix_(genes, position)]).argmax(axis=1)]  # loadings of zero aside
+    loading = correlation[genes, own]
+    clear = np.abs(loading) > 0.1
+    genes, own, loading = genes[clear], own[clear], loading[clear]
+    assert len(genes) > 40
+    shared = np.where(own[:, None] == own, 1.0, coupling)
+    implied = shared * np.outer(loading, loading)
+    found = correlation[np.ix_(genes, genes)]
+    off = ~np.eye(len(genes), dtype=bool)
+    np.testing.assert_allclose(found[off], implied[off], atol=8 / np.sqrt(n))
+
+
+def removed_at_level_0(values, alpha=0.01):
+    n = len(values)
+    r = np.corrcoef(values, rowvar=False)[np.triu_indices(values.shape[1], 1)]
+    return np.mean(np.abs(np.arctanh(r)) * np.sqrt(n - 3) <= -special.ndtri(alpha / 2))
+
+
+def test_level_0_removes_a_third_as_in_the_paper():
+    parameters = {**datasets.entry("tcga-like")["parameters"], "p": 3000, "regulators": 60}
+    assert removed_at_level_0(regulated_genes(**parameters).values) == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_the_sparse_set_is_sparse():
+    parameters = {**datasets.entry("regulated-p20000-n3189")["parameters"], "p": 3000}
+    assert 1 - removed_at_level_0(regulated_genes(**parameters).values) == pytest.approx(1 / 70, abs=0.003)
+
+
+def test_the_shapes_are_those_of_the_paper():
+    parameters, tcga = datasets.entry("tcga-like")["parameters"], datasets.entry("tcga")
+    assert (parameters["p"], parameters["n"]) == (tcga["variables"], tcga["samples"]) == (55_572, 3189)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"p": 0}, "p must be an integer >= 1"),
+        ({"n": 1}, "n must be an integer >= 2"),
+        ({"seed": -1}, "seed must be an integer >= 0"),
+        ({"regulators": 0}, "regulators must be an integer >= 1"),
+        ({"regulators": 6}, "regulators must be at most p = 5, not 6"),
+        ({"coupling": 1.01}, r"coupling must be a number in \[0, 1\]"),
+    ],
+)
+def test_bad_arguments_are_named(wrong, named):
+    with pytest.raises(ValueError, match=named):
+        regulated_genes(**{"p": 5, "n": 4, "seed": 0, "regulators": 2, "coupling": 0.5, **wrong})
