@@ -14,6 +14,8 @@ import collections
 import numpy as np
 from numba import njit
 
+from baselines._graph import neighbours_without, next_combination
+
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
@@ -29,31 +31,6 @@ def separate_pairs(correlation, critical, adjacent):
             adjacent[i, j] = adjacent[j, i] = keep
             edges += keep
     return edges
-
-
-@_compiled
-def neighbour_lists(adjacent):
-    """The graph G' of a level as (starts, neighbours, edges).
-
-    Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``; edges are pairs i < j, ascending.
-    """
-    p = len(adjacent)
-    starts = np.zeros(p + 1, np.int64)
-    for i in range(p):
-        starts[i + 1] = starts[i] + adjacent[i].sum()
-    neighbours = np.empty(starts[p], np.int32)
-    edges = np.empty((starts[p] // 2, 2), np.int32)
-    filled = listed = 0
-    for i in range(p):
-        for j in range(p):
-            if adjacent[i, j]:
-                neighbours[filled] = j
-                filled += 1
-                if i < j:
-                    edges[listed, 0] = i
-                    edges[listed, 1] = j
-                    listed += 1
-    return starts, neighbours, edges
 
 
 @_compiled
@@ -116,11 +93,7 @@ def separate_edges(correlation, starts, neighbours, edges, level, limits, smalle
     for e in range(len(edges)):
         i, j = edges[e]
         for row, other in ((i, j), (j, i)):
-            n = 0
-            for at in range(starts[row], starts[row + 1]):
-                if neighbours[at] != other:
-                    candidates[n] = neighbours[at]
-                    n += 1
+            n = neighbours_without(starts, neighbours, row, other, candidates)
             if n < level:
                 continue
             separated, least, counts = first_separating_set(
@@ -227,20 +200,6 @@ def add_member(correlation, i, j, members, t, factor, no_variance):
     h[t + 1, 1] = h[t, 1] - w_i * cov_j
     h[t + 1, 2] = h[t, 2] - w_j * cov_j
     return True
-
-
-@_inlined
-def next_combination(chosen, n):
-    """Advance to the lexicographically next subset of range(n); returns the first place changed, -1 at the end."""
-    size = len(chosen)
-    place = size - 1
-    while place >= 0 and chosen[place] == n - size + place:
-        place -= 1
-    if place >= 0:
-        chosen[place] += 1
-        for t in range(place + 1, size):
-            chosen[t] = chosen[t - 1] + 1
-    return place
 
 
 @_compiled

@@ -1,13 +1,10 @@
 """causal-learn's skeleton search: an implementation of PC-stable by other people, as the outside oracle."""
 
-import time
-
 import numpy as np
 
-from gpupc_impl.core.pc_stable import Progress, stop_reason
 from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Run, method, needs_package
-from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.core.result import Skeleton
 
 
 @method(
@@ -21,90 +18,19 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton
     unavailable=needs_package("causallearn", "causal-learn"),
 )
 def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
-    """Run causal-learn's own search and test, watched from its test object.
+    """Run causal-learn's own search and test (see `watched_search`).
 
-    - causal-learn never stops at the first separating set and stores the union of all it found. Kept here is the
-      first set that it found independent, which is the canonical one unless its test decides otherwise than ours.
     - Its test inverts the correlation matrix of (i, j, S). Where that is exactly singular it raises an error; where
       it is nearly so, as with duplicated columns, the answer hangs on rounding: no undefined tests, no
       pseudo-inverse.
-    - ``tests_per_level`` counts the tests that were computed; those that it looked up in its cache are not counted.
     - ``df_convention="cupc"``, one degree of freedom less, is reached by telling its test of one sample less.
     """
-    from causallearn.utils.PCUtils.SkeletonDiscovery import skeleton_discovery
-
-    p = problem.n_variables
-    test = _watched_fisher_z(problem)
-    start = time.perf_counter()
-    graph = skeleton_discovery(
-        test.data, problem.alpha, test, stable=True, show_progress=False, max_k=_deepest_level(problem)
-    )
-    ends = [*test.level_starts[1:], time.perf_counter()]
-    seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)
-    adjacency = graph.G.graph != 0
-
-    levels_run = len(test.level_starts)
-    removed = [[] for _ in range(levels_run)]
-    for pair, members in test.separated.items():
-        removed[len(members)].append((pair, members))
-    edges_per_level = p * (p - 1) // 2 - np.cumsum([len(pairs) for pairs in removed])
-    if run.progress is not None:
-        for level in range(levels_run):
-            run.progress(Progress(level, int(edges_per_level[level]), test.performed[level], float(seconds[level])))
-    return Skeleton(
-        adjacency=adjacency,
-        sepsets=SeparatingSets.from_levels(
-            adjacency, [tuple(map(np.array, zip(*pairs, strict=True))) for pairs in removed[1:] if pairs]
-        ),
-        names=problem.names,
-        tests_per_level=tuple(test.performed),
-        edges_per_level=tuple(map(int, edges_per_level)),
-        seconds_per_level=tuple(map(float, seconds)),
-        levels_run=levels_run,
-        stopped_because=stop_reason(problem, levels_run, int(adjacency.sum(axis=1).max())),
-        pmax=test.pmax if run.pmax else None,
-        facts=run.facts,
-    )
-
-
-def _deepest_level(problem: GaussianProblem) -> int:
-    """Largest level that may be run; causal-learn itself fails where no degree of freedom is left."""
-    deepest = -1
-    limit = problem.n_variables if problem.max_level is None else problem.max_level
-    while deepest < limit and problem.obstacle(deepest + 1) is None:
-        deepest += 1
-    return deepest
-
-
-def _watched_fisher_z(problem: GaussianProblem):
-    """causal-learn's FisherZ on the problem's own correlation matrix, keeping note of what it is asked and finds."""
     from causallearn.utils.cit import FisherZ
 
+    from baselines._causal_learn import watched, watched_search
+
     p = problem.n_variables
-
-    class WatchedFisherZ(FisherZ):
-        def __init__(self):
-            super().__init__(np.arange(2.0 * p).reshape(2, p))  # placeholder data: only its width is used
-            self.correlation_matrix = problem.correlation
-            self.sample_size = problem.degrees_of_freedom(0) + 3
-            self.performed: list[int] = []
-            self.level_starts: list[float] = []
-            self.separated: dict[tuple[int, int], tuple[int, ...]] = {}
-            self.pmax = np.full((p, p), np.nan)
-
-        def __call__(self, x, y, condition_set=None):
-            level = len(condition_set)
-            if level == len(self.performed):
-                self.performed.append(0)
-                self.level_starts.append(time.perf_counter())
-            known = len(self.pvalue_cache)
-            p_value = super().__call__(x, y, condition_set)
-            self.performed[level] += len(self.pvalue_cache) - known
-            pair = (int(min(x, y)), int(max(x, y)))
-            if pair not in self.separated:
-                self.pmax[x, y] = self.pmax[y, x] = np.fmax(self.pmax[x, y], p_value)
-                if p_value > problem.alpha:
-                    self.separated[pair] = tuple(map(int, condition_set))
-            return p_value
-
-    return WatchedFisherZ()
+    test = watched(FisherZ)(np.arange(2.0 * p).reshape(2, p))  # placeholder data: only its width is used
+    test.correlation_matrix = problem.correlation
+    test.sample_size = problem.degrees_of_freedom(0) + 3
+    return watched_search(problem, run, test, run.facts)

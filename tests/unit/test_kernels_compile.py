@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import re
 from collections.abc import Sequence
@@ -13,14 +14,26 @@ import pytest
 from gpupc_impl.backends import KernelCompilationError, nvrtc
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.simt.build import sources_of
-from gpupc_impl.gaussian.device import all_kernels
+from gpupc_impl.core.registry import METHOD_PACKAGES
 
 MAX_LEVEL = 10
 ARCHITECTURES = ("sm_80", "sm_90")
 
+
+def kernel_lists() -> list:
+    """The `all_kernels` of each package of methods that has a module `device` with one."""
+    installed = [package for package in METHOD_PACKAGES if importlib.util.find_spec(package)]
+    devices = [f"{package}.device" for package in installed if importlib.util.find_spec(f"{package}.device")]
+    found = [getattr(importlib.import_module(name), "all_kernels", None) for name in devices]
+    return [all_kernels for all_kernels in found if all_kernels is not None]
+
+
 KERNELS: dict[str, list[str]] = {}
-for _source, _expression in all_kernels(MAX_LEVEL):
-    KERNELS.setdefault(_source, []).append(_expression)
+for _all_kernels in kernel_lists():
+    for _source, _expression in _all_kernels(MAX_LEVEL):
+        KERNELS.setdefault(_source, [])
+        if _expression not in KERNELS[_source]:  # families share the kernels of the graph
+            KERNELS[_source].append(_expression)
 
 
 class NvrtcLibrary:

@@ -1,5 +1,6 @@
 """Every kernel of every method is clean under the sanitizers, on a small problem that reaches several levels."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -9,7 +10,58 @@ import pytest
 from gpupc_impl import methods
 from gpupc_impl.backends import replay
 from gpupc_impl.backends.simt import build
-from gpupc_impl.gaussian.device import all_kernels
+
+GAUSSIAN = """
+weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
+data = rng.normal(size=(60, 14)) @ np.linalg.inv(np.eye(14) - weights).T
+data = np.column_stack([data, data[:, 0], data[:, 3]])  # singular conditioning matrices
+problems = [GaussianProblem.from_data(data, max_level=3)]
+"""
+
+NONLINEAR = """
+from gpupc_impl.cmiknn.device import ci_test
+from gpupc_impl.cmiknn.problem import NonlinearProblem
+
+data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
+options = dict(permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
+problems = [NonlinearProblem.from_data(data, k_cmi=3, **options)]
+for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none", "float64")):
+    for k_cmi in (3, 12, 39):
+        problem = NonlinearProblem.from_data(
+            data, transform=transform, precision=precision, k_cmi=k_cmi, **options
+        )
+        for S in ((), (2, 3)):
+            for selection, gamma in (("counting", 0), ("counting", 5), ("insertion", 7)):
+                ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
+            ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
+"""
+
+DISCRETE = """
+from scipy import stats
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.retest import Retest
+
+data = rng.integers(0, 3, (300, 8))
+for k in range(2, 8):
+    copies = rng.random(300) < 0.5
+    data[copies, k] = data[copies, rng.integers(0, k)]
+large = np.column_stack([np.arange(400) % 300, rng.integers(0, 70, 400), data[:100].repeat(4, axis=0)])
+small, large = DiscreteProblem.from_data(data, max_level=3), DiscreteProblem.from_data(large, max_level=1)
+statistic, df = Retest(large).test(0, 1, np.array([], int))
+unclear = DiscreteProblem.from_data(large.codes.T, alpha=0.999999 * stats.chi2.sf(statistic, df), max_level=1)
+workload = DiscreteProblem.from_data(data, tests_per_edge=3, decay=0.2, test="g-square", df_rule="adjusted")
+problems = [small, unclear, workload]
+for problem in problems:
+    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33)):
+        solve(problem, methods()["gpupc"], open_backend("host"), params)
+"""
+
+FAMILIES = {
+    "gaussian": ("gpupc_impl.gaussian.device", GAUSSIAN),
+    "discrete": ("gpupc_impl.discrete.device", DISCRETE),
+    "nonlinear": ("gpupc_impl.cmiknn.device", NONLINEAR),
+}
+"""By family: the module with its `all_kernels`, and the lines that make `problems`, at least one of four levels."""
 
 SEARCH = """
 import numpy as np
@@ -18,22 +70,22 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import solve
 
 rng = np.random.default_rng(1)
-weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
-data = rng.normal(size=(60, 14)) @ np.linalg.inv(np.eye(14) - weights).T
-data = np.column_stack([data, data[:, 0], data[:, 3]])  # singular conditioning matrices
-problem = GaussianProblem.from_data(data, max_level=3)
+{problems}
 backend = open_backend("host")
-for method in methods("gaussian").values():
+for method in methods("{family}").values():
     if "host" in method.backends:
-        found = solve(problem, method, backend, pmax=True)
-        assert found.levels_run == 4 and found.pseudo_inverses, found
-        solve(problem, method, backend, separating_sets="first-come")
+        found = [solve(problem, method, backend, pmax=True) for problem in problems]
+        assert max(skeleton.levels_run for skeleton in found) >= 4, found
+        assert method.family != "gaussian" or all(skeleton.pseudo_inverses for skeleton in found), found
+        if method.canonical:
+            for problem in problems:
+                solve(problem, method, backend, separating_sets="first-come")
 """
 
 
-def run_search(environment):
+def run_search(family, environment):
     done = subprocess.run(
-        [sys.executable, "-c", SEARCH],
+        [sys.executable, "-c", SEARCH.format(family=family, problems=FAMILIES[family][1])],
         env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
@@ -43,18 +95,22 @@ def run_search(environment):
 
 
 def test_there_are_kernels_to_check():
+    assert {found.family for found in methods().values() if "host" in found.backends} == set(FAMILIES)
     assert sum("host" in method.backends for method in methods("gaussian").values()) >= 4
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.skipif(build.missing_sanitizer(("address", "undefined")) is not None, reason="no sanitizer runtime here")
-def test_addresses_and_arithmetic_are_clean():
-    run_search(build.sanitizer_environment("address,undefined"))
+def test_addresses_and_arithmetic_are_clean(family):
+    run_search(family, build.sanitizer_environment("address,undefined"))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.skipif(build.missing_sanitizer(("thread",)) is not None, reason="no thread sanitizer here")
-def test_kernels_do_not_race(tmp_path):
-    run_search({**os.environ, "GPUPC_RECORD_LAUNCHES": str(tmp_path)})
+def test_kernels_do_not_race(family, tmp_path):
+    run_search(family, {**os.environ, "GPUPC_RECORD_LAUNCHES": str(tmp_path)})
     results = replay.replay(tmp_path)
-    assert {result.kernel.split(" of ")[0] for result in results} == {name for _, name in all_kernels(3)}
+    all_kernels = importlib.import_module(FAMILIES[family][0]).all_kernels
+    assert {result.kernel.split(" of ")[0] for result in results} >= {name for _, name in all_kernels(3)}
     for result in results:
         assert result.clean, f"{result.kernel}\n{result.report}"

@@ -1,0 +1,92 @@
+"""causal-learn's skeleton search, watched from its test object: what its methods of all families share."""
+
+import time
+
+import numpy as np
+
+from gpupc_impl.core.pc_stable import Progress, stop_reason
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import SeparatingSets, Skeleton
+
+
+def watched(test_class: type) -> type:
+    """A causal-learn test class that keeps note of what it is asked and finds; call `watch` on its objects."""
+
+    class Watched(test_class):
+        def watch(self, p: int, alpha: float) -> None:
+            """Note the tests of a search over p variables."""
+            self.alpha = alpha
+            self.performed: list[int] = []
+            self.level_starts: list[float] = []
+            self.separated: dict[tuple[int, int], tuple[int, ...]] = {}
+            self.pmax = np.full((p, p), np.nan)
+
+        def __call__(self, x, y, condition_set=None):
+            level = len(condition_set)
+            if level == len(self.performed):
+                self.performed.append(0)
+                self.level_starts.append(time.perf_counter())
+            known = len(self.pvalue_cache)
+            p_value = super().__call__(x, y, condition_set)
+            self.performed[level] += len(self.pvalue_cache) - known
+            pair = (int(min(x, y)), int(max(x, y)))
+            if pair not in self.separated:
+                self.pmax[x, y] = self.pmax[y, x] = np.fmax(self.pmax[x, y], p_value)
+                if p_value > self.alpha:
+                    self.separated[pair] = tuple(map(int, condition_set))
+            return p_value
+
+    return Watched
+
+
+def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
+    """Run causal-learn's own search with a `watched` test.
+
+    causal-learn never stops at the first separating set and stores the union of all it found. Kept here is the first
+    set that it found independent, which is the canonical one unless its test decides otherwise than ours.
+    ``tests_per_level`` counts the tests that were computed; those that it looked up in its cache are not counted.
+    """
+    from causallearn.utils.PCUtils.SkeletonDiscovery import skeleton_discovery
+
+    p = problem.n_variables
+    test.watch(p, problem.alpha)
+    start = time.perf_counter()
+    graph = skeleton_discovery(
+        test.data, problem.alpha, test, stable=True, show_progress=False, max_k=_deepest_level(problem)
+    )
+    ends = [*test.level_starts[1:], time.perf_counter()]
+    seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)
+    adjacency = graph.G.graph != 0
+
+    levels_run = len(test.level_starts)
+    removed = [[] for _ in range(levels_run)]
+    for pair, members in test.separated.items():
+        removed[len(members)].append((pair, members))
+    edges_per_level = p * (p - 1) // 2 - np.cumsum([len(pairs) for pairs in removed])
+    if run.progress is not None:
+        for level in range(levels_run):
+            run.progress(Progress(level, int(edges_per_level[level]), test.performed[level], float(seconds[level])))
+    return Skeleton(
+        adjacency=adjacency,
+        sepsets=SeparatingSets.from_levels(
+            adjacency, [tuple(map(np.array, zip(*pairs, strict=True))) for pairs in removed[1:] if pairs]
+        ),
+        names=problem.names,
+        tests_per_level=tuple(test.performed),
+        edges_per_level=tuple(map(int, edges_per_level)),
+        seconds_per_level=tuple(map(float, seconds)),
+        levels_run=levels_run,
+        stopped_because=stop_reason(problem, levels_run, int(adjacency.sum(axis=1).max())),
+        pmax=test.pmax if run.pmax else None,
+        facts=facts,
+    )
+
+
+def _deepest_level(problem: Problem) -> int:
+    """Largest level that may be run; causal-learn itself fails where no test can be made."""
+    deepest = -1
+    limit = problem.n_variables if problem.max_level is None else problem.max_level
+    while deepest < limit and problem.obstacle(deepest + 1) is None:
+        deepest += 1
+    return deepest

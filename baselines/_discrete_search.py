@@ -1,0 +1,140 @@
+"""PC-stable on coded data on the CPU: the search that `discrete-serial` and `discrete-parallel` share."""
+
+import math
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from baselines import _discrete
+from baselines._levels import LARGEST_TASK, Graph, Tested, search
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.discrete.problem import DiscreteProblem
+
+TABULATED = 8192
+"""Critical values are tabulated up to this many degrees of freedom; beyond, one is computed when a test needs it."""
+
+
+def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skeleton:
+    """Find the skeleton with that many threads."""
+    return search(problem, run, _DiscreteTests(problem, run.pmax), threads)
+
+
+class _DiscreteTests:
+    """The chi-square or G-square test on one problem; a `Tests`."""
+
+    def __init__(self, problem: DiscreteProblem, pmax: bool):
+        self._problem, self._record, self._of_thread = problem, pmax, threading.local()
+        largest = int(problem.categories.max())
+        self._criticals = _discrete.Criticals(
+            small=problem.critical_values(np.arange(min(largest ** min(problem.n_variables, 13), TABULATED))),
+            keys=np.empty(0, np.int64),
+            values=np.empty(0),
+            below=-math.log1p(-problem.alpha),
+            above=-math.log(problem.alpha),
+        )
+
+    def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks) -> int:
+        problem, p = self._problem, self._problem.n_variables
+
+        def test(rows: tuple[int, int]) -> None:
+            first, last = rows
+            statistics, degrees = np.zeros((last - first, p)), np.zeros((last - first, p), np.int64)
+            _discrete.test_pairs(self._data, self._space(0), first, last, statistics, degrees)
+            later = np.arange(p) > np.arange(first, last)[:, None]
+            statistics, degrees = statistics[later], degrees[later]
+            distinct, which = np.unique(degrees, return_inverse=True)
+            adjacent[first:last][later] = statistics > problem.critical_values(distinct)[which]
+            if pmax is not None:
+                pmax[first:last][later] = problem.p_value(statistics, degrees)
+
+        self._data = prepared(problem, map_tasks)
+        rows = max(min(LARGEST_TASK // p, p // 32), 1)
+        list(map_tasks(test, [(first, min(first + rows, p)) for first in range(0, p, rows)]))
+        if not problem.decided_by_tests:
+            adjacent[:] = True
+            edges = np.argwhere(np.triu(adjacent, 1))
+            gone = edges[~problem.decayed(edges)]
+            adjacent[gone[:, 0], gone[:, 1]] = False
+        adjacent[:] = np.triu(adjacent, 1)
+        adjacent |= adjacent.T
+        if pmax is not None:
+            for i in range(p):
+                pmax[i + 1 :, i] = pmax[i, i + 1 :]
+        return int(np.count_nonzero(adjacent)) // 2
+
+    def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
+        edges = graph.edges[task]
+        removed, sets, tests = [], [], 0
+        p_values = np.full(len(edges), np.nan) if self._record else None
+        space, first = self._space(level), 0
+        while first < len(edges):
+            found, members, made, recorded, done, missing = _discrete.separate_edges(
+                self._data,
+                space,
+                graph.starts,
+                graph.neighbours,
+                edges[first:],
+                level,
+                self._criticals,
+                self._problem.tests_per_edge or 0,
+                self._record,
+            )
+            removed.append(first + found)
+            sets.append(members.copy())  # not a view, which would keep the unused rows
+            tests += made
+            if self._record:
+                which, statistics, degrees = recorded
+                np.fmax.at(p_values, first + which, self._problem.p_value(statistics, degrees))
+            first += done
+            if missing:
+                self._know(missing)
+        return Tested(np.concatenate(removed), np.concatenate(sets), tests, p_values=p_values)
+
+    def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray):
+        if self._problem.decided_by_tests:
+            return pairs, sets
+        gone = graph.edges[~self._problem.decayed(graph.edges)]
+        return gone, _discrete.first_sets(graph.starts, graph.neighbours, gone, level, self._problem.n_variables)
+
+    def _space(self, level: int) -> _discrete.Space:
+        """The running thread's space for a level."""
+        if getattr(self._of_thread, "level", None) != level:
+            self._of_thread.level, self._of_thread.space = level, _discrete.new_space(self._data, level)
+        return self._of_thread.space
+
+    def _know(self, df: int) -> None:
+        """Add a critical value. Threads that do so at once may lose one, which is then added again."""
+        known = self._criticals
+        self._criticals = known._replace(
+            keys=np.append(known.keys, df), values=np.append(known.values, self._problem.critical_value(df))
+        )
+
+
+def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete.Data:
+    """A problem's data as the compiled functions take them."""
+    n = problem.n_samples
+    categories = problem.categories.astype(np.int64)
+    with_bits = categories <= _discrete.BITMAP_CATEGORIES
+    rows = np.where(with_bits, categories, 0)
+    logs = np.empty(0)
+    if problem.test == "g-square":
+        logs = np.log(np.maximum(np.arange(n + 1), 1).astype(np.float64))
+    data = _discrete.Data(
+        codes=problem.codes,
+        categories=categories,
+        places=np.concatenate(([0], np.cumsum(categories))),
+        totals=np.empty(categories.sum(), np.int64),
+        bit_rows=np.where(with_bits, np.cumsum(rows) - rows, -1),
+        bits=np.zeros((rows.sum(), -(-n // 64)), np.uint64),
+        logs=logs,
+        adjusted=problem.df_rule == "adjusted",
+    )
+
+    def count(v: int) -> None:
+        totals = data.totals[data.places[v] : data.places[v + 1]]
+        _discrete.count_categories(data.codes[v], data.bit_rows[v], data.bits, totals)
+
+    list(map_tasks(count, range(problem.n_variables)))
+    return data

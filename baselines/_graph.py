@@ -1,0 +1,54 @@
+"""Graphs and subsets, compiled with numba: what the references of all families share."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def neighbour_lists(adjacent):
+    """The graph G' of a level as (starts, neighbours, edges).
+
+    Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``; edges are pairs i < j, ascending.
+    """
+    p = len(adjacent)
+    starts = np.zeros(p + 1, np.int64)
+    for i in range(p):
+        starts[i + 1] = starts[i] + adjacent[i].sum()
+    neighbours = np.empty(starts[p], np.int32)
+    edges = np.empty((starts[p] // 2, 2), np.int32)
+    filled = listed = 0
+    for i in range(p):
+        for j in range(p):
+            if adjacent[i, j]:
+                neighbours[filled] = j
+                filled += 1
+                if i < j:
+                    edges[listed, 0] = i
+                    edges[listed, 1] = j
+                    listed += 1
+    return starts, neighbours, edges
+
+
+@njit(cache=True, nogil=True, inline="always")
+def neighbours_without(starts, neighbours, row, other, out):
+    """Write row's neighbours except ``other`` to ``out``; returns how many."""
+    n = 0
+    for at in range(starts[row], starts[row + 1]):
+        if neighbours[at] != other:
+            out[n] = neighbours[at]
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True, inline="always")
+def next_combination(chosen, n):
+    """Advance to the lexicographically next subset of range(n); returns the first place changed, -1 at the end."""
+    size = len(chosen)
+    place = size - 1
+    while place >= 0 and chosen[place] == n - size + place:
+        place -= 1
+    if place >= 0:
+        chosen[place] += 1
+        for t in range(place + 1, size):
+            chosen[t] = chosen[t - 1] + 1
+    return place

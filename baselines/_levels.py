@@ -1,0 +1,124 @@
+"""PC-stable's levels on the CPU, their edges shared among threads: what the references of all families share."""
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from baselines._graph import neighbour_lists
+from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+
+LARGEST_TASK = 4096
+"""Edges handed over at a time: bounds the memory for separating sets that are found."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """The graph G' at the start of a level.
+
+    Attributes:
+        starts: (p + 1,) int64; row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``.
+        neighbours: int32.
+        edges: (m, 2) int32 pairs i < j, ascending.
+    """
+
+    starts: np.ndarray
+    neighbours: np.ndarray
+    edges: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Tested:
+    """What the tests of some edges, one level's, found.
+
+    Attributes:
+        removed: (k,) which of the edges were separated, counted from the first of them.
+        sets: (k, level) their separating sets.
+        tests, undefined, pseudo_inverses: numbers of tests (see `Skeleton`).
+        p_values: the largest p-value of each edge, NaN where it has none; None when they were not asked for.
+    """
+
+    removed: np.ndarray
+    sets: np.ndarray
+    tests: int
+    undefined: int = 0
+    pseudo_inverses: int = 0
+    p_values: np.ndarray | None = None
+
+
+class Tests(Protocol):
+    """A family's CI test, applied to one problem."""
+
+    def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks: Callable) -> int:
+        """Level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; returns the edges left."""
+
+    def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
+        """Test each edge of a task, in canonical order, up to the first set that separates it."""
+
+    def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The (k, 2) pairs that go after a level and their (k, level) sets, given those that were separated."""
+
+
+def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
+    """Find the skeleton with that many threads.
+
+    The edges of a level are shared out in small runs, and each run returns what it removed, so the answer does not
+    depend on the number of threads.
+    """
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        levels = _Levels(problem, tests, run.pmax, threads, map if threads == 1 else pool.map)
+        return pc_stable(problem, levels, facts=run.facts, progress=run.progress)
+
+
+class _Levels:
+    """PC-stable at work on one problem (cuPC, Algorithm 1); a `LevelSearch`."""
+
+    def __init__(self, problem: Problem, tests: Tests, pmax: bool, threads: int, map_tasks):
+        self._tests, self._threads, self._map_tasks = tests, threads, map_tasks
+        p = self._p = problem.n_variables
+        self._adjacent = ~np.eye(p, dtype=bool)
+        self._pmax = np.full((p, p), np.nan) if pmax else None
+
+    def adjacency(self) -> np.ndarray:
+        return self._adjacent
+
+    def pmax(self) -> np.ndarray | None:
+        return self._pmax
+
+    def run_level(self, level: int) -> LevelOutcome:
+        return self._run_level_zero() if level == 0 else self._run_level(level)
+
+    def _run_level_zero(self) -> LevelOutcome:
+        edges = self._tests.separate_pairs(self._adjacent, self._pmax, self._map_tasks)
+        return LevelOutcome(edges=edges, max_degree=self._max_degree(), tests=self._p * (self._p - 1) // 2)
+
+    def _run_level(self, level: int) -> LevelOutcome:
+        graph = Graph(*neighbour_lists(self._adjacent))
+        edges = graph.edges
+        size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
+        tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
+        found = list(self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks))
+        pairs = np.concatenate([edges[task][part.removed] for task, part in zip(tasks, found, strict=True)])
+        pairs, sets = self._tests.after_level(graph, level, pairs, np.concatenate([part.sets for part in found]))
+        self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
+        if self._pmax is not None:
+            i, j = edges.T
+            largest = np.fmax(self._pmax[i, j], np.concatenate([part.p_values for part in found]))
+            self._pmax[i, j] = self._pmax[j, i] = largest
+        return LevelOutcome(
+            edges=len(edges) - len(pairs),
+            max_degree=self._max_degree(),
+            tests=sum(part.tests for part in found),
+            pairs=pairs,
+            sets=sets,
+            undefined=sum(part.undefined for part in found),
+            pseudo_inverses=sum(part.pseudo_inverses for part in found),
+        )
+
+    def _max_degree(self) -> int:
+        return int(self._adjacent.sum(axis=1).max())

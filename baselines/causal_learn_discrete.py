@@ -1,0 +1,42 @@
+"""causal-learn's skeleton search on coded data: an implementation by other people, as the outside oracle."""
+
+import dataclasses
+
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.registry import Run, method, needs_package
+from gpupc_impl.core.result import Skeleton
+
+TESTS = {"chi-square": "chisq", "g-square": "gsq"}
+
+
+@method(
+    "causal-learn-discrete",
+    family="discrete",
+    backends=("cpu",),
+    source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with chisq or gsq",
+    summary="skeleton search of the package causal-learn (Python, slow)",
+    reference=True,
+    canonical=False,
+    unavailable=needs_package("causallearn", "causal-learn"),
+)
+def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
+    """Run causal-learn's own search and test (see `watched_search`).
+
+    It knows one rule for degrees of freedom, the adjusted one. Asked for the other, it solves the problem by its own
+    rule, and the result's facts say so.
+
+    Raises:
+        InvalidProblem: the workload of a fixed number of tests an edge, which is not a search.
+    """
+    from causallearn.utils.cit import Chisq_or_Gsq
+
+    from baselines._causal_learn import watched, watched_search
+
+    if not problem.decided_by_tests:
+        raise InvalidProblem(
+            "method 'causal-learn-discrete' makes the tests that its search needs, not tests_per_edge = "
+            f"{problem.tests_per_edge} of them; leave it out of this workload"
+        )
+    solved = dataclasses.replace(problem, df_rule="adjusted")
+    test = watched(Chisq_or_Gsq)(problem.codes.T, TESTS[problem.test])
+    return watched_search(solved, run, test, {**run.facts, "problem": solved.facts()})

@@ -1,0 +1,375 @@
+"""A discrete search on a device: everything but the kernels that make the tests.
+
+The two methods differ in these kernels, their launch and where their tables lie. The graph between levels, the
+decision and the workload are the same for both, and live here; the kernels of the graph are those of the Gaussian
+family.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import logging
+
+import numpy as np
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.registry import Run
+from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
+from gpupc_impl.discrete.retest import Retest
+from gpupc_impl.gaussian.device import COUNTER_SHAPE, GRAPH_SOURCE, NO_KEY, ROW_THREADS, binomial_table
+
+logger = logging.getLogger("gpupc_impl.discrete")
+
+TABLES_SOURCE = "discrete/kernels/tables.cu"
+LEVEL_SOURCES = {"gpupc": "discrete/kernels/gpupc.cu", "disc_cupc": "discrete/kernels/disc_cupc.cu"}
+CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}
+
+CELL_BYTES = 4
+ROW_ALIGNMENT = 1024
+"""Codes of a variable are padded to a multiple of this many samples, so that they can be read many at a time."""
+
+MAX_PLANES = 32
+"""Variables with more categories have no planes; tables.cu: the same."""
+
+LISTED_DF = 4096
+"""Degrees of freedom up to which every critical value is at hand."""
+
+UNCLEAR_AT_FIRST = 1 << 12
+"""Tests that a level may leave to the host before it has to be made again with more room."""
+
+
+def all_kernels(max_level: int) -> list[tuple[str, str]]:
+    """``(source, expression)`` of every kernel that this family launches; none depends on the level."""
+    graph = [(GRAPH_SOURCE, name) for name in ("count_degrees", "compact", "remove_separated", "list_separated")]
+    tables = [
+        (TABLES_SOURCE, name) for name in ("keep_unseparated", "largest_tables", "settle", "count_upper", "decay")
+    ]
+    tables += [(TABLES_SOURCE, f"pack_planes<{code}>") for code in CODE_TYPES.values()]
+    tests = [
+        (source, f"{name}_{part}<{code}>")
+        for name, source in LEVEL_SOURCES.items()
+        for part in ("level_zero", "level")
+        for code in CODE_TYPES.values()
+    ]
+    return graph + tables + tests
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """One level's graph on the device, as the kernels of a level take it.
+
+    Attributes:
+        level: the size of conditioning sets, at least 1.
+        max_degree: largest number of neighbours.
+        degrees: (p,) int32 on the host: how many each variable has.
+        row_cells: (p,) uint64 on the device: bounds on the cells of each row's tables.
+        largest_table: cells of the largest table that may be met.
+    """
+
+    level: int
+    max_degree: int
+    degrees: np.ndarray
+    row_cells: object
+    largest_table: int
+
+
+class DiscreteSearch(abc.ABC):
+    """One search on one backend; a `LevelSearch` (see core/pc_stable.py)."""
+
+    name: str
+    """Its kernels are ``<name>_level_zero`` and ``<name>_level``."""
+
+    plane_passes = 0
+    """Over how many planes' bits a table may be counted; beyond, it is counted sample by sample."""
+
+    def __init__(self, problem: DiscreteProblem, run: Run):
+        self.problem, self.run = problem, run
+        self.backend: Backend = run.backend
+        p, n = self.p, self.n = problem.codes.shape
+        backend = self.backend
+        self.code_type = CODE_TYPES[problem.codes.dtype.name]
+        self.stride = -(-n // ROW_ALIGNMENT) * ROW_ALIGNMENT
+        padded = problem.codes
+        if self.stride != n:
+            padded = np.zeros((p, self.stride), problem.codes.dtype)
+            padded[:, :n] = problem.codes
+        self.codes = backend.upload(padded)
+        self.categories = backend.upload(problem.categories)
+        self.edges = backend.empty((p, p), np.uint8)
+        self.best = backend.full((p, p), NO_KEY, np.uint64)
+        self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
+        self.degrees = backend.empty(p, np.int32)
+        self.max_degree = p - 1
+        self.level_zero_done = False
+        self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
+        self.logs = None
+        if problem.test == "g-square":
+            self.logs = backend.upload(log_table(n))
+        self.critical = [backend.upload(array) for array in critical_table(problem.alpha)]
+        self.unclear_capacity = UNCLEAR_AT_FIRST
+        self._make_planes()
+
+    # --- LevelSearch -------------------------------------------------------------------------------------------
+
+    def run_level(self, level: int) -> LevelOutcome:
+        return self._level_zero() if level == 0 else self._level(level)
+
+    def adjacency(self) -> np.ndarray:
+        if not self.level_zero_done:  # the search ended before it began, with every edge in place
+            return ~np.eye(self.p, dtype=bool)
+        return self.backend.download(self.edges).astype(bool)
+
+    def pmax(self) -> np.ndarray | None:
+        """Largest p-values met; a removed pair's is that of the set that separated it."""
+        if self.largest_p is None:
+            return None
+        largest = self.backend.download(self.largest_p).view(np.float64).copy()
+        for pairs, p_values in self._p_of_removed:
+            largest[pairs[:, 0], pairs[:, 1]] = p_values
+        lower = np.tril_indices(self.p, -1)
+        largest[lower] = largest.T[lower]
+        np.fill_diagonal(largest, np.nan)
+        if not self.level_zero_done:
+            largest[:] = np.nan
+        return largest
+
+    # --- what a method does --------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def make_level_zero(self, arguments: list) -> None:
+        """Launch the tests of level 0."""
+
+    @abc.abstractmethod
+    def make_level(self, level: Level, arguments: list) -> None:
+        """Launch the tests of a level from 1 on."""
+
+    def kernel(self, part: str):
+        return self.backend.kernel(LEVEL_SOURCES[self.name], f"{self.name}_{part}<{self.code_type}>")
+
+    # --- levels ------------------------------------------------------------------------------------------------
+
+    def _level_zero(self) -> LevelOutcome:
+        p = self.p
+        self._make_tests(self.make_level_zero)
+        self._launch(TABLES_SOURCE, "keep_unseparated", (p,), (ROW_THREADS,), [np.int32(p), self.best, self.edges])
+        self.level_zero_done = True
+        if self.problem.tests_per_edge is not None:
+            self._decay()
+        return LevelOutcome(*self._count_edges(), tests=p * (p - 1) // 2)
+
+    def _level(self, level: int) -> LevelOutcome:
+        backend, p, max_degree = self.backend, self.p, self.max_degree
+        stride = np.int32(max_degree)
+        rows = backend.empty((p, max_degree), np.int32)
+        self._launch(GRAPH_SOURCE, "compact", (p,), (ROW_THREADS,), [self.edges, np.int32(p), rows, stride])
+        row_args = [rows, stride, self.degrees, np.int32(p)]
+        row_cells, largest = backend.empty(p, np.uint64), backend.full(1, 0, np.uint64)
+        self._launch(
+            TABLES_SOURCE,
+            "largest_tables",
+            (-(-p // ROW_THREADS),),
+            (ROW_THREADS,),
+            [*row_args, self.categories, np.int32(level), row_cells, largest],
+        )
+        found = Level(
+            level=level,
+            max_degree=max_degree,
+            degrees=backend.download(self.degrees),
+            row_cells=row_cells,
+            largest_table=int(backend.download(largest)[0]),
+        )
+        binomials = backend.upload(binomial_table(max_degree, level))
+        workload = np.uint64(self.problem.tests_per_edge or 0)
+
+        def make(arguments: list) -> None:
+            self.counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
+            level_arguments = [rows, stride, self.degrees, binomials, np.int32(max_degree), np.int32(level)]
+            self.make_level(found, [*arguments, *level_arguments, workload, self.counters])
+
+        self._make_tests(make)
+        if self.problem.tests_per_edge is not None:
+            pairs, sets = self._decay(level, row_args)
+        else:
+            pairs, sets = self._remove(level, row_args, binomials)
+        tests = int(backend.download(self.counters)[:, 0].sum())
+        return LevelOutcome(*self._count_edges(), tests, pairs, sets)
+
+    def _make_tests(self, launch) -> None:
+        """Make a level's tests, and decide those that the kernels could not."""
+        backend, problem = self.backend, self.problem
+        while True:
+            room = self.unclear_capacity
+            count = backend.full(1, 0, np.uint64)
+            unclear = [
+                backend.empty((room, 2), np.int32),
+                backend.empty(room, np.uint64),
+                backend.empty(room, np.uint64),
+                backend.empty(room, np.float64),
+            ]
+            launch(
+                [
+                    self.codes,
+                    np.int64(self.stride),
+                    np.int32(self.n),
+                    self.categories,
+                    self.planes,
+                    self.first_plane,
+                    np.int32(self.plane_words),
+                    np.uint32(self.plane_passes),
+                    np.int32(self.p),
+                    self.best,
+                    self.largest_p,
+                    np.int32(self.run.separating_sets == "first-come"),
+                    np.int32(problem.tests_per_edge is not None),
+                    self.logs,
+                    np.int32(problem.df_rule == "adjusted"),
+                    self.critical[0],
+                    np.int32(LISTED_DF),
+                    self.critical[1],
+                    self.critical[2],
+                    np.int32(len(self.critical[1])),
+                    count,
+                    np.uint64(room),
+                    *unclear,
+                ]
+            )
+            found = int(backend.download(count)[0])
+            if found <= room:
+                break
+            self.unclear_capacity = 2 * found  # those decided so far stay decided
+        if found:
+            pairs, keys, df, statistics = (backend.download(array)[:found] for array in unclear)
+            separates = statistics <= problem.critical_values(df)
+            if separates.any():
+                pairs, keys = backend.upload(pairs[separates]), backend.upload(keys[separates])
+                arguments = [np.int32(self.p), pairs, keys, np.int32(len(keys)), self.best]
+                self._launch(TABLES_SOURCE, "settle", (-(-len(keys) // ROW_THREADS),), (ROW_THREADS,), arguments)
+
+    def _remove(self, level: int, row_args: list, binomials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Remove the separated edges; returns them with their sets."""
+        backend, p = self.backend, self.p
+        removed = backend.empty(p, np.int32)
+        arguments = [*row_args, self.best, self.edges, removed]
+        self._launch(GRAPH_SOURCE, "remove_separated", (p,), (ROW_THREADS,), arguments)
+        starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
+        if not starts[-1]:
+            return np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
+        pairs = backend.empty((starts[-1], 2), np.int32)
+        sets = backend.empty((starts[-1], level), np.int32)
+        whole_row = np.int32(0)
+        self._launch(
+            GRAPH_SOURCE,
+            "list_separated",
+            (p,),
+            (ROW_THREADS,),
+            [
+                *row_args,
+                binomials,
+                np.int32(self.max_degree),
+                np.int32(level),
+                whole_row,
+                self.best,
+                backend.upload(starts),
+                pairs,
+                sets,
+            ],
+        )
+        pairs, sets = backend.download(pairs), backend.download(sets)
+        if self.largest_p is not None:
+            self._p_of_removed.append((pairs, self._p_values(pairs, sets)))
+        return pairs, sets
+
+    def _decay(self, level: int = 0, row_args: list | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Remove the edges that a workload's rule removes; from level 1 on returns them with their first sets."""
+        backend, p = self.backend, self.p
+        upper = backend.empty(p, np.int32)
+        self._launch(TABLES_SOURCE, "count_upper", (p,), (ROW_THREADS,), [self.edges, np.int32(p), upper])
+        starts = np.concatenate(([0], np.cumsum(backend.download(upper), dtype=np.int64)))
+        kept = self.problem.decayed(np.broadcast_to(np.int32(0), (int(starts[-1]), 2)))
+        kept_before = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))
+        slots = starts - kept_before[starts]
+        pairs, sets = None, None
+        if level:
+            listed = int(slots[-1])
+            pairs, sets = backend.empty((listed, 2), np.int32), backend.empty((listed, level), np.int32)
+        rows, stride, degrees, _ = row_args or (None, np.int32(0), None, None)
+        arguments = [self.edges, np.int32(p), backend.upload(starts), backend.upload(kept.view(np.uint8))]
+        arguments += [rows, stride, degrees, np.int32(level), backend.upload(slots), pairs, sets]
+        self._launch(TABLES_SOURCE, "decay", (-(-p // ROW_THREADS),), (ROW_THREADS,), arguments)
+        if not level:
+            return np.empty((0, 2), np.int32), np.empty((0, 0), np.int32)
+        return backend.download(pairs), backend.download(sets)
+
+    def _count_edges(self) -> tuple[int, int]:
+        """Edges and largest degree now; the degrees stay on the device."""
+        totals = self.backend.full(2, 0, np.uint64)
+        arguments = [self.edges, np.int32(self.p), self.degrees, totals]
+        self._launch(GRAPH_SOURCE, "count_degrees", (self.p,), (ROW_THREADS,), arguments)
+        doubled, self.max_degree = map(int, self.backend.download(totals))
+        return doubled // 2, self.max_degree
+
+    def _p_values(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        retest = Retest(self.problem)
+        tested = [retest.test(i, j, S) for (i, j), S in zip(pairs, sets, strict=True)]
+        statistics, df = np.array(tested, np.float64).reshape(-1, 2).T
+        return self.problem.p_value(statistics, df)
+
+    def _make_planes(self) -> None:
+        """Which samples have which category, as bits: a sixteenth of the codes a category, and counted by popcount."""
+        backend, problem = self.backend, self.problem
+        self.planes, self.first_plane, self.plane_words = None, None, self.stride // 64
+        categories = np.where(problem.categories <= MAX_PLANES, problem.categories, 0).astype(np.int64)
+        total = int(categories.sum())
+        free = backend.memory_limit - backend.memory_used
+        if not self.plane_passes or not total or 8 * total * self.plane_words > free // 2:
+            return
+        first = np.where(categories > 0, np.cumsum(categories) - categories, -1).astype(np.int32)
+        self.planes = backend.empty((total, self.plane_words), np.uint64)
+        self.first_plane = backend.upload(first)
+        self._launch(
+            TABLES_SOURCE,
+            f"pack_planes<{self.code_type}>",
+            (-(-self.plane_words // ROW_THREADS), min(self.p, 65535)),
+            (ROW_THREADS,),
+            [
+                self.codes,
+                np.int64(self.stride),
+                np.int32(self.n),
+                np.int32(self.p),
+                self.categories,
+                self.first_plane,
+                np.int32(self.plane_words),
+                self.planes,
+            ],
+        )
+
+    def _launch(self, source: str, kernel: str, grid: tuple[int, ...], block: tuple[int, ...], args: list) -> None:
+        self.backend.kernel(source, kernel)(grid, block, args)
+
+
+def largest_pair_table(problem: DiscreteProblem) -> int:
+    """A bound on the cells of level 0's tables, with the sums of their columns."""
+    smaller, larger = map(int, np.sort(problem.categories)[-2:])
+    return (smaller + 1) * larger
+
+
+@functools.lru_cache(maxsize=4)
+def log_table(n: int) -> np.ndarray:
+    """(n + 1,) float64: log(k), and 0 for k = 0, which no test looks up."""
+    return np.log(np.maximum(np.arange(n + 1), 1).astype(np.float64))
+
+
+@functools.lru_cache(maxsize=32)
+def critical_table(alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Critical values of 0 to `LISTED_DF` degrees of freedom, and (df, value) of some beyond, ascending, to 2^62."""
+    from scipy import special
+
+    listed = np.zeros(LISTED_DF + 1)
+    listed[1:] = special.chdtri(np.arange(1.0, LISTED_DF + 1), alpha)
+    steps = np.geomspace(LISTED_DF, float(MAX_CELLS), 1 + 16 * 50 * 8)
+    df = np.unique(np.rint(steps).astype(np.uint64))
+    df[-1] = MAX_CELLS
+    return listed, df, special.chdtri(df.astype(np.float64), alpha)

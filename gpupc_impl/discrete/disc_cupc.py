@@ -1,0 +1,88 @@
+"""disc-cupc: cuPC-E's strategy on discrete data, the paper's baseline (gpuPC, section 4.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.core.pc_stable import pc_stable
+from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table
+from gpupc_impl.discrete.problem import DiscreteProblem
+
+MAX_THREADS = 512  # disc_cupc.cu: launch bounds
+MAX_GRID_Y = 65535
+LEVEL_ZERO_THREADS = 32
+
+THREADS_A_MULTIPROCESSOR = 2048
+V100_MULTIPROCESSORS = 80
+
+HOST_BLOCKS = 4
+"""Blocks launched for each core of the host backend: enough to share out the work."""
+
+
+class DiscCuPC(DiscreteSearch):
+    """A thread a test, each with a table of its own in device memory, and no plan for that memory.
+
+    The paper's threads allocate their tables inside the kernel. So the tables of all threads that run at a time exist
+    together: of all blocks with a test, as far as the device holds them at once. Each is as large as the level's
+    largest. On the host backend the device is the paper's V100, so that a search runs out of memory there for the same
+    reason; its cores run few blocks at a time, and touch few of the tables.
+    """
+
+    name = "disc_cupc"
+
+    def __init__(self, problem: DiscreteProblem, run: Run):
+        multiprocessors = run.backend.describe().get("multiprocessors")
+        self.resident = THREADS_A_MULTIPROCESSOR * (multiprocessors or V100_MULTIPROCESSORS)
+        self.running = self.resident if multiprocessors else HOST_BLOCKS * MAX_THREADS * run.backend.threads
+        super().__init__(problem, run)
+
+    def make_level_zero(self, arguments: list) -> None:
+        p, cells = self.p, largest_pair_table(self.problem)
+        width = -(-p // LEVEL_ZERO_THREADS)
+        tables = self._tables(width * p, LEVEL_ZERO_THREADS, cells)
+        blocks = max(self.running // LEVEL_ZERO_THREADS, width)
+        grid = (width, min(p, blocks // width, tables.size // cells // LEVEL_ZERO_THREADS // width, MAX_GRID_Y))
+        self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables, np.uint64(cells)])
+
+    def make_level(self, level: Level, arguments: list) -> None:
+        beta, gamma = self.run.params["beta"], self.run.params["gamma"]
+        blocks = np.where(level.degrees > level.level, -(-level.degrees.astype(np.int64) // beta), 0)
+        first_block = np.concatenate(([0], np.cumsum(blocks)))
+        tables = self._tables(int(first_block[-1]), beta * gamma, level.largest_table)
+        grid = max(min(int(first_block[-1]), self.running // (beta * gamma)), 1)
+        members = self.backend.empty(grid * beta * gamma * level.level, np.int32)
+        own = [self.backend.upload(first_block), tables, np.uint64(level.largest_table), members]
+        self.kernel("level")((grid,), (beta, gamma), [*arguments, *own])
+
+    def _tables(self, blocks: int, threads: int, cells: int) -> np.ndarray:
+        """The tables of the blocks that the device holds at once.
+
+        Raises:
+            DeviceMemoryError: they do not fit.
+        """
+        held = max(min(blocks, self.resident // threads), 1)
+        return self.backend.empty(held * threads * cells, np.uint32)
+
+
+def _check_block(params: dict) -> str | None:
+    threads = params["beta"] * params["gamma"]
+    if threads > MAX_THREADS:
+        return f"beta * gamma is {threads}; a block holds at most {MAX_THREADS} threads"
+    return None
+
+
+@method(
+    "disc-cupc",
+    family="discrete",
+    source="gpuPC, section 4.1",
+    summary="cuPC-E's strategy: a thread a test, its table in device memory",
+    params={
+        "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),
+        "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MAX_THREADS),
+    },
+    check=_check_block,
+)
+def disc_cupc(problem: DiscreteProblem, run: Run) -> Skeleton:
+    return pc_stable(problem, DiscCuPC(problem, run), facts=dict(run.facts), progress=run.progress)

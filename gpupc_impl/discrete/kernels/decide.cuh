@@ -1,0 +1,168 @@
+// Decisions: critical values by degrees of freedom, p-values for reports.
+#pragma once
+
+#include "discrete/kernels/tables.cuh"
+
+// Critical values: every one up to `listed` degrees of freedom, and beyond some that lie close together. Between two of
+// those a statistic may lie where only its own critical value tells; such tests are listed for the host to decide.
+struct Critical {
+    const double* values;  // (listed + 1) of 0, 1, 2, ... degrees of freedom
+    int listed;
+    const unsigned long long* df;  // (known), ascending, from `listed` on
+    const double* of_df;           // (known)
+    int known;
+};
+
+enum Verdict { DEPENDENT, INDEPENDENT, UNCLEAR };
+
+__device__ __forceinline__ Verdict judge(const Critical& critical, double statistic, unsigned long long df) {
+    if (df <= static_cast<unsigned long long>(critical.listed)) {
+        return statistic <= critical.values[df] ? INDEPENDENT : DEPENDENT;
+    }
+    int low = 0, high = critical.known - 1;  // df[low] <= df <= df[high]
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (critical.df[middle] <= df) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    // Room for the rounding of the values themselves.
+    if (statistic <= critical.of_df[low] * (1.0 - 1e-9)) return INDEPENDENT;
+    if (statistic > critical.of_df[high] * (1.0 + 1e-9)) return DEPENDENT;
+    return UNCLEAR;
+}
+
+// Tests that the host decides.
+struct Unclear {
+    unsigned long long* count;  // may exceed the capacity; the level is then made again with more room
+    unsigned long long capacity;
+    int* pairs;                // (capacity, 2)
+    unsigned long long* keys;  // (capacity)
+    unsigned long long* df;    // (capacity)
+    double* statistics;        // (capacity)
+};
+
+// Logarithm and exponential in plain arithmetic: p-values, too, have the same bits on every backend.
+constexpr double LN2_HIGH = 6.93147180369123816490e-01, LN2_LOW = 1.90821492927058770002e-10;
+
+// log(x) of a positive normal number.
+__device__ inline double natural_log(double x) {
+    long long bits = __double_as_longlong(x);
+    double exponent = static_cast<double>((bits >> 52) - 1023);
+    bits = (bits & 0x000fffffffffffffll) | 0x3ff0000000000000ll;
+    double mantissa = __longlong_as_double(bits);
+    if (mantissa > 1.4142135623730951) {
+        mantissa *= 0.5;
+        exponent += 1.0;
+    }
+    // 2 atanh(f) with |f| < 0.172.
+    const double f = (mantissa - 1.0) / (mantissa + 1.0), square = f * f;
+    double sum = 0.0;
+    for (int k = 25; k >= 3; k -= 2) sum = fma(sum, square, 1.0 / k);
+    return fma(exponent, LN2_HIGH, fma(exponent, LN2_LOW, 2.0 * f * fma(sum, square, 1.0)));
+}
+
+// exp(x), 0 where it would not be normal.
+__device__ inline double exponential(double x) {
+    if (x < -708.0) return 0.0;
+    if (x > 709.0) x = 709.0;
+    const int exponent = static_cast<int>(x * 1.4426950408889634 + (x < 0.0 ? -0.5 : 0.5));
+    const double whole = -static_cast<double>(exponent);
+    const double r = fma(whole, LN2_LOW, fma(whole, LN2_HIGH, x));
+    double sum = 1.0;
+    for (int k = 15; k >= 1; --k) sum = fma(sum, r / k, 1.0);
+    return sum * __longlong_as_double(static_cast<long long>(exponent + 1023) << 52);
+}
+
+// x^a exp(-x) / Gamma(a), by Stirling's series.
+__device__ inline double gamma_density(double a, double x) {
+    double power = 0.0;
+    for (; a < 16.0; a += 1.0) power += natural_log(a / x);
+    const double r = 1.0 / (a * a);
+    const double series =
+        (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r * (1.0 / 1188 - r * (691.0 / 360360)))))) /
+        a;
+    power += a * natural_log(x / a) + (a - x) + 0.5 * natural_log(a) - 0.91893853320467274178 - series;
+    return exponential(power);
+}
+
+// P(chi-square with df degrees of freedom > statistic), for reports: the upper incomplete gamma function by its series
+// or its continued fraction.
+__device__ inline double tail(double statistic, unsigned long long df) {
+    if (df == 0 || !(statistic > 1e-290)) return 1.0;
+    const double a = 0.5 * static_cast<double>(df), x = 0.5 * statistic;
+    const double scale = gamma_density(a, x);
+    if (x < a + 1.0) {
+        double term = 1.0 / a, sum = term;
+        for (double k = a + 1.0; term > sum * 1e-17; k += 1.0) {
+            term *= x / k;
+            sum += term;
+        }
+        const double p = 1.0 - scale * sum;
+        return p > 0.0 ? p : 0.0;
+    }
+    double b = x + 1.0 - a, c = 1e300, d = 1.0 / b, h = d;
+    for (double k = 1.0; k < 1e7; k += 1.0) {
+        const double factor = -k * (k - a);
+        b += 2.0;
+        d = 1.0 / (factor * d + b);
+        c = b + factor / c;
+        h *= d * c;
+        if (fabs(d * c - 1.0) < 1e-16) break;
+    }
+    return scale * h;
+}
+
+struct DiscreteSearch {
+    int p;
+    unsigned long long* best;       // (p, p) best keys, both triangles kept alike
+    unsigned long long* largest_p;  // (p, p) bits of the largest p-value met, upper triangle; or null
+    bool first_come;                // the papers' rule: leave an edge alone once any set separated it
+    bool workload;                  // outcomes are ignored
+    Rules rules;
+    Critical critical;
+    Unclear unclear;
+
+    __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * p + j; }
+
+    __device__ __forceinline__ unsigned long long key(int i, int j, unsigned long long rank) const {
+        return i < j ? rank : SECOND_SIDE | rank;
+    }
+
+    // Early termination (Algorithm 3, line 34): whether a test with this key can no longer change the answer.
+    __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
+        if (workload) return false;
+        const unsigned long long found = load_relaxed(&best[cell(i, j)]);
+        return first_come ? found != NO_KEY : found < key;
+    }
+
+    // Decides the test that `key` names. `df` holds the adjusted degrees of freedom, if they count.
+    __device__ __forceinline__ void decide(const Shape& shape, double sum, unsigned long long df,
+                                           unsigned long long key) const {
+        const int i = shape.low, j = shape.high;
+        const double statistic = rules.logs == nullptr ? sum : 2.0 * sum;
+        if (!rules.adjusted) {
+            df = static_cast<unsigned long long>(shape.rows - 1) * (shape.columns - 1) * shape.strata;
+        }
+        if (largest_p != nullptr) {
+            atomicMax(&largest_p[cell(i, j)],
+                      static_cast<unsigned long long>(__double_as_longlong(tail(statistic, df))));
+        }
+        if (workload) return;
+        const Verdict verdict = judge(critical, statistic, df);
+        if (verdict == INDEPENDENT) {
+            atomicMin(&best[cell(i, j)], key);
+            atomicMin(&best[cell(j, i)], key);
+        } else if (verdict == UNCLEAR) {
+            const unsigned long long slot = atomicAdd(unclear.count, 1ull);
+            if (slot >= unclear.capacity) return;
+            unclear.pairs[2 * slot] = i;
+            unclear.pairs[2 * slot + 1] = j;
+            unclear.keys[slot] = key;
+            unclear.df[slot] = df;
+            unclear.statistics[slot] = statistic;
+        }
+    }
+};

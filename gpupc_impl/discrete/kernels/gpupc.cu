@@ -1,0 +1,158 @@
+// gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
+#include "discrete/kernels/parameters.cuh"
+
+// One table that is being made, in shared memory.
+struct Unit {
+    Shape shape;
+    unsigned long long key, df;
+    int testing;
+};
+static_assert(sizeof(Unit) == 48, "discrete/device.py: UNIT_BYTES");
+
+__device__ __forceinline__ bool single_thread() { return blockDim.x * blockDim.y * blockDim.z == 1; }
+
+__device__ __forceinline__ void sync_block() {
+    if (!single_thread()) __syncthreads();
+}
+
+// The test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block must call it; they meet
+// before it reads the unit, and must meet again before the unit or the table changes.
+template <class Code>
+__device__ void make_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit, const int* members,
+                          int level, const Team& team, unsigned* table) {
+    const bool testing = unit.testing != 0;
+    const Shape shape = unit.shape;
+    const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;
+    if (testing) {
+        for (unsigned long long c = team.rank; c < cells; c += team.size) table[c] = 0;
+    }
+    sync_block();
+    if (testing) {
+        if (has_planes(data, shape, members, level)) {
+            count_planes(data, shape, members, level, team, table);
+        } else {
+            count_samples(data, shape, members, level, team, table);
+        }
+    }
+    sync_block();
+    if (testing) {
+        unsigned long long df = 0;
+        for (unsigned long long s = team.rank; s < strata; s += team.size) {
+            unsigned* const counts = table + s * block;
+            keep(counts, stratum_statistic(search.rules, shape.rows, shape.columns, counts, df));
+        }
+        if (df != 0) atomicAdd(&unit.df, df);
+    }
+    sync_block();
+    if (testing) {
+        for (unsigned long long first = team.rank * CHUNK; first < strata; first += team.size * CHUNK) {
+            double sum = 0.0;
+            for (unsigned long long s = first; s < min(first + CHUNK, strata); ++s) sum += kept(table + s * block);
+            keep(table + first * block, sum);
+        }
+    }
+    sync_block();
+    if (testing && team.rank == 0) {
+        double sum = 0.0;
+        for (unsigned long long first = 0; first < strata; first += CHUNK) sum += kept(table + first * block);
+        search.decide(shape, sum, unit.df, unit.key);
+    }
+}
+
+// Level 0 (Algorithm 2): a block a pair. Grid (p, p), or less: then blocks take several. With scratch space only tables
+// that do not fit into shared memory are made, without it the others.
+template <class Code>
+__global__ void __launch_bounds__(512, 2)
+    gpupc_level_zero(DATA_PARAMETERS(Code), SEARCH_PARAMETERS, unsigned shared_cells, unsigned* scratch,
+                     unsigned long long scratch_cells) {
+    GPUPC_DYNAMIC_SHARED(Unit, unit);
+    const Data<Code> data = DATA(Code);
+    const DiscreteSearch search = SEARCH;
+    const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
+    const unsigned long long slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
+    unsigned* const table = scratch == nullptr ? reinterpret_cast<unsigned*>(unit + 1) : scratch + slot * scratch_cells;
+    for (int i = blockIdx.y; i < p; i += gridDim.y) {
+        for (int j = blockIdx.x; j < p; j += gridDim.x) {
+            if (j <= i) continue;
+            Shape shape;
+            shape.set(categories, i, j, nullptr, 0);
+            if ((shape.cells() <= shared_cells) != (scratch == nullptr)) continue;
+            if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
+            sync_block();
+            make_test(search, data, *unit, nullptr, 0, team, table);
+            sync_block();
+        }
+    }
+}
+
+// Levels from 1 on (Algorithm 3). Grid (ceil(p / z), ceil(n' / beta)), block (delta, gamma, beta): beta edges of a row,
+// gamma tests of each at a time, delta threads a table. Scratch space as for level 0.
+template <class Code>
+__global__ void __launch_bounds__(512, 2)
+    gpupc_level(DATA_PARAMETERS(Code), SEARCH_PARAMETERS, LEVEL_PARAMETERS, const unsigned long long* row_cells,
+                unsigned shared_cells, unsigned* scratch, unsigned long long scratch_cells, int use_shared) {
+    GPUPC_DYNAMIC_SHARED(Unit, units);
+    const Data<Code> data = DATA(Code);
+    const DiscreteSearch search = SEARCH;
+    const Binomials binomial{binomials, max_degree};
+    const int gamma = blockDim.y, beta = blockDim.z, here = gamma * beta, number = threadIdx.z * gamma + threadIdx.y;
+    const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
+    Unit& unit = units[number];
+    int* const all_members = reinterpret_cast<int*>(units + here);
+    int* const members = all_members + number * level;
+    int* const shared_row = all_members + here * level;
+    unsigned* const shared_tables = reinterpret_cast<unsigned*>(shared_row + (use_shared != 0 ? max_degree : 0));
+    const unsigned long long block_slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
+    unsigned* const table = scratch == nullptr ? shared_tables + number * static_cast<unsigned long long>(shared_cells)
+                                               : scratch + (block_slot * here + number) * scratch_cells;
+    Tally tally;
+    for (int i = blockIdx.x; i < p; i += gridDim.x) {
+        const int degree = degrees[i];
+        if (degree <= level || static_cast<long long>(blockIdx.y) * beta >= degree) continue;
+        if (scratch != nullptr && row_cells[i] <= shared_cells) continue;
+        const int* neighbours = rows + static_cast<long long>(i) * row_stride;
+        if (use_shared != 0) {
+            const int thread = number * team.size + team.rank;
+            for (int q = thread; q < degree; q += here * team.size) shared_row[q] = neighbours[q];
+            neighbours = shared_row;
+            sync_block();
+        }
+        for (long long first = static_cast<long long>(blockIdx.y) * beta; first < degree;
+             first += static_cast<long long>(gridDim.y) * beta) {
+            const long long position = first + threadIdx.z;
+            unsigned long long t = threadIdx.y, sets = 0;
+            int j = 0;
+            if (team.rank == 0 && position < degree) {
+                j = neighbours[position];
+                sets = sets_to_try(binomial, level, i, degree, j, degrees[j], tests_per_edge);
+            }
+            for (;;) {
+                if (team.rank == 0) {  // find the next test
+                    unit.testing = 0;
+                    for (; t < sets && unit.testing == 0; t += gamma) {
+                        const unsigned long long key = search.key(i, j, t);
+                        if (search.settled(i, j, key)) {
+                            t = sets;  // later keys are larger still
+                            break;
+                        }
+                        unrank_combination(binomial, degree - 1, level, t, members);
+                        for (int a = 0; a < level; ++a) {
+                            members[a] = neighbours[members[a] + (members[a] >= position)];
+                        }
+                        Shape shape;
+                        shape.set(categories, i, j, members, level);
+                        if ((shape.cells() <= shared_cells) != (scratch == nullptr)) continue;
+                        unit = Unit{shape, key, 0, 1};
+                        ++tally.tests;
+                    }
+                }
+                const int more = team.rank == 0 && unit.testing != 0;
+                if (!(single_thread() ? more : __syncthreads_or(more))) break;
+                make_test(search, data, unit, members, level, team, table);
+                sync_block();
+            }
+        }
+        sync_block();
+    }
+    tally.add_to(counters);
+}

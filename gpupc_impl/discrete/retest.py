@@ -1,0 +1,76 @@
+"""The discrete CI test once more, for verification: NumPy and SciPy, nothing of the kernels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpupc_impl.discrete.problem import DiscreteProblem
+
+NEAR = 1e-9
+"""Relative distance from the critical value within which rounding may decide."""
+
+ROWS_AFFORDED = 2 * 10**9
+"""Samples counted in all when the removed edges of one answer are tested again: half a minute or so."""
+
+_DENSE_CELLS = 1 << 16
+
+
+class Retest:
+    """Chi-square or G-square from scratch (gpuPC, section 2.3)."""
+
+    def __init__(self, problem: DiscreteProblem):
+        self._problem = problem
+        self.affordable = max(ROWS_AFFORDED // problem.n_samples, 1000)
+
+    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics over critical values of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
+
+        A test without degrees of freedom has the ratio 0.
+        """
+        from scipy import stats  # here, since workers import this module and never test again
+
+        tested = [self.test(i, j, np.sort(S)) for (i, j), S in zip(pairs, sets, strict=True)]
+        statistics, df = np.array(tested, np.float64).reshape(-1, 2).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = statistics / stats.chi2.isf(self._problem.alpha, df)
+        ratios[(df == 0) | (statistics == 0)] = 0.0
+        return ratios, np.full(len(pairs), NEAR)
+
+    def test(self, i: int, j: int, S: np.ndarray) -> tuple[float, int]:
+        """The statistic of Vi and Vj given S, and its degrees of freedom."""
+        stratum, strata = self._strata(S)
+        codes, (a, b) = self._problem.codes, map(int, self._problem.categories[[i, j]])
+        rows, columns = stratum * a + codes[i], stratum * b + codes[j]
+        row_counts, column_counts, stratum_counts = (np.bincount(each) for each in (rows, columns, stratum))
+        if strata * a * b <= _DENSE_CELLS:
+            counts = np.bincount(rows * b + codes[j])
+            cells = np.flatnonzero(counts)
+            counts = counts[cells]
+        else:
+            cells, counts = np.unique(rows * b + codes[j], return_counts=True)
+        at_row, at_column, at_stratum = cells // b, cells // (a * b) * b + cells % b, cells // (a * b)
+        expected = row_counts[at_row].astype(np.float64) * column_counts[at_column] / stratum_counts[at_stratum]
+        if self._problem.test == "chi-square":
+            # (N - E)^2 / E adds up to N^2 / E - n, since the expected counts of a stratum add up to its samples.
+            statistic = max(math.fsum(counts.astype(np.float64) ** 2 / expected) - self._problem.n_samples, 0.0)
+        else:
+            statistic = 2 * math.fsum(counts * np.log(counts / expected))
+        if self._problem.df_rule == "adjusted":
+            met_rows = np.bincount(np.flatnonzero(row_counts) // a, minlength=strata)
+            met_columns = np.bincount(np.flatnonzero(column_counts) // b, minlength=strata)
+            occurs = met_rows > 0
+            return statistic, int(((met_rows - 1) * (met_columns - 1))[occurs].sum())
+        return statistic, self._problem.degrees_of_freedom(i, j, S)
+
+    def _strata(self, S: np.ndarray) -> tuple[np.ndarray, int]:
+        """Each sample's stratum, and how many there are; where they would be many, only those that occur."""
+        stratum, strata = np.zeros(self._problem.n_samples, np.int64), 1
+        for v in S:
+            stratum = stratum * int(self._problem.categories[v]) + self._problem.codes[v]
+            strata *= int(self._problem.categories[v])
+            if strata > _DENSE_CELLS:
+                stratum = np.unique(stratum, return_inverse=True)[1]
+                strata = int(stratum.max()) + 1
+        return stratum, strata

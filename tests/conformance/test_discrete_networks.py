@@ -1,0 +1,60 @@
+"""The benchmark networks of the literature: every discrete method finds the same skeleton of their samples."""
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+
+import datasets
+from gpupc_impl import methods, skeleton
+from gpupc_impl.core.solve import unavailable
+from gpupc_impl.discrete.problem import DiscreteProblem
+
+NETWORKS = ("asia", "sachs", "insurance", "alarm", "hailfinder", "hepar2")
+QUICK = ("asia-5000", "sachs-5000", "alarm-5000")
+
+
+@functools.cache
+def problem(name: str, test: str, df_rule: str) -> DiscreteProblem:
+    """The samples with the states that the network declares; skips what is not there."""
+    if reason := datasets.available(name):
+        pytest.skip(reason)
+    data = datasets.load(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant variables
+        return DiscreteProblem.from_data(
+            data.values,
+            names=data.names,
+            categories=dict(zip(data.names, data.labels, strict=True)),
+            alpha=0.01,
+            test=test,
+            df_rule=df_rule,
+        )
+
+
+def cases():
+    for name in (f"{network}-{samples}" for samples in (5000, 20000) for network in NETWORKS):
+        yield pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow], id=name)
+
+
+@pytest.mark.parametrize("name", list(cases()))
+@pytest.mark.parametrize("df_rule", ["full", "adjusted"])
+@pytest.mark.parametrize("test", ["chi-square", "g-square"])
+def test_all_methods_agree(name, test, df_rule):
+    """Edges and separating sets; by the adjusted rule causal-learn's edges, too."""
+    asked = problem(name, test, df_rule)
+    expected = skeleton(asked, method="discrete-serial")
+    assert 0 < expected.n_edges < 2 * asked.n_variables
+    compared = 0
+    for method in methods("discrete").values():
+        for backend in method.backends:
+            if unavailable(method, backend) is not None or (df_rule == "full" and not method.canonical):
+                continue
+            found = skeleton(asked, method=method.name, backend=backend)
+            assert np.array_equal(found.adjacency, expected.adjacency), method.name
+            assert found.edges_per_level == expected.edges_per_level, method.name
+            if method.canonical:
+                assert found.sepsets == expected.sepsets, method.name
+            compared += 1
+    assert compared > 1

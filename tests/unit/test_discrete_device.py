@@ -1,0 +1,337 @@
+"""gpuPC and disc-cupc against a plain serial search with NumPy's statistic, in every option and launch shape."""
+
+import dataclasses
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.core.registry import InvalidParameter, get_method
+from gpupc_impl.core.solve import solve
+from gpupc_impl.discrete import device, gpupc
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.retest import Retest
+
+METHODS = ("gpupc", "disc-cupc")
+SHAPES = {
+    "gpupc": [{}, {"delta": 7, "gamma": 2, "beta": 1}, {"delta": 32, "gamma": 3, "beta": 2}],
+    "disc-cupc": [{}, {"beta": 1, "gamma": 1}, {"beta": 3, "gamma": 5}],
+}
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return open_backend("host")
+
+
+def sampled(seed, p=8, n=400, most=4, noise=0.4, **options):
+    """A random network's samples: each variable copies a function of up to two earlier ones, or a random value."""
+    rng = np.random.default_rng(seed)
+    categories = rng.integers(2, most + 1, p)
+    codes = np.empty((n, p), np.int64)
+    for k in range(p):
+        codes[:, k] = rng.integers(0, categories[k], n)
+        for parent in rng.choice(k, min(k, 2), replace=False) if k else ():
+            copies = rng.random(n) > noise
+            codes[copies, k] = (codes[copies, parent] + parent) % categories[k]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return DiscreteProblem.from_data(
+            codes, categories={f"V{k}": int(count) for k, count in enumerate(categories)}, **options
+        )
+
+
+def serial_search(problem):
+    """Adjacency and separating sets of a serial PC-stable, with the statistic of `Retest`."""
+    p, retest, sets = problem.n_variables, Retest(problem), {}
+    adjacency = ~np.eye(p, dtype=bool)
+    level = 0
+    while adjacency.sum(axis=1).max() - 1 >= level and (problem.max_level is None or level <= problem.max_level):
+        start = adjacency.copy()
+        for i, j in itertools.combinations(range(p), 2):
+            for one, other in ((i, j), (j, i)):
+                others = [int(v) for v in np.flatnonzero(start[one]) if v != other]
+                for S in itertools.combinations(others, level):
+                    if not adjacency[i, j]:
+                        break
+                    statistic, df = retest.test(i, j, np.array(S, np.int64))
+                    if df == 0 or statistic <= stats.chi2.isf(problem.alpha, df):
+                        adjacency[i, j] = adjacency[j, i] = False
+                        sets[i, j] = S
+        level += 1
+    return adjacency, sets
+
+
+def run(problem, method, backend, params=None, **options):
+    return solve(problem, get_method(method), backend, params or {}, **options)
+
+
+OPTIONS = [
+    {},
+    {"df_rule": "adjusted"},
+    {"test": "g-square"},
+    {"test": "g-square", "df_rule": "adjusted"},
+    {"alpha": 0.9},
+    {"max_level": 1},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_are_those_of_a_serial_search(backend, seed, options):
+    problem = sampled(seed, **{"alpha": 0.01, **options})
+    adjacency, sets = serial_search(problem)
+    for method in METHODS:
+        for params in SHAPES[method]:
+            found = run(problem, method, backend, params)
+            assert np.array_equal(found.adjacency, adjacency), (method, params)
+            assert {pair: tuple(S) for pair, S in found.sepsets.items()} == sets, (method, params)
+    assert sets
+
+
+@pytest.mark.parametrize("most", [12, 300])
+def test_large_tables_and_codes_of_16_bits(backend, most):
+    problem = sampled(3, p=6, n=1000, most=12, noise=0.2, alpha=0.05, df_rule="adjusted", max_level=2)
+    codes = problem.codes.astype(np.uint16 if most > 256 else np.uint8)
+    codes[2] = np.random.default_rng(0).integers(0, most, 1000)
+    categories = problem.categories.copy()
+    categories[2] = most
+    problem = dataclasses.replace(problem, codes=codes, categories=categories, max_level=1 if most > 256 else 2)
+    adjacency, sets = serial_search(problem)
+    for method in METHODS:
+        for params in SHAPES[method][:2]:
+            found = run(problem, method, backend, params)
+            assert np.array_equal(found.adjacency, adjacency)
+            assert {pair: tuple(S) for pair, S in found.sepsets.items()} == sets
+
+
+def test_every_way_of_counting_gives_the_same(backend, monkeypatch):
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    expected = run(problem, "gpupc", backend)
+    assert expected.levels_run >= 3
+    for passes, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 8), (1 << 30, 8), (40, 40)):
+        monkeypatch.setattr(gpupc, "PLANE_PASSES", {"host": passes})
+        monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", shared_cells)
+        for params in SHAPES["gpupc"]:
+            found = run(problem, "gpupc", backend, params)
+            assert found.sha256 == expected.sha256
+            assert found.sepsets == expected.sepsets
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_unclear_tests_are_decided_on_the_host(backend, monkeypatch, method):
+    """With only every 2^k-th critical value at hand, and room for one test, the answers stay."""
+    problem = sampled(6, p=9, n=600, most=6, alpha=0.05)
+    expected = run(problem, method, backend)
+    table = device.critical_table(0.05)
+    df = 2 ** np.arange(1, 63, dtype=np.uint64)
+    sparse = (table[0][:3], df, stats.chi2.isf(0.05, df.astype(float)))
+    monkeypatch.setattr(device, "LISTED_DF", 2)
+    monkeypatch.setattr(device, "critical_table", lambda alpha: sparse)
+    monkeypatch.setattr(device, "UNCLEAR_AT_FIRST", 1)
+    found = run(problem, method, backend)
+    assert found.sha256 == expected.sha256
+    assert found.sepsets == expected.sepsets
+
+
+def test_critical_values_beyond_the_listed_ones():
+    listed, df, values = device.critical_table(0.01)
+    assert listed[0] == 0
+    assert np.array_equal(listed[1:], stats.chi2.isf(0.01, np.arange(1, device.LISTED_DF + 1)))
+    assert df[0] <= device.LISTED_DF
+    assert df[-1] == 2**62
+    assert (np.diff(df.astype(np.float64)) > 0).all()
+    assert (np.diff(values) > 0).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_first_come_gives_the_same_edges(backend, method):
+    problem = sampled(7, p=10, n=800, alpha=0.01)
+    canonical = run(problem, method, backend)
+    found = run(problem, method, backend, separating_sets="first-come")
+    assert found.sha256 == canonical.sha256
+    retest = Retest(problem)
+    for (i, j), S in found.sepsets.items():
+        statistic, df = retest.test(i, j, np.array(S, np.int64))
+        assert statistic <= problem.critical_value(df)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("options", OPTIONS[:4], ids=str)
+def test_largest_p_values(backend, method, options):
+    problem = sampled(8, p=7, n=300, alpha=0.01, **options)
+    found = run(problem, method, backend, pmax=True)
+    retest, expected = Retest(problem), np.full((7, 7), np.nan)
+    for i, j in itertools.combinations(range(7), 2):
+        if found.adjacency[i, j]:
+            tests = [retest.test(i, j, np.array([], np.int64))]
+            for level in range(1, found.levels_run):
+                start = found.adjacency_at(level)
+                for one, other in ((i, j), (j, i)):
+                    others = [int(v) for v in np.flatnonzero(start[one]) if v != other]
+                    tests += [retest.test(i, j, np.array(S)) for S in itertools.combinations(others, level)]
+        else:
+            tests = [retest.test(i, j, np.array(found.sepsets[i, j], np.int64))]
+        p_values = [stats.chi2.sf(max(statistic, 0), df) if df else 1.0 for statistic, df in tests]
+        expected[i, j] = expected[j, i] = max(p_values)
+    np.testing.assert_allclose(found.pmax, expected, rtol=1e-9, atol=1e-300)
+
+
+# --- the workload of the paper's section 4.1 -------------------------------------------------------------------------
+
+
+def first_tests(problem, level, adjacency):
+    """How many tests the workload makes at a level."""
+    count = 0
+    for i, j in np.argwhere(np.triu(adjacency)):
+        sides = [int(adjacency[v].sum()) - 1 for v in (i, j)]
+        available = sum(len(list(itertools.combinations(range(side), level))) for side in sides)
+        count += min(problem.tests_per_edge, available)
+    return count
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("tests_per_edge", "decay"), [(1, 0.5), (5, 0.3), (1000, 0.75)])
+def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
+    problem = sampled(9, p=12, n=200, tests_per_edge=tests_per_edge, decay=decay)
+    for params in SHAPES[method]:
+        found = run(problem, method, backend, params)
+        adjacency, sets = ~np.eye(12, dtype=bool), {}
+        for level in range(found.levels_run):
+            assert found.tests_per_level[level] == (first_tests(problem, level, adjacency) if level else 66)
+            edges = np.argwhere(np.triu(adjacency))
+            gone = edges[~problem.decayed(edges)]
+            for pair, S in zip(gone, problem.first_sets(adjacency, gone, level), strict=True):
+                sets[tuple(map(int, pair))] = tuple(map(int, S))
+            adjacency[gone[:, 0], gone[:, 1]] = adjacency[gone[:, 1], gone[:, 0]] = False
+        assert np.array_equal(found.adjacency, adjacency)
+        assert dict(found.sepsets.items()) == sets
+        assert found.levels_run >= 2
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def plan(**changes):
+    arguments = {
+        "level": 2,
+        "largest_table": 100_000,
+        "grid": (100, 20),
+        "tables": 2,
+        "row_bytes": 400,
+        "max_shared_bytes": 49_152,
+        "memory_used": 10**6,
+        "memory_limit": 10**9,
+        "resident_blocks": 10**6,
+    }
+    return gpupc.plan_memory(**{**arguments, **changes})
+
+
+def test_small_tables_are_shared():
+    found = plan(largest_table=500)
+    assert found.shared_cells == 500
+    assert found.shared_bytes == 2 * (gpupc.UNIT_BYTES + 4 * 2) + 400 + 2 * 4 * 500
+    assert found.scratch_bytes == 0
+    assert found.z == 1
+
+
+def test_large_tables_take_scratch_space_as_far_as_it_goes():
+    found = plan()
+    assert found.scratch_cells == 100_000
+    assert found.shared_cells == gpupc.SHARED_TABLE_CELLS
+    block = 2 * 4 * 100_000
+    blocks = found.scratch_grid[0] * found.scratch_grid[1]
+    assert found.scratch_bytes == blocks * block <= 10**9 - 10**6
+    assert found.scratch_grid == (62, 20)
+    assert found.z == 2  # of 100 rows, 62 at a time
+    assert plan(memory_limit=10**11).z == 1
+    assert plan(memory_limit=10**6 + 3 * block).scratch_grid == (1, 3)
+    assert plan(memory_limit=10**6 + 3 * block).z == 100
+    assert plan(resident_blocks=40).scratch_grid == (2, 20)
+    with pytest.raises(DeviceMemoryError) as caught:
+        plan(memory_limit=10**6 + block - 1)
+    assert caught.value.requested == block
+
+
+def test_shared_memory_is_never_overdrawn():
+    for level, tables, row_bytes in itertools.product((1, 9), (1, 8, 512), (0, 4000, 40_000)):
+        found = plan(level=level, tables=tables, row_bytes=row_bytes)
+        if tables < 512:
+            assert found.shared_bytes <= 49_152
+
+
+def test_a_small_budget_gives_the_same_answer(backend):
+    problem = sampled(10, p=7, n=2000, most=20, noise=0.2, alpha=0.05, df_rule="adjusted")
+    expected = run(problem, "gpupc", backend)
+    most = max(fact["scratch_bytes"] for fact in expected.facts["memory_plans"])
+    assert most > 0
+    limit = max(fact["largest_table"] for fact in expected.facts["memory_plans"]) + 500_000
+    tight = open_backend("host", limit)
+    found = run(problem, "gpupc", tight)
+    assert found.sha256 == expected.sha256
+    assert found.sepsets == expected.sepsets
+    assert tight.memory_peak <= limit
+    assert max(fact["z"] for fact in found.facts["memory_plans"]) > 1
+
+
+def test_disc_cupc_runs_out_of_memory_where_gpupc_does_not():
+    problem = sampled(11, p=12, n=500, most=12, noise=0.2, alpha=0.05, df_rule="adjusted")
+    limit = 50_000_000
+    assert run(problem, "gpupc", open_backend("host", limit)).levels_run >= 2
+    with pytest.raises(DeviceMemoryError):
+        run(problem, "disc-cupc", open_backend("host", limit))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_memory_at_all(method):
+    with pytest.raises(DeviceMemoryError):
+        run(sampled(0), method, open_backend("host", 100))
+
+
+@pytest.mark.parametrize(
+    ("method", "params"), [("gpupc", {"delta": 64, "gamma": 16}), ("disc-cupc", {"beta": 64, "gamma": 64})]
+)
+def test_blocks_that_are_too_large_are_refused(backend, method, params):
+    with pytest.raises(InvalidParameter, match="at most 512 threads"):
+        run(sampled(0), method, backend, params)
+
+
+# --- degenerate data -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constants_and_copies(backend, method):
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 3, 300)
+    data = np.column_stack([a, a, np.zeros(300, int), rng.integers(0, 2, 300)])
+    with pytest.warns(UserWarning, match="V2"):
+        problem = DiscreteProblem.from_data(data, alpha=0.01)
+    declared = dataclasses.replace(problem, categories=np.array([3, 3, 5, 4], np.int32))
+    for each in (problem, declared, dataclasses.replace(problem, df_rule="adjusted")):
+        assert run(each, method, backend).edges.tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("p", "n"), [(1, 5), (2, 1), (2, 5), (3, 64), (3, 65)])
+def test_smallest_problems(backend, method, p, n):
+    rng = np.random.default_rng(p + n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem = DiscreteProblem.from_data(rng.integers(0, 2, (n, p)), alpha=0.1)
+    adjacency, sets = serial_search(problem) if p > 1 else (np.zeros((1, 1), bool), {})
+    found = run(problem, method, backend, pmax=True)
+    assert np.array_equal(found.adjacency, adjacency)
+    assert dict(found.sepsets.items()) == sets
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tables_beyond_64_bits_end_the_search(backend, method):
+    problem = sampled(1, p=7, n=200, alpha=0.3)
+    huge = dataclasses.replace(problem, categories=np.full(7, 2**16 - 1, np.int32), max_level=5, alpha=0.999)
+    assert huge.obstacle(1) is None
+    assert "more than the 2^62" in huge.obstacle(2)
+    with pytest.raises(DeviceMemoryError):
+        run(huge, method, open_backend("host", 10**8))

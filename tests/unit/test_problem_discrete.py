@@ -1,0 +1,322 @@
+"""Labels to codes, what is refused, and the numbers that decide a discrete test."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from gpupc_impl.core.problem import InvalidProblem, load_problem
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.retest import Retest
+
+
+def coded(column, name="x", **options):
+    problem = DiscreteProblem.from_data(pd.DataFrame({name: column}), **options)
+    return problem.codes[0].tolist(), problem.labels[0], bool(problem.declared[0])
+
+
+# --- labels to codes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "codes", "labels"),
+    [
+        (["b", "a", "b"], [1, 0, 1], ("a", "b")),
+        ([True, False, True], [1, 0, 1], ("False", "True")),
+        ([-3, 10**12, 5], [0, 2, 1], ("-3", "5", "1000000000000")),
+        ([3, 1, 3], [1, 0, 1], ("1", "3")),
+        (np.array([255, 0, 7], np.uint8), [2, 0, 1], ("0", "7", "255")),
+        (np.array([2**64 - 1, 0, 1], np.uint64), [2, 0, 1], ("0", "1", "18446744073709551615")),
+        (np.array([-128, 127, 0], np.int8), [0, 2, 1], ("-128", "0", "127")),
+        ([2.0, 1.0, -0.0], [2, 1, 0], ("0", "1", "2")),
+        (pd.array([2, 1, 2], dtype="Int64"), [1, 0, 1], ("1", "2")),
+        (pd.array([True, False, True], dtype="boolean"), [1, 0, 1], ("False", "True")),
+        (pd.array(["v", "u", "v"], dtype="string"), [1, 0, 1], ("u", "v")),
+        (np.array([1, "q", 1], dtype=object), [0, 1, 0], ("1", "q")),
+        (np.array([1, 2.0, 1], dtype=object), [0, 1, 0], ("1", "2")),
+        (np.array([10**30, 5], dtype=object), [1, 0], ("5", str(10**30))),
+    ],
+)
+def test_observed_labels(column, codes, labels):
+    assert coded(column) == (codes, labels, False)
+
+
+def test_categorical_columns_declare_their_categories():
+    column = pd.Categorical(["u", "v", "u"], categories=["w", "u", "v"])
+    assert coded(column) == ([1, 2, 1], ("w", "u", "v"), True)
+    assert coded(pd.Categorical([3, 1], categories=[1, 2, 3])) == ([2, 0], ("1", "2", "3"), True)
+    wider = coded(column, categories={"x": ["u", "v", "w", "z"]})
+    assert wider == ([0, 1, 0], ("u", "v", "w", "z"), True)
+
+
+@pytest.mark.parametrize(
+    ("column", "categories", "codes", "labels"),
+    [
+        (["no", "yes"], ["yes", "no", "perhaps"], [1, 0], ("yes", "no", "perhaps")),
+        ([0, 2, 1], 4, [0, 2, 1], ("0", "1", "2", "3")),
+        ([0.0, 2.0], 3, [0, 2], ("0", "1", "2")),
+        ([0, 2, 1], ["low", "mid", "high"], [0, 2, 1], ("low", "mid", "high")),
+        ([7, 5], [5, 6, 7], [2, 0], ("5", "6", "7")),
+        ([True, False], ["no", "yes"], [1, 0], ("no", "yes")),
+    ],
+)
+def test_declared_categories(column, categories, codes, labels):
+    assert coded(column, categories={"x": categories}) == (codes, labels, True)
+
+
+def test_arrays_of_codes():
+    codes = np.array([[0, 3], [1, 0], [1, 1]], np.uint8)
+    problem = DiscreteProblem.from_data(codes, categories={"V0": ["a", "b"], "V1": 5})
+    assert problem.names == ("V0", "V1")
+    assert np.array_equal(problem.codes, codes.T)
+    assert problem.codes.flags.c_contiguous
+    assert problem.categories.tolist() == [2, 5]
+    assert problem.declared.tolist() == [True, True]
+    assert problem.n_samples == 3
+    lists = DiscreteProblem.from_data([["a", 1], ["b", 2]], names=["s", "t"])
+    assert lists.labels == (("a", "b"), ("1", "2"))
+
+
+@pytest.mark.parametrize(("count", "dtype"), [(256, np.uint8), (257, np.uint16), (65535, np.uint16)])
+def test_codes_are_as_narrow_as_they_can_be(count, dtype):
+    problem = DiscreteProblem.from_data(np.column_stack([np.arange(count), np.arange(count) % 2]))
+    assert problem.codes.dtype == dtype
+    assert problem.categories.tolist() == [count, 2]
+    assert np.array_equal(problem.codes[0], np.arange(count))
+
+
+@given(st.lists(st.lists(st.integers(-5, 300), min_size=2, max_size=2), min_size=1, max_size=60))
+def test_codes_stand_for_their_labels(rows):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *args, **kwargs: None)
+        problem = DiscreteProblem.from_data(np.array(rows))
+    assert np.array_equal(
+        [[int(problem.labels[k][code]) for code in problem.codes[k]] for k in range(2)], np.array(rows).T
+    )
+    assert all(list(map(int, labels)) == sorted({row[k] for row in rows}) for k, labels in enumerate(problem.labels))
+
+
+# --- what is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["a", None],
+        [1.0, math.nan],
+        pd.Categorical(["u", None]),
+        pd.array([1, None], dtype="Int64"),
+        pd.array(["a", None], dtype="string"),
+        np.array([1, None], dtype=object),
+        np.array(["2020-01-01", "NaT"], dtype="datetime64[D]"),
+    ],
+)
+def test_missing_values_name_column_and_row(column):
+    with pytest.raises(InvalidProblem, match=r"column 'x' has 1 missing value.*row 1"):
+        coded(column)
+
+
+def test_missing_values_in_arrays():
+    masked = np.ma.masked_array([[1, 2], [3, 4]], mask=[[0, 0], [0, 1]])
+    with pytest.raises(InvalidProblem, match=r"column 'V1' has 1 missing value.*row 1"):
+        DiscreteProblem.from_data(masked)
+    with pytest.raises(InvalidProblem, match=r"column 'V0' has 1 missing value.*row 0"):
+        DiscreteProblem.from_data([[math.nan, "a"], ["b", "a"]])
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "said"),
+    [
+        ([1.0, 1.5], {}, "holds 1.5 in row 1, which is no label.*qcut"),
+        ([1.0, math.inf], {}, "holds inf in row 1"),
+        ([1j, 2j], {}, "complex"),
+        (range(65_536), {}, "65536 categories"),
+        (np.array([1, "1"], dtype=object), {}, "two categories that read '1'"),
+        ([0, 3], {"categories": {"x": 3}}, "the code 3 in row 1; its 3 declared"),
+        ([0, -1], {"categories": {"x": 3}}, "the code -1 in row 1"),
+        ([0, 3], {"categories": {"x": ["a", "b"]}}, "codes 0 to 1"),
+        ([5, 8], {"categories": {"x": [5, 6]}}, "holds 8 in row 1, which is not among"),
+        (["a", "z"], {"categories": {"x": ["a", "b"]}}, "holds 'z' in row 1, which is not among.*a, b"),
+        (["a", "z"], {"categories": {"x": 2}}, "must be listed"),
+        (["a", "z"], {"categories": {"x": "az"}}, "give a list"),
+        (["a", "z"], {"categories": {"x": ["a", "z", "a"]}}, "two categories that read 'a'"),
+        ([0], {"categories": {"x": 0}}, "has 0 categories"),
+        ([0], {"categories": {"x": 65_536}}, "65536 categories"),
+        ([0], {"categories": {"y": 2}}, "'y', which is no variable"),
+        ([], {}, "0 samples"),
+        ([0], {"alpha": 0}, "alpha"),
+        ([0], {"max_level": -1}, "max_level"),
+        ([0], {"test": "fisher"}, "test is 'fisher'; choose one of: chi-square, g-square"),
+        ([0], {"df_rule": "half"}, "df_rule is 'half'"),
+        ([0], {"tests_per_edge": 3}, "give both"),
+        ([0], {"decay": 0.5}, "give both"),
+        ([0], {"tests_per_edge": 0, "decay": 0.5}, "tests_per_edge is 0"),
+        ([0], {"tests_per_edge": 1, "decay": 1.0}, "decay is 1.0"),
+    ],
+)
+def test_what_cannot_be_used_is_said(column, options, said):
+    with pytest.raises(InvalidProblem, match=said):
+        coded(column, **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (np.zeros(3, int), "1 dimension"),
+        (np.zeros((2, 0), int), "no variables"),
+        ([[1, 2], [3]], "1 dimension"),
+        (np.zeros((2, 2, 2), int), "3 dimension"),
+    ],
+)
+def test_shapes_that_are_no_table(data, said):
+    with pytest.raises(InvalidProblem, match=said):
+        DiscreteProblem.from_data(data)
+
+
+def test_constant_variables_are_named():
+    with pytest.warns(UserWarning, match=r"1 constant variable.*\(b\)"):
+        problem = DiscreteProblem.from_data(pd.DataFrame({"a": [0, 1], "b": ["x", "x"]}))
+    assert problem.constant == ("b",)
+    assert problem.facts()["constant_variables"] == 1
+
+
+# --- the test ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    data = np.column_stack([rng.integers(0, count, 500) for count in (2, 3, 4, 300)])
+    return DiscreteProblem.from_data(data, categories={"V0": 2, "V1": 3, "V2": 5, "V3": 300}, alpha=0.01)
+
+
+def test_table_sizes_and_degrees_of_freedom(problem):
+    assert problem.table_cells(0, 1) == 6
+    assert problem.table_cells(3, 1, (0, 2)) == 300 * 3 * 2 * 5
+    assert problem.degrees_of_freedom(0, 1) == 2
+    assert problem.degrees_of_freedom(3, 1, (0, 2)) == 299 * 2 * 10
+
+
+def test_tables_beyond_64_bits_are_refused(problem):
+    huge = dataclasses.replace(problem, categories=np.array([2**16, 2**16, 2**16, 2**14], np.int32))
+    assert huge.table_cells(0, 1, (2, 3)) == 2**62
+    assert huge.obstacle(2) is None
+    more = dataclasses.replace(huge, categories=np.array([2**16, 2**16, 2**16, 2**15], np.int32))
+    with pytest.raises(InvalidProblem, match=r"V3 \(32768\).* more than 2\^62; set max_level to 1"):
+        more.table_cells(0, 1, (2, 3))
+    assert "more than the 2^62" in more.obstacle(2)
+    assert more.obstacle(1) is None
+
+
+def test_critical_values(problem):
+    df = np.array([0, 1, 2, 5000, 10**12, 2**62])
+    expected = [0.0, *(float(stats.chi2.isf(0.01, int(d))) for d in df[1:])]
+    assert [problem.critical_value(d) for d in df] == expected
+    assert problem.critical_values(df).tolist() == expected
+    assert problem.p_value(3.0, 0) == 1.0
+    assert problem.p_value(3.0, 2) == pytest.approx(stats.chi2.sf(3.0, 2), rel=1e-14)
+
+
+@pytest.mark.parametrize("rule", ["full", "adjusted"])
+@pytest.mark.parametrize("S", [(), (0,), (0, 2), (2, 3)])
+@pytest.mark.parametrize("test", ["chi-square", "g-square"])
+def test_retest_is_scipys(problem, S, test, rule):
+    """Statistic and degrees of freedom added up over strata, each by SciPy without its empty rows and columns."""
+    if 3 in S:
+        i, j = 0, 1
+    else:
+        i, j = 1, 3
+    chosen = dataclasses.replace(problem, test=test, df_rule=rule)
+    statistic, df = 0.0, 0
+    for stratum in np.unique(problem.codes[list(S)], axis=1).T if S else [()]:
+        rows = np.all(problem.codes[list(S)] == np.reshape(stratum, (-1, 1)), axis=0)
+        table = pd.crosstab(problem.codes[i, rows], problem.codes[j, rows])
+        lambda_ = "pearson" if test == "chi-square" else "log-likelihood"
+        found = stats.chi2_contingency(table, correction=False, lambda_=lambda_)
+        statistic, df = statistic + found.statistic, df + found.dof
+    if rule == "full":
+        df = problem.degrees_of_freedom(i, j, S)
+    measured = Retest(chosen).test(i, j, np.array(S, int))
+    assert measured == (pytest.approx(statistic, rel=1e-10), df)
+    ratios, tolerances = Retest(chosen).ratios(np.array([[i, j]]), np.array([S], int).reshape(1, -1))
+    assert ratios == pytest.approx([statistic / stats.chi2.isf(0.01, df)], rel=1e-10)
+    assert (tolerances < 1e-6).all()
+
+
+def test_retest_without_degrees_of_freedom():
+    with pytest.warns(UserWarning, match="V1"):
+        problem = DiscreteProblem.from_data(np.array([[0, 0], [1, 0]]))
+    assert Retest(problem).ratios(np.array([[0, 1]]), np.empty((1, 0), int))[0].tolist() == [0.0]
+
+
+# --- the workload --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decay", [0.1, 0.5, 0.75, 0.9, 0.99])
+def test_decay_removes_its_share_evenly(problem, decay):
+    workload = dataclasses.replace(problem, tests_per_edge=2, decay=decay)
+    for m in (0, 1, 7, 1000):
+        kept = workload.decayed(np.zeros((m, 2), int))
+        assert kept.shape == (m,)
+        assert abs(kept.sum() - (1 - decay) * m) < 1 + 1e-9 * m
+        gaps = np.diff(np.flatnonzero(kept))
+        assert gaps.size == 0 or gaps.max() - gaps.min() <= 1
+
+
+def test_first_sets():
+    problem = DiscreteProblem.from_data(np.random.default_rng(0).integers(0, 2, (50, 5)), tests_per_edge=1, decay=0.5)
+    adjacency = np.zeros((5, 5), bool)
+    for i, j in ((0, 1), (0, 2), (0, 3), (1, 4), (2, 3)):
+        adjacency[i, j] = adjacency[j, i] = True
+    pairs = np.array([[0, 1], [1, 4], [0, 2]])
+    assert problem.first_sets(adjacency, pairs, 1).tolist() == [[2], [0], [1]]
+    # 1 - 4 has no side with two other neighbours.
+    assert problem.first_sets(adjacency, pairs, 2).tolist() == [[2, 3], [0, 2], [1, 3]]
+    assert problem.first_sets(adjacency, pairs, 0).shape == (3, 0)
+
+
+# --- identity ------------------------------------------------------------------------------------------------------
+
+
+def test_saved_and_loaded(problem, tmp_path):
+    named = dataclasses.replace(problem, names=("a", "b", "ü", "d"), tests_per_edge=4, decay=0.9, max_level=2)
+    named.save(tmp_path / "problem.npz")
+    found = load_problem(tmp_path / "problem.npz")
+    assert type(found) is DiscreteProblem
+    for field in dataclasses.fields(DiscreteProblem):
+        stored, expected = getattr(found, field.name), getattr(named, field.name)
+        assert np.array_equal(stored, expected) if isinstance(expected, np.ndarray) else stored == expected
+    assert found.fingerprint == named.fingerprint
+    assert not found.codes.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alpha": 0.02},
+        {"max_level": 3},
+        {"test": "g-square"},
+        {"df_rule": "adjusted"},
+        {"tests_per_edge": 3, "decay": 0.5},
+        {"categories": np.array([2, 3, 6, 300], np.int32)},
+    ],
+)
+def test_fingerprint_sees_what_changes_the_answer(problem, change):
+    assert dataclasses.replace(problem, **change).fingerprint != problem.fingerprint
+
+
+def test_fingerprint_does_not_see_names(problem):
+    assert dataclasses.replace(problem, names=("a", "b", "c", "d")).fingerprint == problem.fingerprint
+
+
+def test_facts(problem):
+    facts = problem.facts()
+    assert {name: facts[name] for name in DiscreteProblem.PARAMETERS} == DiscreteProblem.PARAMETERS
+    assert (facts["min_categories"], facts["max_categories"]) == (2, 300)
+    assert (facts["categories_declared"], facts["categories_observed"]) == (4, 0)
+    assert facts["n_samples"] == 500
