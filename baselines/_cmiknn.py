@@ -1,0 +1,357 @@
+"""The CMIknn test, compiled with numba: what `cmiknn-serial` and `cmiknn-parallel` share.
+
+The test is that of Runge (2018) as Algorithm 1 of the GPU-CMIknn paper gives it, with the fixed rules of
+docs/cmiknn.md: random numbers from Philox, sums in whole multiples of 2^-40, ties by the smaller index. Nothing here is
+shared with the kernels, and the permutations are drawn by the sequential scheme itself, a sample after the other in
+priority order.
+
+Samples come as rows: x (n,) of the permuted variable, ys (w, n) of the variables tested against it, and s (l, n) of the
+conditioning set, all of one float dtype.
+"""
+
+import numpy as np
+from numba import njit
+
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+
+LOW = np.uint64(0xFFFFFFFF)
+INDEX_BITS = np.uint64(0xFFFFFF)  # of a priority: the sample
+FOLD, DRAW = np.uint64(0), np.uint64(1)  # last counter word: what the random words are for
+
+BISECTIONS = 8
+"""Halvings of an interval before it is narrowed to the distances that lie in it."""
+
+
+# --- random numbers --------------------------------------------------------------------------------------------------
+
+
+@_compiled
+def philox(c0, c1, c2, c3, k0, k1):
+    """Philox4x32-10 (Salmon et al. 2011): four 32-bit words, each held in 64 bits."""
+    for _ in range(10):
+        first = np.uint64(0xD2511F53) * c0
+        second = np.uint64(0xCD9E8D57) * c2
+        c0 = (second >> np.uint64(32)) ^ c1 ^ k0
+        c1 = second & LOW
+        c2 = (first >> np.uint64(32)) ^ c3 ^ k1
+        c3 = first & LOW
+        k0 = (k0 + np.uint64(0x9E3779B9)) & LOW
+        k1 = (k1 + np.uint64(0xBB67AE85)) & LOW
+    return c0, c1, c2, c3
+
+
+def permutation_key(seed: int, variable: int, members: tuple[int, ...]) -> tuple[np.uint64, np.uint64]:
+    """The key of all random numbers behind the permutations of a variable given a set (ascending members)."""
+    k0 = k1 = zero = np.uint64(0)
+    for word in (seed % 2**32, seed // 2**32, variable, len(members), *members):
+        k0, k1, _, _ = philox(np.uint64(word), zero, zero, FOLD, k0, k1)
+        k0, k1 = np.uint64(k0), np.uint64(k1)
+    return k0, k1
+
+
+@_inlined
+def words(sample, permutation, block, key):
+    """Words 4 block, ..., 4 block + 3 of a sample in a permutation."""
+    return philox(np.uint64(sample), np.uint64(permutation), np.uint64(block), DRAW, key[0], key[1])
+
+
+# --- permutations ----------------------------------------------------------------------------------------------------
+
+
+@_compiled
+def nearest_neighbours(s, k, first, last, neighbours):
+    """Fill rows [first, last) of (n, k) int32: the k nearest other samples in S, by distance and then index."""
+    n = s.shape[1]
+    row = np.empty(n, s.dtype)
+    distances = np.empty(k, s.dtype)
+    for a in range(first, last):
+        distances_from(s, a, row)
+        if k > 64:  # insertion would take k steps for each sample
+            row[a] = np.inf
+            order = np.argsort(row, kind="mergesort")  # stable, so that ties keep the order of indexes
+            for r in range(k):
+                neighbours[a, r] = order[r]
+            continue
+        found = 0
+        for b in range(n):
+            d = row[b]
+            if b == a or (found == k and d >= distances[k - 1]):
+                continue
+            r = found if found < k else k - 1
+            while r > 0 and distances[r - 1] > d:
+                distances[r] = distances[r - 1]
+                neighbours[a, r] = neighbours[a, r - 1]
+                r -= 1
+            distances[r] = d
+            neighbours[a, r] = b
+            found += found < k
+
+
+@_compiled
+def distances_from(s, a, row):
+    """Chebyshev distances of all samples from sample a; zeros when s has no rows."""
+    row[:] = 0
+    for member in s:
+        centre = member[a]
+        for b in range(len(row)):
+            row[b] = max(row[b], abs(member[b] - centre))
+
+
+@_compiled
+def free_permutation(n, permutation, key, scratch):
+    """Level 0: (n,) indexes of the samples in the order of their priorities."""
+    priorities, order = scratch
+    for a in range(n):
+        w0, w1, _, _ = words(a, permutation, 0, key)
+        priorities[a] = w0 << np.uint64(32) | (w1 & ~INDEX_BITS & LOW) | np.uint64(a)
+    sort_by_priority(priorities, order)
+    return order
+
+
+@_compiled
+def sort_by_priority(priorities, order):
+    """Indexes in ascending order of priorities, which differ and are spread evenly over 64 bits."""
+    n = len(priorities)
+    starts = np.zeros(n + 1, np.int64)
+    for a in range(n):
+        starts[priority_bucket(priorities[a], n) + 1] += 1
+    for b in range(n):
+        starts[b + 1] += starts[b]
+    for a in range(n):
+        bucket = priority_bucket(priorities[a], n)
+        order[starts[bucket]] = a
+        starts[bucket] += 1
+    for at in range(1, n):  # each is at most a few places from where it belongs
+        a = order[at]
+        r = at
+        while r > 0 and priorities[order[r - 1]] > priorities[a]:
+            order[r] = order[r - 1]
+            r -= 1
+        order[r] = a
+
+
+@_inlined
+def priority_bucket(priority, n):
+    return np.int64(((priority >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@_compiled
+def permute(x, neighbours, key, permutations, columns):
+    """Write the permutations with these numbers into (n, width) columns; a negative number leaves x as it is.
+
+    Algorithm 1, lines 5 to 20: in a random order of the samples each takes the first sample of its shuffled neighbours
+    that is not used yet, or the last when all are. The shuffle (Fisher-Yates from the front) goes only as far as
+    needed. Without neighbours (k = 0, level 0) a permutation is free.
+    """
+    n, k = neighbours.shape
+    scratch = (np.empty(n, np.uint64), np.empty(n, np.int32))
+    used = np.full(n, -1, np.int64)
+    shuffled = np.empty(k, np.int32)
+    for column in range(len(permutations)):
+        permutation = permutations[column]
+        if permutation < 0:
+            columns[:, column] = x
+            continue
+        order = free_permutation(n, permutation, key, scratch)
+        if k == 0:
+            for a in range(n):
+                columns[a, column] = x[order[a]]
+            continue
+        for place in range(n):
+            a = order[place]
+            for r in range(k):
+                shuffled[r] = neighbours[a, r]
+            w0, w1, w2, w3 = words(a, permutation, 0, key)
+            taken = shuffled[0]
+            for y in range(k):
+                at = 2 + y
+                if at % 4 == 0:
+                    w0, w1, w2, w3 = words(a, permutation, at // 4, key)
+                word = w0 if at % 4 == 0 else w1 if at % 4 == 1 else w2 if at % 4 == 2 else w3
+                other = y + np.int64((word * np.uint64(k - y)) >> np.uint64(32))
+                taken = shuffled[other]
+                shuffled[other] = shuffled[y]
+                if used[taken] != column:
+                    break
+            used[taken] = column
+            columns[a, column] = x[taken]
+
+
+# --- conditional mutual information ----------------------------------------------------------------------------------
+
+
+@_compiled
+def partial_sums(columns, ys, s, k, psi, first, last):
+    """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
+
+    All columns are worked on side by side. The radius of a sample is the distance to its k-th nearest other sample in
+    the joint space; it is found by halving an interval, and only among samples that are near in (Y, S), of which the
+    radius of the sample before gives an idea. An idea too small is noticed and enlarged.
+
+    Args:
+        columns: (n, width) the permuted variable, a permutation a column.
+        psi: (n + 1,) int64 digamma of whole numbers in units of 2^-40.
+
+    Returns:
+        (w, width) int64.
+    """
+    n, width = columns.shape
+    dtype = columns.dtype.type
+    sums = np.zeros((len(ys), width), np.int64)
+    row_s, row = np.empty(n, columns.dtype), np.empty(n, columns.dtype)
+    near = np.empty(n, np.int32)
+    joint = np.empty((n, width), columns.dtype)
+    radius, n_x = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
+    n_y, n_z = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
+    sorted_x = np.sort(columns[:, 0])  # at level 0 every column holds the same values
+    sorted_y = np.empty((len(ys) if len(s) == 0 else 0, n), columns.dtype)
+    for t in range(len(sorted_y)):
+        sorted_y[t] = np.sort(ys[t])
+    reach = np.zeros(len(ys), columns.dtype)
+    for a in range(first, last):
+        distances_from(s, a, row_s)
+        centre = columns[a]
+        for t in range(len(ys)):
+            y = ys[t]
+            for b in range(n):
+                row[b] = max(row_s[b], abs(y[b] - y[a]))
+            k_th_distances(columns, a, row, k, reach[t], near, joint, radius)
+            widest = radius[0]
+            for c in range(width):
+                # Counts are of distances below the radius, or of zeros when it is zero.
+                radius[c] = np.nextafter(radius[c], dtype(0))
+                widest = max(widest, radius[c])
+            reach[t] = widest * dtype(1.1)
+            if len(s) == 0:
+                for c in range(width):
+                    n_x[c] = count_within(sorted_x, centre[c], radius[c])
+                    n_y[c] = count_within(sorted_y[t], y[a], radius[c])
+                    n_z[c] = n
+            else:
+                count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z)
+            for c in range(width):
+                sums[t, c] += psi[np.int64(n_x[c])] + psi[np.int64(n_y[c])] - psi[np.int64(n_z[c])]
+    return sums
+
+
+@_compiled
+def k_th_distances(columns, a, row, k, reach, near, joint, radius):
+    """For each column, the distance from sample a to the k-th nearest other sample in the joint space.
+
+    ``row`` holds the distances in (Y, S). ``reach`` is a guess of the largest answer; ``near`` and ``joint`` are room
+    to work in.
+    """
+    n, width = columns.shape
+    dtype = columns.dtype.type
+    zero, one, nobody, half = dtype(0), dtype(1), dtype(-1), dtype(0.5)
+    enough = dtype(k + 1)  # sample a itself is counted, too
+    centre = columns[a]
+    low, middle, counted = (
+        np.empty(width, columns.dtype),
+        np.empty(width, columns.dtype),
+        np.empty(width, columns.dtype),
+    )
+    below, above = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
+    farthest = row.max()
+
+    while True:
+        listed = 0
+        for b in range(n):
+            near[listed] = b
+            listed += row[b] <= reach
+        counted[:] = zero
+        if listed > k:
+            for b in range(listed):
+                distance, samples, to = row[near[b]], columns[near[b]], joint[b]
+                for c in range(width):
+                    d = max(abs(samples[c] - centre[c]), distance)
+                    to[c] = d
+                    counted[c] += one if d <= reach else zero
+            if counted.min() >= enough:
+                break
+            if listed == n:  # only the permuted variable is farther than that
+                reach = joint.max()
+                counted[:] = n
+                break
+        reach = max(reach * dtype(1.25), farthest * dtype(1 / 64))
+
+    # At most k distances are <= low, more are <= radius, of which there are `counted`.
+    low[:] = nobody
+    radius[:] = reach
+    active = True
+    while active:
+        for _ in range(BISECTIONS):
+            for c in range(width):
+                middle[c] = (max(low[c], zero) + radius[c]) * half
+                below[c] = zero  # counts, in these passes
+            for b in range(listed):
+                distances = joint[b]
+                for c in range(width):
+                    below[c] += one if distances[c] <= middle[c] else zero
+            for c in range(width):
+                if below[c] >= enough:
+                    radius[c], counted[c] = middle[c], below[c]
+                else:
+                    low[c] = middle[c]
+            if counted.max() == enough:
+                break
+        below[:] = nobody
+        above[:] = reach
+        for b in range(listed):
+            distances = joint[b]
+            for c in range(width):
+                d = distances[c]
+                below[c] = max(below[c], d if d <= radius[c] else nobody)
+                above[c] = min(above[c], d if d > low[c] else reach)
+        active = False
+        for c in range(width):
+            radius[c] = below[c]
+            active |= counted[c] > enough and below[c] > above[c]
+
+
+@_compiled
+def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
+    """For each column, the samples within its radius in (X, S), in (Y, S) and in S."""
+    width = len(radius)
+    dtype = columns.dtype.type
+    zero, one = dtype(0), dtype(1)
+    n_x[:] = zero
+    n_y[:] = zero
+    n_z[:] = zero
+    for b in range(len(row)):
+        in_s, in_y = row_s[b], row[b]
+        if in_s > widest:
+            continue
+        samples = columns[b]
+        for c in range(width):
+            n_x[c] += one if max(abs(samples[c] - centre[c]), in_s) <= radius[c] else zero
+            n_z[c] += one if in_s <= radius[c] else zero
+        if in_y <= widest:
+            for c in range(width):
+                n_y[c] += one if in_y <= radius[c] else zero
+
+
+@_compiled
+def count_within(ascending, centre, radius):
+    """How many of the ascending values lie within a radius of a centre that is one of them.
+
+    Differences are compared, not sums with the radius: rounding would tell them apart.
+    """
+    n = len(ascending)
+    low, high = 0, n  # the first value that is not too far below
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] < centre and abs(ascending[middle] - centre) > radius:
+            low = middle + 1
+        else:
+            high = middle
+    first = low
+    high = n  # the first value that is too far above
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] > centre and abs(ascending[middle] - centre) > radius:
+            high = middle
+        else:
+            low = middle + 1
+    return low - first

@@ -1,0 +1,38 @@
+"""PC-stable with CMIknn on several cores, with the random numbers of the GPU methods."""
+
+import concurrent.futures
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.core.machine import available_cores
+from gpupc_impl.core.registry import Parameter, Run, method, needs_package
+from gpupc_impl.core.result import Skeleton
+
+
+@method(
+    "cmiknn-parallel",
+    family="nonlinear",
+    backends=("cpu",),
+    source="GPU-CMIknn, Algorithm 1 (Runge 2018) in PC-stable; samples and permutations shared among threads",
+    summary="PC-stable with CMIknn, each test spread over the cores (numba)",
+    params={"threads": Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)},
+    reference=True,
+    unavailable=needs_package("numba", "numba"),
+)
+def cmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
+    from baselines._cmiknn_search import cmiknn_skeleton  # imports numba
+
+    return cmiknn_skeleton(problem, run, threads=_threads(run.params))
+
+
+def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
+    """Single tests (see `core.single_tests`): (i, j, S) -> p-value."""
+    from baselines._cmiknn_search import CmiknnTest
+
+    threads = _threads(params)
+    return CmiknnTest(problem, threads, concurrent.futures.ThreadPoolExecutor(threads).map).p_value
+
+
+def _threads(params: Mapping[str, Any]) -> int:
+    return params["threads"] or available_cores()

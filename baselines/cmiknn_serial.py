@@ -1,0 +1,30 @@
+"""PC-stable with CMIknn on one core, with the random numbers of the GPU methods: what their speedups are taken over."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.core.registry import Run, method, needs_package
+from gpupc_impl.core.result import Skeleton
+
+
+@method(
+    "cmiknn-serial",
+    family="nonlinear",
+    backends=("cpu",),
+    source="GPU-CMIknn, Algorithm 1 (Runge 2018) in PC-stable, on one core",
+    summary="PC-stable with CMIknn, test by test on one core (numba)",
+    reference=True,
+    unavailable=needs_package("numba", "numba"),
+)
+def cmiknn_serial(problem: NonlinearProblem, run: Run) -> Skeleton:
+    from baselines._cmiknn_search import cmiknn_skeleton  # imports numba
+
+    return cmiknn_skeleton(problem, run, threads=1)
+
+
+def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
+    """Single tests (see `core.single_tests`): (i, j, S) -> p-value."""
+    from baselines._cmiknn_search import CmiknnTest
+
+    return CmiknnTest(problem).p_value

@@ -1,0 +1,2 @@
+"""Nonlinear data: PC-stable with the CMIknn test on a GPU (Hagedorn et al., "GPU Acceleration for Information-theoretic
+Constraint-based Causal Discovery")."""

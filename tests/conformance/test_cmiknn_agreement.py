@@ -1,0 +1,204 @@
+"""One answer in the nonlinear family: every method, with any launch parameters, counts and removes the same.
+
+Methods with random numbers of their own are left out. `tests/golden/test_cmiknn_tigramite.py` asks whether the answer
+is right.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from datasets.nonlinear import additive_noise
+from gpupc_impl import InvalidProblem, Skeleton, methods, skeleton
+from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.cmiknn.device import ci_test
+from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.cmiknn.retest import Retest
+from gpupc_impl.core.registry import Method, Parameter
+from gpupc_impl.core.solve import solve, unavailable
+
+SETTINGS = {
+    f"{method.name}-{backend}": (method, backend)
+    for method in methods("nonlinear").values()
+    for backend in method.backends
+    if not method.random and unavailable(method, backend) is None
+}
+KERNELS = {name: setting for name, setting in SETTINGS.items() if setting[0].backends != ("cpu",)}
+CASES_A_TEST = 8
+
+
+def launch_parameters(method: Method, rng: np.random.Generator) -> dict:
+    def draw(parameter: Parameter):
+        if parameter.choices is not None:
+            return parameter.choices[rng.integers(len(parameter.choices))]
+        return int(rng.choice([parameter.minimum, 1, 3, 32, 100]))
+
+    return {name: draw(parameter) for name, parameter in method.params.items()}
+
+
+def draw_problem(rng: np.random.Generator, most_samples: int, most_permutations: int) -> NonlinearProblem:
+    """A graph of section 5.1, at times with ties, a copy or a constant, and any parameters of the test."""
+    p, n = int(rng.integers(3, 8)), int(rng.integers(20, most_samples + 1))
+    data = additive_noise(p, n, seed=int(rng.integers(1000))).values.copy()
+    kind = rng.integers(6)
+    if kind == 0:
+        data = np.round(2 * data)
+    elif kind == 1:
+        data[:, -1] = data[:, 0]
+    elif kind == 2:
+        data[:, -1] = 1.0
+    parameters = {
+        "alpha": rng.choice([0.02, 0.05, 0.1, 0.3]),
+        "transform": rng.choice(["ranks", "ranks", "standardize", "none"]),
+        "permutations": int(rng.integers(10, most_permutations + 1)),
+        "k_cmi": int(rng.choice([1, 3, 7, n // 5, n - 1])),
+        "k_perm": int(rng.choice([1, 5, 15, n - 1])),
+        "seed": int(rng.integers(2**63)),
+        "precision": rng.choice(["float32", "float64"]),
+        "max_level": 3,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the constant variable
+        return NonlinearProblem.from_data(data, **{key: _plain(value) for key, value in parameters.items()})
+
+
+def _plain(value):
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def assert_same(found: Skeleton, expected: Skeleton) -> None:
+    assert np.array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because
+    np.testing.assert_array_equal(found.pmax, expected.pmax)
+
+
+def check_agreement(seed: int, most_samples: int, most_permutations: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = draw_problem(rng, most_samples, most_permutations)
+    expected = skeleton(problem, method="cmiknn-serial", pmax=True)
+    for method, backend in SETTINGS.values():
+        params = launch_parameters(method, rng)
+        found = skeleton(problem, method=method.name, backend=backend, pmax=True, **params)
+        assert_same(found, expected)
+        if method.reference:
+            assert found.tests_per_level == expected.tests_per_level
+        else:
+            assert found.tests_per_level >= expected.tests_per_level
+    removed = [pair for pair in expected.sepsets if expected.sepsets[pair]]
+    retest = Retest(problem)
+    for i, j in removed[:2]:
+        members = expected.sepsets[i, j]
+        from_i = expected.adjacency_at(len(members))[i, list(members)].all()
+        orders = [(i, j)] if from_i else [(j, i)]
+        counts = [retest.count(*order, list(members)) for order in [*orders, orders[0][::-1]]]
+        assert max(counts) >= problem.critical_count
+
+
+def test_the_methods_are_here():
+    tested = {method.name for method, _ in SETTINGS.values()}
+    assert tested >= {"cmiknn-serial", "cmiknn-parallel", "gpucmiknn-single", "gpucmiknn-parallel"}
+
+
+@pytest.mark.parametrize("chunk", range(8))
+def test_every_method_finds_the_same(chunk):
+    for case in range(CASES_A_TEST):
+        check_agreement(CASES_A_TEST * chunk + case, most_samples=90, most_permutations=25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(10))
+def test_every_method_finds_the_same_on_larger_data(chunk):
+    for case in range(CASES_A_TEST):
+        check_agreement(10_000 + CASES_A_TEST * chunk + case, most_samples=200, most_permutations=100)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_counts_and_cmi_of_single_tests(name):
+    """The kernels' count and CMI of a test are the twins', for both selections."""
+    from baselines._cmiknn_search import CmiknnTest
+
+    method, backend = KERNELS[name]
+    rng = np.random.default_rng(0)
+    for _ in range(15):
+        problem = draw_problem(rng, 120, 40)
+        i, j, *rest = rng.permutation(problem.n_variables).tolist()
+        members = tuple(sorted(rest[: rng.integers(len(rest) + 1)]))
+        sums = CmiknnTest(problem).partial_sums(i, [j], members)[0]
+        for selection in method.params["selection"].choices:
+            count, cmi, permuted = ci_test(problem, i, j, members, open_backend(backend), selection=selection)
+            assert count == (sums[1:] <= sums[0]).sum()
+            assert cmi == problem.cmi(sums[0])
+            np.testing.assert_array_equal(permuted, problem.cmi(sums[1:]))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_second_run_gives_the_same_bytes(name, tmp_path):
+    method, backend = SETTINGS[name]
+    data = additive_noise(6, 80, seed=3).values
+    for run in ("first", "second"):
+        found = skeleton(data, 0.1, family="nonlinear", method=method.name, backend=backend, permutations=30, pmax=True)
+        arrays = (found.adjacency, found.sepsets.pairs, found.sepsets.offsets, found.sepsets.members, found.pmax)
+        (tmp_path / run).write_bytes(b"".join(array.tobytes() for array in arrays))
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_little_memory_means_blocks_not_another_answer(name):
+    method, backend = KERNELS[name]
+    problem = NonlinearProblem.from_data(additive_noise(7, 80, seed=5).values, alpha=0.02, permutations=30, max_level=2)
+    roomy = open_backend(backend)
+    expected = solve(problem, method, roomy, pmax=True)
+    least = smallest_limit(problem, method, backend, 2 * roomy.memory_peak)  # forecasts round up
+    for limit in (least, 2 * least):
+        tight = open_backend(backend, limit)
+        assert_same(solve(problem, method, tight, pmax=True), expected)
+        assert tight.memory_peak <= limit
+    if "delta" in method.params:
+        assert least < roomy.memory_peak / 2
+    with pytest.raises(DeviceMemoryError, match="bytes"):
+        solve(problem, method, open_backend(backend, least // 4))
+
+
+def smallest_limit(problem: NonlinearProblem, method: Method, backend: str, enough: int) -> int:
+    """A limit that suffices where 9/10 of it does not."""
+    while True:
+        try:
+            solve(problem, method, open_backend(backend, enough * 9 // 10))
+        except DeviceMemoryError:
+            return enough
+        enough = enough * 9 // 10
+
+
+@pytest.mark.parametrize("n", [10, 11, 31, 33, 257])
+def test_few_and_odd_numbers_of_samples(n):
+    data = additive_noise(4, n, seed=1).values
+    problem = NonlinearProblem.from_data(data, alpha=0.2, k_cmi=min(7, n - 1), k_perm=min(15, n - 1), permutations=20)
+    expected = skeleton(problem, method="cmiknn-serial", pmax=True)
+    for method, backend in SETTINGS.values():
+        assert_same(skeleton(problem, method=method.name, backend=backend, pmax=True), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("members", [(), (2,)])
+def test_ten_thousand_samples(name, members):
+    from baselines._cmiknn_search import CmiknnTest
+
+    problem = NonlinearProblem.from_data(additive_noise(4, 10000, seed=1).values, permutations=5)
+    sums = CmiknnTest(problem).partial_sums(0, [1], members)[0]
+    _, cmi, permuted = ci_test(problem, 0, 1, members, open_backend(KERNELS[name][1]))
+    np.testing.assert_array_equal([cmi, *permuted], problem.cmi(sums))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("parameter", ["k_cmi", "k_perm"])
+def test_too_many_neighbours_is_an_error(name, parameter):
+    method, backend = SETTINGS[name]
+    data = np.random.default_rng(0).normal(size=(12, 3))
+    options = {"k_cmi": 3, "k_perm": 3, "permutations": 5, parameter: 11}
+    skeleton(data, family="nonlinear", method=method.name, backend=backend, **options)
+    with pytest.raises(InvalidProblem, match=rf"{parameter} is 12.*at most 11"):
+        skeleton(data, family="nonlinear", method=method.name, backend=backend, **options | {parameter: 12})

@@ -1,0 +1,318 @@
+"""The CMIknn test's kernels: random numbers, permutations and CMI values, each against plain code."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import special
+
+from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.cmiknn.device import PARAMS, Engine, ci_test, counts_of
+from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.cmiknn.retest import Retest, philox
+from gpupc_impl.core.registry import InvalidParameter
+
+PHILOX = """
+#include "cmiknn/kernels/philox.cuh"
+__global__ void known_answers(const unsigned* in, unsigned* out) {
+    in += 6 * blockIdx.x;
+    const Words found = philox(in[0], in[1], in[2], in[3], in[4], in[5]);
+    for (int i = 0; i < 4; ++i) out[4 * blockIdx.x + i] = found.w[i];
+}
+"""
+
+# kat_vectors of the Random123 library, philox4x32 with 10 rounds: counter, key and result.
+KNOWN_ANSWERS = [
+    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return open_backend("host")
+
+
+def words(text):
+    return [int(word, 16) for word in text.split()]
+
+
+def sample_problem(rng, n, ties=False, p=5, **options):
+    data = rng.normal(size=(n, p))
+    data[:, 1] += data[:, 0]
+    data[:, 2] += data[:, 1] ** 2
+    if ties:
+        data[:, ::2] = np.round(data[:, ::2])
+    options = {"permutations": 12, "k_cmi": min(3, n - 1), "k_perm": min(5, n - 1), **options}
+    return NonlinearProblem.from_data(data, **options)
+
+
+def run_engine(problem, backend, i, j, members, **params):
+    """Permuted values (perm, n) and partials of one test."""
+    params = {name: parameter.default for name, parameter in PARAMS.items()} | params
+    engine = Engine(problem, backend, params)
+    level = len(members)
+    engine.fitting(level, 1, 1)
+    partials = engine.partials(level, np.array([[i, *members]]), np.array([[0, j]]))
+    return backend.download(engine._buffers["rows"])[0, 1:], partials[0]
+
+
+# --- random numbers --------------------------------------------------------------------------------------------------
+
+
+def test_philox_gives_the_known_answers(backend, tmp_path):
+    path = tmp_path / "known.cu"
+    path.write_text(PHILOX)
+    given = np.array([words(counter) + words(key) for counter, key, _ in KNOWN_ANSWERS], np.uint32)
+    wanted = np.array([words(result) for *_, result in KNOWN_ANSWERS])
+    found = backend.empty(wanted.shape, np.uint32)
+    backend.kernel(path, "known_answers")((3,), (1,), [backend.upload(given), found])
+    assert np.array_equal(backend.download(found), wanted)
+    in_numpy = [philox(words(counter), words(key)) for counter, key, _ in KNOWN_ANSWERS]
+    assert np.array_equal(in_numpy, wanted)
+
+
+# --- permutations ----------------------------------------------------------------------------------------------------
+
+
+def one_word(*counter, key):
+    return [int(word) for word in philox(counter, key)]
+
+
+def sequential(problem, i, members):
+    """Algorithm 1 of the paper in plain Python: the sample that each sample takes its value from."""
+    n, perm, k = problem.n_samples, problem.permutations, problem.k_perm
+    key = (0, 0)
+    for word in (problem.seed % 2**32, problem.seed // 2**32, i, len(members), *members):
+        key = tuple(one_word(word, 0, 0, 0, key=key)[:2])
+    spaces = problem.values[members].astype(float)
+    knn = []
+    for a in range(n):
+        distance = np.abs(spaces - spaces[:, a : a + 1]).max(axis=0, initial=0)
+        knn.append(sorted((b for b in range(n) if b != a), key=lambda b, d=distance: (d[b], b))[:k])
+    result = []
+    for m in range(perm):
+        stream = {a: [word for q in range(2 + k // 4) for word in one_word(a, m, q, 1, key=key)] for a in range(n)}
+        order = sorted(range(n), key=lambda a, s=stream: (s[a][0], s[a][1] >> 24, a))
+        if not members:
+            result.append(order)
+            continue
+        used, taken = set(), [None] * n
+        for a in order:
+            shuffled = list(knn[a])
+            for y in range(k):
+                other = y + stream[a][2 + y] * (k - y) // 2**32
+                shuffled[y], shuffled[other] = shuffled[other], shuffled[y]
+            taken[a] = next((x for x in shuffled if x not in used), shuffled[-1])
+            used.add(taken[a])
+        result.append(taken)
+    return np.array(result)
+
+
+@pytest.mark.parametrize("members", [[], [3], [0, 4], [0, 2, 3, 4]])
+@pytest.mark.parametrize(("n", "k_perm", "ties"), [(30, 5, False), (30, 29, False), (45, 1, False), (33, 30, True)])
+def test_permutations_are_those_of_the_sequential_scheme(backend, members, n, k_perm, ties):
+    rng = np.random.default_rng(n + k_perm)
+    transform = "none" if ties else "ranks"
+    problem = sample_problem(rng, n, ties, k_perm=k_perm, permutations=6, seed=2**40 + 7, transform=transform)
+    wanted = problem.values[1][sequential(problem, 1, members)]
+    found = [run_engine(problem, backend, 1, 2 if 2 not in members else 0, members, beta=beta)[0] for beta in (0, 7)]
+    shift = problem.values[1].min() if found[0].dtype == np.int16 else 0
+    for rows in found:
+        assert np.array_equal(rows + shift, wanted)
+    if not members:
+        assert np.array_equal(np.sort(rows + shift, axis=1), np.sort(problem.values[1])[None].repeat(6, axis=0))
+
+
+def test_permutations_depend_on_variable_set_and_seed_but_not_on_the_other_variable(backend):
+    rng = np.random.default_rng(5)
+    problem = sample_problem(rng, 50)
+    rows = run_engine(problem, backend, 0, 1, [2])[0]
+    assert np.array_equal(rows, run_engine(problem, backend, 0, 4, [2])[0])
+    assert not np.array_equal(rows, run_engine(problem, backend, 0, 1, [3])[0])
+    assert not np.array_equal(rows[0], rows[1])
+    reseeded = sample_problem(np.random.default_rng(5), 50, seed=1)
+    assert not np.array_equal(rows, run_engine(reseeded, backend, 0, 1, [2])[0])
+
+
+def test_racing_permutations_stay_among_the_neighbours_and_use_few_twice(backend):
+    rng = np.random.default_rng(8)
+    problem = sample_problem(rng, 200, k_perm=10)
+    params = {name: parameter.default for name, parameter in PARAMS.items()}
+    engine = Engine(problem, backend, params, racing=True)
+    for _ in range(2):  # the marks of the first time are gone the second time
+        engine.fitting(1, 1, 1)
+        engine.permute(1, np.array([[0, 3]]))
+        taken = np.argsort(problem.values[0])[backend.download(engine._buffers["rows"])[0, 1:]]
+        neighbours = np.argsort(
+            np.abs(problem.values[3][:, None] - problem.values[3]) + np.eye(200) * 1e9, axis=1, kind="stable"
+        )[:, :10]
+        assert (taken[:, :, None] == neighbours).any(axis=2).all()
+        assert all(len(set(row)) > 170 for row in taken)
+
+
+# --- CMI -------------------------------------------------------------------------------------------------------------
+
+
+def brute_force_cmi(x, y, z, k):
+    """CMI of n samples, straight from its definition; z is (n, size). Distances in the dtype of the arguments."""
+    n = len(x)
+
+    def distances(*columns):
+        return np.max([np.abs(column[:, None] - column) for column in columns], axis=0)
+
+    joint = distances(x, y, *z.T)
+    in_set = distances(*z.T) if z.shape[1] else np.zeros((n, n))
+    total = 0.0
+    for a in range(n):
+        radius = sorted(np.delete(joint[a], a))[k - 1]
+        spaces = [distances(x, *z.T)[a], distances(y, *z.T)[a], in_set[a]]
+        counts = [int(((d < radius) | ((radius == 0) & (d == 0))).sum()) for d in spaces]
+        if not z.shape[1]:
+            counts[2] = n
+        total += special.digamma(counts[0]) + special.digamma(counts[1]) - special.digamma(counts[2])
+    return special.digamma(k) - total / n
+
+
+@pytest.mark.parametrize("selection", ["counting", "insertion"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_cmi_is_that_of_its_definition(backend, selection, precision, transform, ties):
+    n = 21
+    rng = np.random.default_rng(11)
+    for k, members in itertools.product((1, 2, 7, 8, 15, 20), ([], [3], [0, 3, 4])):
+        problem = sample_problem(rng, n, ties, k_cmi=k, transform=transform, precision=precision, permutations=3)
+        count, cmi, permuted = ci_test(problem, 1, 2, members[::-1], backend, selection=selection)
+        values = problem.values
+        rows, partials = run_engine(problem, backend, 1, 2, members, selection=selection)
+        shift = values[1].min() if rows.dtype == np.int16 else 0
+        z = values[members].T
+        expected = [brute_force_cmi(x, values[2], z, k) for x in (values[1], *(rows + shift).astype(values.dtype))]
+        assert np.allclose([cmi, *permuted], expected, rtol=0, atol=1e-10)
+        assert count == counts_of(partials) == np.count_nonzero(problem.cmi(partials)[1:] >= problem.cmi(partials)[0])
+
+
+def test_every_k_of_a_small_problem(backend):
+    for ties, precision in itertools.product((False, True), ("float32", "float64")):
+        for k in range(1, 14):
+            problem = sample_problem(
+                np.random.default_rng(k), 14, ties, k_cmi=k, transform="none", precision=precision, permutations=33
+            )
+            for members in ([], [3], [0, 3]):
+                wanted = Retest(problem).partials(1, 2, members)
+                for selection in ("counting", "insertion"):
+                    found = run_engine(problem, backend, 1, 2, members, selection=selection)[1]
+                    assert np.array_equal(found, wanted), (ties, precision, k, members, selection)
+
+
+def test_independent_code_finds_the_same_on_random_problems(backend):
+    rng = np.random.default_rng(12)
+    for _ in range(60):
+        n = int(rng.integers(5, 80))
+        problem = sample_problem(
+            rng,
+            n,
+            ties=bool(rng.integers(2)),
+            k_cmi=int(rng.integers(1, n)),
+            k_perm=int(rng.integers(1, n)),
+            permutations=int(rng.choice([1, 5, 31, 32, 100])),
+            transform=str(rng.choice(["ranks", "standardize", "none"])),
+            precision=str(rng.choice(["float32", "float64"])),
+            seed=int(rng.integers(2**63)),
+        )
+        i, j, *members = rng.permutation(5)[: 2 + rng.integers(0, 4)].tolist()
+        wanted = Retest(problem).partials(i, j, sorted(members))
+        for selection in ("counting", "insertion"):
+            assert np.array_equal(run_engine(problem, backend, i, j, sorted(members), selection=selection)[1], wanted)
+
+
+def test_outliers_and_copies(backend):
+    """Distances of every magnitude, many of them zero: bisection has to end all the same."""
+    rng = np.random.default_rng(2)
+    data = np.exp(rng.normal(size=(60, 4)) * 12)
+    data[10:40] = data[10]
+    for precision, transform in itertools.product(("float32", "float64"), ("none", "standardize")):
+        problem = NonlinearProblem.from_data(
+            data, transform=transform, precision=precision, permutations=40, k_perm=6, k_cmi=9
+        )
+        for members in ([], [3], [2, 3]):
+            wanted = Retest(problem).partials(0, 1, members)
+            assert np.array_equal(run_engine(problem, backend, 0, 1, members)[1], wanted)
+
+
+@pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
+def test_a_constant_variable_is_independent(backend, transform):
+    data = np.random.default_rng(0).normal(size=(50, 3))
+    data[:, 1] = 4
+    with pytest.warns(UserWarning, match="constant"):
+        problem = NonlinearProblem.from_data(data, transform=transform, permutations=20)
+    assert ci_test(problem, 0, 1, [], backend)[0] == 20
+    assert ci_test(problem, 1, 2, [], backend)[0] == 20
+
+
+# --- launches and memory ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("members", [[], [3], [0, 3]])
+@pytest.mark.parametrize("transform", ["ranks", "standardize"])
+def test_launch_parameters_change_nothing(backend, members, transform):
+    problem = sample_problem(np.random.default_rng(4), 70, permutations=70, k_cmi=9, transform=transform)
+    wanted = Retest(problem).partials(1, 2, members)
+    for selection in ("counting", "insertion"):
+        for beta, gamma in ((0, 0), (1, 1), (5, 3), (32, 32), (128, 64), (1024, 512)):
+            found = run_engine(problem, backend, 1, 2, members, selection=selection, beta=beta, gamma=gamma)[1]
+            assert np.array_equal(found, wanted), (selection, beta, gamma)
+
+
+@pytest.mark.parametrize("members", [[], [3], [0, 3]])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_scratch_takes_the_place_of_shared_memory(backend, members, precision, monkeypatch):
+    rng = np.random.default_rng(6)
+    problem = sample_problem(rng, 90, k_perm=20, k_cmi=40, transform="standardize", precision=precision)
+    wanted = Retest(problem).partials(1, 2, members)
+    for limit in (8448 + 3000, 8448 + 100, 0):
+        monkeypatch.setattr(backend, "max_shared_bytes", limit, raising=False)
+        for selection in ("counting", "insertion"):
+            assert np.array_equal(run_engine(problem, backend, 1, 2, members, selection=selection)[1], wanted)
+
+
+def test_memory_is_forecast_and_kept():
+    problem = sample_problem(np.random.default_rng(9), 64, p=8, permutations=30)
+    sets = np.array([[0, s] for s in range(1, 7)])
+    tests = np.array([[number, 7] for number in range(6)])
+    wanted = np.array([Retest(problem).partials(0, 7, [s]) for s in range(1, 7)])
+    for selection in ("counting", "insertion"):
+        params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": selection}
+        fits = []
+        for limit in (8_000, 30_000, 60_000, 90_000, 1 << 20):
+            backend = open_backend("host", device_memory_limit=limit)
+            try:
+                engine = Engine(problem, backend, params)
+                room = engine.fitting(1, 6, 1)
+            except DeviceMemoryError:
+                fits.append(0)
+                continue
+            fits.append(room)
+            found = [
+                engine.partials(1, sets[start : start + room], tests[: len(sets[start : start + room])])
+                for start in range(0, 6, room)
+            ]
+            assert np.array_equal(np.concatenate(found), wanted)
+            assert backend.memory_peak <= limit
+        assert fits[0] == 0
+        assert fits[-1] == 6
+        assert fits == sorted(fits)
+        assert len(set(fits)) >= 3
+
+
+def test_ci_test_refuses_what_is_no_test(backend):
+    problem = sample_problem(np.random.default_rng(1), 20)
+    for i, j, members in ((0, 0, []), (0, 1, [1]), (0, 1, [2, 2]), (0, 5, []), (-1, 0, [])):
+        with pytest.raises(ValueError, match="must be different variables from 0 to 4"):
+            ci_test(problem, i, j, members, backend)
+    with pytest.raises(InvalidParameter, match="selection"):
+        ci_test(problem, 0, 1, [], backend, selection="sorting")
+    with pytest.raises(InvalidParameter, match="gamma is 513"):
+        ci_test(problem, 0, 1, [], backend, gamma=513)

@@ -1,0 +1,145 @@
+"""GPU-CMIknn Single and Parallel: the skeleton and the sets of a serial PC-stable, however the work is batched."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.cmiknn.retest import Retest
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return open_backend("host")
+
+
+def graph_problem(seed, p=7, n=60, density=0.4, **options):
+    rng = np.random.default_rng(seed)
+    data = np.zeros((n, p))
+    for v in range(p):
+        causes = np.flatnonzero(rng.random(v) < density)
+        data[:, v] = 0.6 * rng.normal(size=n) + sum(np.tanh(data[:, u]) * 1.5 for u in causes)
+    options = {"permutations": 40, "k_cmi": 6, "k_perm": 5, "seed": seed, "max_level": 3, **options}
+    return NonlinearProblem.from_data(data, **options)
+
+
+def serial(problem):
+    """PC-stable one test at a time, with the retest's counts: adjacency, sets and largest p-values."""
+    retest, p = Retest(problem), problem.n_variables
+    adjacency, sets, pmax = ~np.eye(p, dtype=bool), {}, np.full((p, p), np.nan)
+    level = 0
+    while adjacency.sum(axis=1).max() - 1 >= level and level <= problem.max_level:
+        rows = [np.flatnonzero(row).tolist() for row in adjacency]
+        for i, j in itertools.combinations(range(p), 2):
+            if j not in rows[i]:
+                continue
+            tests = [
+                (one, other, list(members))
+                for one, other in (((i, j),) if level == 0 else ((i, j), (j, i)))
+                for members in itertools.combinations([v for v in rows[one] if v != other], level)
+            ]
+            for one, other, members in tests:
+                count = retest.count(one, other, members)
+                pmax[i, j] = np.fmax(pmax[i, j], problem.p_value(count))
+                if count >= problem.critical_count:
+                    adjacency[i, j] = adjacency[j, i] = False
+                    sets[i, j] = tuple(members)
+                    pmax[i, j] = problem.p_value(count)
+                    break
+        level += 1
+    return adjacency, sets, np.where(np.tri(p, dtype=bool), pmax.T, pmax)
+
+
+SETTINGS = [
+    ("gpucmiknn-single", {}),
+    ("gpucmiknn-single", {"selection": "insertion", "beta": 16, "gamma": 16}),
+    ("gpucmiknn-parallel", {}),
+    ("gpucmiknn-parallel", {"delta": 1}),
+    ("gpucmiknn-parallel", {"delta": 7, "gamma": 3}),
+    ("gpucmiknn-parallel", {"delta": 10_000, "selection": "insertion"}),
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_answer_is_that_of_a_serial_search(backend, seed):
+    transform = ("ranks", "standardize", "none", "ranks")[seed]
+    problem = graph_problem(seed, transform=transform, alpha=0.1)
+    adjacency, sets, pmax = serial(problem)
+    for name, params in SETTINGS:
+        found = solve(problem, get_method(name), backend, params, pmax=True)
+        assert np.array_equal(found.adjacency, adjacency), (name, params)
+        assert dict(found.sepsets.items()) == sets, (name, params)
+        assert np.array_equal(found.pmax, pmax, equal_nan=True), (name, params)
+        assert found.levels_run >= 2
+
+
+def test_first_come_keeps_the_edges(backend):
+    problem = graph_problem(4, alpha=0.1)
+    wanted = solve(problem, get_method("gpucmiknn-single"), backend)
+    for params in ({}, {"delta": 4}, {"delta": 500}):
+        found = solve(problem, get_method("gpucmiknn-parallel"), backend, params, separating_sets="first-come")
+        assert np.array_equal(found.adjacency, wanted.adjacency)
+
+
+def test_single_makes_no_test_too_many_and_batches_only_few(backend):
+    problem = graph_problem(5, p=8)
+    single = solve(problem, get_method("gpucmiknn-single"), backend)
+    parallel = solve(problem, get_method("gpucmiknn-parallel"), backend, {"delta": 1})
+    everything = solve(problem, get_method("gpucmiknn-parallel"), backend, {"delta": 10_000})
+    for level, least in enumerate(single.tests_per_level):
+        assert least <= parallel.tests_per_level[level] <= everything.tests_per_level[level]
+    assert single == parallel == everything
+
+
+def test_little_memory_means_smaller_batches(backend):
+    problem = graph_problem(6, p=8)
+    wanted = solve(problem, get_method("gpucmiknn-parallel"), backend, {"delta": 1000})
+    peaks = []
+    for limit in (40_000, 100_000, 300_000):
+        small = open_backend("host", device_memory_limit=limit)
+        found = solve(problem, get_method("gpucmiknn-parallel"), small, {"delta": 1000})
+        assert found == wanted
+        assert small.memory_peak <= limit
+        peaks.append(small.memory_peak)
+    assert peaks[0] < peaks[1] < peaks[2]
+    with pytest.raises(DeviceMemoryError):
+        solve(problem, get_method("gpucmiknn-parallel"), open_backend("host", device_memory_limit=12_000))
+
+
+def test_racing_is_marked_as_random(backend):
+    problem = graph_problem(7)
+    method = get_method("gpucmiknn-single-racing")
+    assert method.random
+    assert not method.canonical
+    found = solve(problem, method, backend)
+    assert found.levels_run >= 1
+    level_zero = solve(graph_problem(7, max_level=0), get_method("gpucmiknn-single"), backend)
+    assert found.edges_per_level[0] == level_zero.n_edges  # free permutations do not race
+
+
+@pytest.mark.parametrize("name", ["gpucmiknn-single", "gpucmiknn-parallel"])
+def test_two_variables_and_no_edges(backend, name):
+    rng = np.random.default_rng(0)
+    pair = NonlinearProblem.from_data(rng.normal(size=(30, 2)), k_perm=3, k_cmi=3, alpha=0.01)
+    found = solve(pair, get_method(name), backend, pmax=True)
+    assert found.levels_run == 1
+    assert found.n_edges == 0
+    assert found.pmax[0, 1] == found.pmax[1, 0] == pair.p_value(Retest(pair).count(0, 1, []))
+
+
+def test_the_retest_confirms_separating_sets_and_refuses_others(backend):
+    problem = graph_problem(2, alpha=0.1)
+    found = solve(problem, get_method("gpucmiknn-parallel"), backend)
+    retest = Retest(problem)
+    for (i, j), members in found.sepsets.items():
+        ratios, tolerances = retest.ratios(np.array([[i, j], [j, i]]), np.array([members, members]).reshape(2, -1))
+        assert (ratios <= 1).any()
+        assert not tolerances.any()
+    edges = found.edges
+    assert len(edges)
+    ratios, _ = retest.ratios(edges, np.empty((len(edges), 0), np.int64))
+    assert (ratios > 1).all()
