@@ -7,10 +7,12 @@
 
 from gpupc_impl.api import pc, skeleton
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
+from gpupc_impl.cmiknn.problem import NonlinearProblem
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.problem import GaussianProblem, InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.discrete.problem import DiscreteProblem
 
 __version__ = "0.1.0"
 
@@ -18,9 +20,11 @@ __all__ = [
     "CPDAG",
     "BackendUnavailable",
     "DeviceMemoryError",
+    "DiscreteProblem",
     "GaussianProblem",
     "InvalidParameter",
     "InvalidProblem",
+    "NonlinearProblem",
     "Problem",
     "SeparatingSets",
     "Skeleton",

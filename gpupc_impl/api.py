@@ -8,6 +8,7 @@ from typing import Any
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, problem_class
+from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve
 
@@ -16,74 +17,97 @@ def skeleton(
     data: Any,
     alpha: float = 0.05,
     *,
+    family: str = "auto",
     method: str = "auto",
     backend: str = "auto",
     n_samples: int | None = None,
     names: Sequence[str] | None = None,
     max_level: int | None = None,
-    df_convention: str = "pcalg",
     separating_sets: str = "canonical",
     pmax: bool = False,
     device_memory_limit: int | None = None,
     progress: Callable[[Progress], None] | None = None,
-    **params: Any,
+    **options: Any,
 ) -> Skeleton:
     """The skeleton of the causal graph behind the data, found by PC-stable.
 
     Args:
         data: samples in rows and variables in columns (array or DataFrame, whose column names are kept); a
             correlation matrix when ``n_samples`` is given; or a ready `Problem`, which carries its own alpha,
-            n_samples, names, max_level and df_convention.
+            n_samples, names, max_level and test.
         alpha: significance level of each test; an edge goes when a test's p-value is >= alpha.
-        method: a name from ``methods()``; ``"auto"`` is cuPC-S on a GPU and the fastest installed method elsewhere.
-            All give the same answer.
+        family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square) or
+            ``"nonlinear"`` (CMIknn). ``"auto"`` is the method's, where one is named; else discrete for a DataFrame
+            of categorical, text and Boolean columns, and Gaussian for numbers.
+        method: a name from ``methods()``; ``"auto"`` is the family's fastest here. All of a family give the same
+            answer.
         backend: where kernels run: ``"auto"`` (a GPU where one is visible, else this machine's cores), ``"cuda"`` or
             ``"host"``.
         n_samples: samples behind a correlation matrix given as ``data``.
         names: variable names, where ``data`` carries none.
         max_level: largest conditioning set to test; None for no limit.
-        df_convention: ``"pcalg"`` (m - |S| - 3, the papers' equation) or ``"cupc"`` (the published code's).
         separating_sets: ``"canonical"`` or ``"first-come"`` (the papers' rule: fewer tests, sets vary).
         pmax: also record the largest p-value seen for every pair.
         device_memory_limit: bytes of device memory to use at most.
         progress: called with a `Progress` after each level.
-        params: the method's own parameters, such as ``theta=64``.
+        options: what the family's problem takes (``df_convention`` for Gaussian data; see ``from_data`` of
+            `GaussianProblem`, `DiscreteProblem` and `NonlinearProblem`), and the method's own parameters, such as
+            ``theta=64``.
 
     Raises:
-        InvalidProblem: the data or alpha, max_level, df_convention cannot be used.
+        InvalidProblem: the data, alpha, max_level or the test's options cannot be used, or the method is of another
+            family.
         UnknownMethod, InvalidParameter: no such method or parameter.
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
-    chosen = choose_method(method, backend)
+    if family == "auto":
+        family = get_method(method).family if method != "auto" else data_family(data)
+    cls = problem_class(family)
+    chosen = choose_method(method, backend, family)
+    if chosen.family != family:
+        raise InvalidProblem(f"method {chosen.name!r} is of family {chosen.family!r}, not {family!r}")
+    test = {name: options.pop(name) for name in [*options] if name in (*cls.PARAMETERS, *cls.DATA_PARAMETERS)}
     if isinstance(data, Problem):
         carried = {
             "alpha": alpha != 0.05,
             "n_samples": n_samples is not None,
             "names": names is not None,
             "max_level": max_level is not None,
-            "df_convention": df_convention != "pcalg",
+            **dict.fromkeys(test, True),
         }
         if any(carried.values()):
             given = ", ".join(name for name, here in carried.items() if here)
             raise InvalidProblem(f"data is a ready problem, which carries its own {given}; set it where that is built")
         problem = data
     else:
-        search = {"alpha": alpha, "max_level": max_level, "df_convention": df_convention, "names": names}
-        cls = problem_class(chosen.family)
+        search = {"alpha": alpha, "max_level": max_level, "names": names, **test}
         if n_samples is None:
             problem = cls.from_data(data, **search)
-        else:
+        elif family == "gaussian":
             problem = cls.from_correlation(data, n_samples=n_samples, **search)
+        else:
+            raise InvalidProblem(
+                f"n_samples says that data is a correlation matrix, which a {family} test cannot use; give the samples "
+                "themselves, without n_samples"
+            )
     return solve(
         problem,
         chosen,
         open_method_backend(chosen, backend, device_memory_limit),
-        params,
+        options,
         separating_sets=separating_sets,
         pmax=pmax,
         progress=progress,
     )
+
+
+def data_family(data: Any) -> str:
+    """The family of a ready problem; discrete for a DataFrame without a column of numbers, Gaussian for all else."""
+    if isinstance(data, Problem):
+        return data.family
+    kinds = [dtype.kind for dtype in getattr(data, "dtypes", [])] if hasattr(data, "columns") else []
+    return "discrete" if kinds and not set(kinds) & set("iufc") else "gaussian"
 
 
 def pc(data: Any, alpha: float = 0.05, **options: Any) -> CPDAG:

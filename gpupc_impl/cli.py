@@ -12,6 +12,7 @@ import contextlib
 import csv
 import gzip
 import itertools
+import logging
 import lzma
 import os
 import re
@@ -30,8 +31,8 @@ from gpupc_impl.api import pc, skeleton
 from gpupc_impl.backends import BACKENDS, BackendUnavailable, DeviceMemoryError, KernelCompilationError
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.core.problem import DF_CONVENTIONS, InvalidProblem
-from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, UnknownMethod, methods
+from gpupc_impl.core.problem import FAMILIES, InvalidProblem, problem_class
+from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, unavailable
 
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = os.environ.get("GPUPC_DEBUG") == "1"
     try:
         args = _parser().parse_args(argv)
-        with _plain_warnings():
+        with _plain_warnings(), _plain_forecasts(getattr(args, "quiet", True)):
             args.run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -140,15 +141,15 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--family",
+        choices=FAMILIES,
+        help="numbers with Fisher's z (gaussian, the default), categories with chi-square (discrete) or numbers with "
+        "CMIknn (nonlinear); where a method is named, it is that one's",
+    )
     group.add_argument("--method", default="auto", help="a name that `methods` lists, or auto: the fastest (default)")
     group.add_argument("--alpha", type=float, default=0.05, help="significance level (default: %(default)s)")
     group.add_argument("--max-level", metavar="L", type=int, help="largest conditioning set (default: no limit)")
-    group.add_argument(
-        "--df-convention",
-        choices=DF_CONVENTIONS,
-        default=DF_CONVENTIONS[0],
-        help="degrees of freedom m - |S| - 3, or those of the published cuPC code (default: %(default)s)",
-    )
     group.add_argument(
         "--separating-sets",
         choices=SEPARATING_SETS,
@@ -162,7 +163,8 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
         type=_key_value,
         action="append",
         default=[],
-        help="a parameter of the method, such as theta=64; repeatable",
+        help="a parameter of the method (theta=64) or of the test (df_convention=cupc, df_rule=adjusted, k_cmi=20); "
+        "repeatable",
     )
     group.add_argument(
         "--backend",
@@ -190,6 +192,14 @@ def _key_value(text: str) -> tuple[str, str]:
     if not (key and equals):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE, such as theta=64")
     return key.strip(), value.strip()
+
+
+def _plain(text: str) -> int | float | str:
+    """A value as the number that it writes, else as text."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _size(text: str) -> int:
@@ -256,27 +266,31 @@ def _search(args: argparse.Namespace) -> None:
     params = dict(args.param)
     if len(params) != len(args.param):
         raise UsageError("a --param is given twice")
-    method = choose_method(args.method, args.backend)
+    family = args.family or ("gaussian" if args.method == "auto" else get_method(args.method).family)
+    known = problem_class(family).PARAMETERS
+    test = {key: _plain(params.pop(key)) for key in known if key in params}
+    method = choose_method(args.method, args.backend, family)
     method.parse_params(params)
     open_method_backend(method, args.backend, args.device_memory_limit)
     if args.output is not None:
         _check_output(args.output, args.data)
 
-    values, names = read_table(args.data, header=args.header, row_names=args.row_names)
+    values, names = read_table(args.data, args.header, args.row_names, labels=family == "discrete")
     start = time.perf_counter()
     result = args.call(
         values,
         args.alpha,
+        family=family,
         method=method.name,
         backend=args.backend,
         n_samples=args.n_samples,
         names=names,
         max_level=args.max_level,
-        df_convention=args.df_convention,
         separating_sets=args.separating_sets,
         pmax=args.pmax,
         device_memory_limit=args.device_memory_limit,
         progress=_show_progress if sys.stderr.isatty() and not args.quiet else None,
+        **test,
         **params,
     )
     seconds = time.perf_counter() - start
@@ -336,6 +350,21 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _plain_forecasts(quiet: bool) -> Iterator[None]:
+    """What the out-of-core methods say before they start: their plan and the memory that it takes."""
+    logger, handler = logging.getLogger("gpupc_impl.out_of_core"), logging.StreamHandler()
+    level = logger.level
+    if not quiet:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 def _check_output(path: Path, data: Path) -> None:
     if path.suffix not in OUTPUT_SUFFIXES:
         raise UsageError(f"cannot write {path}: its name must end in {_listed(OUTPUT_SUFFIXES)}")
@@ -362,17 +391,21 @@ def _save(result: Skeleton | CPDAG, path: Path) -> None:
 # --- reading a user's file -------------------------------------------------------------------------------------
 
 
-def read_table(path: Path, header: bool | None = None, row_names: bool = False) -> tuple[np.ndarray, list[str] | None]:
-    """A file of numbers.
+def read_table(
+    path: Path, header: bool | None = None, row_names: bool = False, labels: bool = False
+) -> tuple[np.ndarray, list[str] | None]:
+    """A file of numbers, or of labels.
 
     Args:
         path: ``.npy``, ``.npz`` (its only two-dimensional array, and ``names`` when it has them) or a UTF-8 text table
             with tabs, semicolons, commas or spaces between cells, perhaps compressed (``.gz``, ``.bz2``, ``.xz``).
         header: whether a text table's first line holds names; None finds out: it does when it holds no number.
         row_names: whether a text table's first column names the rows; it is left out.
+        labels: whether a text table's cells are categories, text or whole numbers, and not numbers.
 
     Returns:
-        (samples, variables) float64, all finite, and the variables' names, None where the file has none.
+        (samples, variables) float64, all finite, or object with a str or an int in each cell; and the variables'
+        names, None where the file has none.
 
     Raises:
         UsageError: the file cannot be opened or used; the message names the line and the column (both counted from 1)
@@ -382,7 +415,7 @@ def read_table(path: Path, header: bool | None = None, row_names: bool = False) 
         if path.suffix in (".npy", ".npz"):
             return _read_numpy(path)
         with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
-            return _read_text(path, file, header, row_names)
+            return _read_text(path, file, header, row_names, labels)
     except OSError as error:  # without strerror it comes from a decompressor
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, lzma.LZMAError) as error:
@@ -413,8 +446,9 @@ def _read_numpy(path: Path) -> tuple[np.ndarray, list[str] | None]:
 
 
 def _read_text(
-    path: Path, file: Iterable[str], header: bool | None, row_names: bool
+    path: Path, file: Iterable[str], header: bool | None, row_names: bool, labels: bool
 ) -> tuple[np.ndarray, list[str] | None]:
+    parse, guessed = _labels if labels else _numbers, header is None
     lines = ((number, line.strip(" \r\n")) for number, line in enumerate(file, start=1))
     lines = ((number, line) for number, line in lines if line)
     first = next(lines, None)
@@ -438,10 +472,19 @@ def _read_text(
             names = _checked_names(path, names, width, row_names) if header else None
         if len(cells) != width:
             raise UsageError(f"{path}, line {number}: {len(cells)} cells where the lines before have {width}")
-        rows.append(_numbers(cells, f"{path}, line {number}", names, row_names))
+        rows.append(parse(cells, f"{path}, line {number}", names, row_names))
     if not rows:
         raise UsageError(f"{path} has a header and no data")
-    return np.array(rows), names
+    if not labels:
+        return np.array(rows), names
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    if guessed and names and all(name in column for name, column in zip(names, columns, strict=True)):
+        raise UsageError(f"{path}: the first line may hold names or labels; say --header or --no-header")
+    values = np.empty((len(rows), len(columns)), object)
+    for k, column in enumerate(columns):
+        whole = all(re.fullmatch(r"-?\d+", label) for label in set(column))
+        values[:, k] = list(map(int, column)) if whole else column
+    return values, names
 
 
 def _is_header(cells: Sequence[str], path: Path) -> bool:
@@ -483,6 +526,19 @@ def _fault(cell: str) -> str | None:
     if "_" in cell:  # Python reads 1_0 as 10
         return NOT_A_NUMBER
     return None if np.isfinite(number) else "is infinite; drop such rows or impute them"
+
+
+def _labels(cells: list[str], where: str, names: Sequence[str] | None, row_names: bool) -> list[str]:
+    """One row as text; its first missing cell is an error."""
+    row = [cell.strip() for cell in cells[int(row_names) :]]
+    for k, cell in enumerate(row):
+        if cell.lower() in MISSING:
+            name = "" if names is None else f" ({names[k]!r})"
+            raise UsageError(
+                f"{where}, column {k + 1 + row_names}{name}: {cell!r} is a missing value; drop such rows, or give the "
+                "missing ones a category of their own"
+            )
+    return row
 
 
 def _numbers(cells: list[str], where: str, names: Sequence[str] | None, row_names: bool) -> np.ndarray:

@@ -115,3 +115,55 @@ def test_the_default_method_gives_the_same_graph_with_the_same_directions(frame)
     assert found.skeleton.facts["method"] == choose_method("auto").name
     assert found == reference
     assert found.skeleton == reference.skeleton
+
+
+# --- families --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def labels(frame):
+    """The same chain in words: d depends on c, c on a and b."""
+    return frame.apply(lambda column: pd.cut(column, 3, labels=["low", "middle", "high"]))
+
+
+def test_a_table_of_words_is_discrete_and_numbers_are_gaussian(frame, labels):
+    found = skeleton(labels, 0.001, backend="host", max_level=1)
+    assert found.facts["method"] == "gpupc"
+    assert found.facts["problem"]["df_rule"] == "full"
+    assert (
+        skeleton(labels.astype(str), 0.001, backend="host", max_level=1).adjacency.tolist() == found.adjacency.tolist()
+    )
+    assert skeleton(frame, 0.001, max_level=0).facts["method"] in ("cupc-s", "stable-parallel", "baseline-1")
+
+
+def test_the_family_and_its_test_are_chosen(frame):
+    found = skeleton(
+        frame[:60], 0.05, family="nonlinear", backend="host", permutations=20, k_cmi=5, beta=32, max_level=1
+    )
+    assert found.facts["method"] == "gpucmiknn-parallel"
+    assert found.facts["problem"]["permutations"] == 20
+    assert found.facts["params"]["beta"] == 32
+    assert skeleton(frame.round().astype(int), family="discrete", method="gpupc", backend="host", df_rule="adjusted")
+
+
+def test_a_method_names_its_family(labels):
+    assert skeleton(labels, method="discrete-serial", test="g-square").facts["problem"]["test"] == "g-square"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"family": "discrete", "method": "cupc-s"}, "method 'cupc-s' is of family 'gaussian', not 'discrete'"),
+        ({"family": "ordinal"}, "family 'ordinal' is not known; choose one of: gaussian, discrete, nonlinear"),
+        ({"family": "nonlinear", "n_samples": 9}, "a correlation matrix, which a nonlinear test cannot use"),
+        ({"family": "nonlinear", "k_cmi": 5000}, "k_cmi"),
+    ],
+)
+def test_what_does_not_fit_the_family(frame, options, message):
+    with pytest.raises(InvalidProblem, match=message):
+        skeleton(frame, **options)
+
+
+def test_the_test_of_another_family_is_no_option(frame):
+    with pytest.raises(InvalidParameter, match="no parameter 'df_rule'"):
+        skeleton(frame, method="cupc-s", df_rule="full")

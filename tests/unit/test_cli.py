@@ -161,12 +161,46 @@ def test_outputs_of_pc(run, data, tmp_path):
 
 
 def test_search_options_arrive(run, data, tmp_path):
-    options = ["--max-level", 0, "--df-convention", "cupc", "--pmax", "--separating-sets", "canonical"]
+    options = ["--max-level", 0, "--param", "df_convention=cupc", "--pmax", "--separating-sets", "canonical"]
     run("skeleton", data, *METHOD, *options, "--output", tmp_path / "out.npz")
     stored = Skeleton.load(tmp_path / "out.npz")
     assert stored.levels_run == 1
     assert stored.facts["problem"]["df_convention"] == "cupc"
     assert stored.pmax.shape == (4, 4)
+
+
+DISCRETE = ["--family", "discrete", "--backend", "host", "--max-level", "1"]
+
+
+def test_a_table_of_labels(run, frame, tmp_path):
+    words = frame.apply(lambda column: pd.cut(column, 3, labels=["low", "middle", "high"]))
+    words["d"] = words["d"].cat.codes  # whole numbers are labels as well
+    words.to_csv(tmp_path / "words.csv", index=False)
+    options = [*DISCRETE, "--alpha", "0.001", "--param", "df_rule=adjusted", "--output", tmp_path / "out.npz"]
+    code, out, _ = run("skeleton", tmp_path / "words.csv", *options)
+    assert (code, "method: gpupc on host" in out) == (0, True)
+    stored = Skeleton.load(tmp_path / "out.npz")
+    assert stored.facts["problem"]["df_rule"] == "adjusted"
+    assert ("c", "d") in set(stored.to_frame().itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("a,b\nx,y\nNA,y\n", "line 3, column 1 ('a'): 'NA' is a missing value"),
+        ("x,y\nx,y\nz,y\n", "the first line may hold names or labels; say --header or --no-header"),
+        ("a,b\nx,y,z\n", "column 1 has no name; say --row-names if it names the rows"),
+    ],
+)
+def test_tables_of_labels_that_cannot_be_used(refused, tmp_path, table, message):
+    (tmp_path / "words.csv").write_text(table)
+    assert message in refused("skeleton", tmp_path / "words.csv", *DISCRETE)
+
+
+def test_the_plan_of_an_out_of_core_search_is_told(run, data):
+    options = ["--method", "out-of-core-block", "--backend", "host", "--device-memory-limit", "1MB"]
+    assert "4 variables, budget 1,048,576 bytes" in run("skeleton", data, *options)[2]
+    assert run("skeleton", data, *options, "--quiet")[2] == ""
 
 
 def test_parameters_of_the_method(run, data, tmp_path):
@@ -240,7 +274,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--param", "x=1", "--param", "x=2"], "a --param is given twice"),
         (["--alpha", "high"], "invalid float value: 'high'"),
         (["--backend", "opencl"], "invalid choice: 'opencl'"),
-        (["--df-convention", "r"], "invalid choice: 'r'"),
+        (["--family", "ordinal"], "invalid choice: 'ordinal'"),
         (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),
         (["--device-memory-limit", "0GiB"], "'0GiB' is not a size"),
         (["--output", "out.txt"], "cannot write out.txt: its name must end in .npz, .csv or .graphml"),
