@@ -19,6 +19,9 @@ include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/sharing.smk"
 include: "workflow/rules/claims.smk"
+include: "workflow/rules/out_of_core.smk"
+include: "workflow/rules/gpupc.smk"
+include: "workflow/rules/cmiknn.smk"
 
 
 localrules:
@@ -33,10 +36,7 @@ rule all:
         rules.methods_by_dataset.output,
         rules.provenance.output,
         rules.overview.output,
-        rules.cupc_table1.output,
-        rules.cupc_table2.output,
-        rules.cupc_claims.output,
-        rules.cupc_fig5.output,
-        rules.cupc_fig6.output,
-        rules.cupc_fig9.output,
-        expand("figures/{experiment}.svg", experiment=EXPERIMENTS),
+        CUPC_TARGETS,
+        OUT_OF_CORE_TARGETS,
+        GPUPC_TARGETS,
+        CMIKNN_TARGETS,

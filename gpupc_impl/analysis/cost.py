@@ -1,4 +1,4 @@
-"""What a configuration costs to measure, target by target, estimated from recorded rates and numbers of tests.
+"""What cuPC's part of a configuration costs to measure, estimated from recorded rates and numbers of tests.
 
 A setting's time on a data set that has not been measured is taken to be tests / rate:
 
@@ -160,6 +160,12 @@ def jobs(config: Mapping[str, Any], variables: Mapping[str, int]) -> Iterator[Jo
                     yield Job(target, name, setting["method"], setting.get("params", {}), 1, repeats, p)
 
 
+def cupc_part(config: Mapping[str, Any], datasets: Iterable[str]) -> dict[str, Any]:
+    """What of a configuration belongs to cuPC: the data sets of its Table 1, and the experiments with its name."""
+    experiments = {name: e for name, e in config.get("experiments", {}).items() if name.startswith("cupc_")}
+    return {**config, "datasets": [name for name in config["datasets"] if name in datasets], "experiments": experiments}
+
+
 def graphs(choice: Mapping[str, Any]) -> dict[str, int]:
     """The names of generated graphs, with their numbers of variables; those that several sweeps share, once."""
     found = {}
@@ -248,7 +254,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if row["symbol"] == "T3" and row["dataset"] != "geometric mean"
     }
     variables = {row["dataset"]: int(row["variables"]) for row in read_csv(options.reported / "cupc_table1.csv")}
-    rates = Rates(records, stable_fast)
+    rates = Rates([record for record in records if record["family"] == "gaussian"], stable_fast)
+    config = cupc_part(config, variables)
     print(markdown(["target", "data sets", "settings × data sets", "hours"], cost(config, rates, variables)))
     print()
     header = ["data set", "setting", "measured, s", "from its tests, s", "off by", "from Table 2, s", "off by"]

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from gpupc_impl.analysis import style
 from gpupc_impl.analysis.measured import (
@@ -45,13 +45,15 @@ def name_datasets(axes: Axes, names: Sequence[str]) -> None:
 
 
 def overview(measured: Sequence[Measured]) -> Figure:
-    """Every setting on every data set: median with its 20-80 % band, a panel a backend."""
+    """Every setting on every data set: median with its 20-80 % band, a panel a family and backend."""
     style.use()
-    backends = device_backends(measured) or ["cpu"]
-    figure, panels = plt.subplots(len(backends), figsize=(style.PAGE_WIDTH, 2.7 * len(backends)), squeeze=False)
-    for axes, backend in zip(panels[:, 0], backends, strict=True):
-        _overview_panel(axes, on_backend(measured, backend))
-        axes.set_title(f"Backend {backend}, CPU references on the same machine", loc="left")
+    families = dict.fromkeys(m.family for m in measured)
+    groups = {family: [m for m in measured if m.family == family] for family in families}
+    shown = [(family, backend) for family in groups for backend in device_backends(groups[family]) or ["cpu"]]
+    figure, panels = plt.subplots(len(shown), figsize=(style.PAGE_WIDTH, 2.7 * len(shown)), squeeze=False)
+    for axes, (family, backend) in zip(panels[:, 0], shown, strict=True):
+        _overview_panel(axes, on_backend(groups[family], backend))
+        axes.set_title(f"{family.capitalize()}: backend {backend}, CPU references on the same machine", loc="left")
     footer(figure, measured)
     return figure
 
@@ -83,6 +85,10 @@ def _overview_panel(axes: Axes, group: Sequence[Measured]) -> None:
         axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(NUMBERS)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    low, high = axes.get_ylim()
+    if high < 100 * low:  # few powers of ten
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.set_ylabel("seconds")
     name_datasets(axes, datasets)
     handles = axes.get_legend_handles_labels()[0]

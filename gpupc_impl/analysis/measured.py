@@ -12,7 +12,19 @@ from typing import Any
 
 from gpupc_impl.core.records import band
 
-METHOD_LABELS = {"cupc-e": "cuPC-E", "cupc-s": "cuPC-S", "baseline-1": "Baseline 1", "baseline-2": "Baseline 2"}
+METHOD_LABELS = {
+    "cupc-e": "cuPC-E",
+    "cupc-s": "cuPC-S",
+    "baseline-1": "Baseline 1",
+    "baseline-2": "Baseline 2",
+    "out-of-core-um": "UM",
+    "out-of-core-block": "block-based",
+    "gpupc": "gpuPC",
+    "disc-cupc": "disc-cuPC",
+    "gpucmiknn-single": "GPU-CMIknn-Single",
+    "gpucmiknn-single-racing": "GPU-CMIknn-Single, racing",
+    "gpucmiknn-parallel": "GPU-CMIknn-Parallel",
+}
 """How tables and figures name the methods that a paper names otherwise than we do."""
 
 
@@ -40,6 +52,7 @@ class Measured:
         machine: what ran it: the GPU's name, or the processor's with the number of threads.
     """
 
+    family: str
     dataset: str
     setting: str
     method: str
@@ -76,12 +89,14 @@ def _measured(record: dict[str, Any], verified: dict[tuple[str, str], str]) -> M
     low, median, high = band(record["time_s"]["warm"]) if record["status"] == "ok" else (None, None, None)
     result, environment = record["result"] or {}, record["environment"]
     dataset, setting = record["dataset"]["name"], record["setting"]
-    threads = 1 if record["method"].endswith("-serial") else environment["threads"]
+    workers = record.get("params", {}).get("workers")
+    threads = 1 if record["method"].endswith("-serial") else workers or environment["threads"]
     machine = f"{environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
     if record["backend"] == "cuda" and environment["device"]:
         machine = environment["device"]["device"]
     commit = environment["git_commit"]
     return Measured(
+        family=record["family"],
         dataset=dataset,
         setting=setting,
         method=record["method"],

@@ -25,8 +25,24 @@ METHOD_COLOURS = {
     "stable-serial": "#000000",
     "stable-parallel": "#009E73",
     "causal-learn": "#CC79A7",
+    "out-of-core-um": "#117733",
+    "out-of-core-block": "#C9A400",
+    "gpupc": "#0072B2",
+    "disc-cupc": "#E69F00",
+    "discrete-serial": "#000000",
+    "discrete-parallel": "#009E73",
+    "causal-learn-discrete": "#CC79A7",
+    "gpucmiknn-parallel": "#0072B2",
+    "gpucmiknn-single": "#56B4E9",
+    "gpucmiknn-single-racing": "#E69F00",
+    "cmiknn-serial": "#000000",
+    "cmiknn-parallel": "#009E73",
+    "tigramite": "#CC79A7",
 }
-"""Okabe and Ito's palette, told apart in colour-blind vision; a method has the same colour in every figure."""
+"""Okabe and Ito's palette, told apart in colour-blind vision; a method has the same colour in every figure.
+
+Methods of different families, which share no figure, share colours by what they are: black is a serial reference.
+"""
 
 OTHER_COLOUR = "#7F7F7F"
 

@@ -23,7 +23,7 @@ from gpupc_impl.analysis.measured import (
     status_word,
 )
 
-VERIFICATION_MARKS = {"near-threshold": " ≈", "convention": " ≈", "unexplained": " ✗"}
+VERIFICATION_MARKS = {"random": " ~", "near-threshold": " ≈", "convention": " ≈", "unexplained": " ✗"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +194,7 @@ def cupc_table2(measured: Sequence[Measured], reported: Sequence[Mapping[str, st
         for backend, group in _groups(measured, setting):
             cells = [find(group, dataset=dataset, setting=setting) for dataset in datasets]
             where = f" ({backend})" if backend != "cpu" else ""
-            add(symbol, label(setting) + where, "ours", [_time(cell) for cell in cells], "–")
+            add(symbol, label(setting) + where, "ours", [time_cell(cell) for cell in cells], "–")
             plain += [
                 _plain(symbol, "ours", setting, backend, m.machine, m.dataset, m.median, m.low, m.high, m)
                 for m in cells
@@ -205,7 +205,7 @@ def cupc_table2(measured: Sequence[Measured], reported: Sequence[Mapping[str, st
         for backend, group in _groups(measured, fast):
             pairs = [(find(group, dataset=d, setting=slow), find(group, dataset=d, setting=fast)) for d in datasets]
             ratios = [speedup(*pair) for pair in pairs]
-            cells = [str(ratio) + _mark(*pair) for ratio, pair in zip(ratios, pairs, strict=True)]
+            cells = [str(ratio) + mark(*pair) for ratio, pair in zip(ratios, pairs, strict=True)]
             mean, count = mean_speedup(group, slow, fast)
             where = f" ({backend})" if backend != "cpu" else ""
             add(symbol, f"{label(fast)}{where} over {label(slow)}", "ours", cells, _mean(mean, count))
@@ -223,11 +223,11 @@ def cupc_table2(measured: Sequence[Measured], reported: Sequence[Mapping[str, st
     notes = [
         "Ours: median of the warm runs, with their 20–80 % band where there are several; from the correlation matrix "
         "in host memory to the skeleton and its separating sets in host memory.",
-        *_where(measured),
+        *places(measured),
         "Geometric means of cuPC-E and cuPC-S are over the data sets on which both and the serial reference finished "
         "with a verified skeleton, their number in parentheses; ours of T1/T2 likewise, with our serial reference for "
         "T1. The paper's hardware is not ours: compare ratios, not times.",
-        *_remarks(measured, {SERIAL, PARALLEL, "cupc-e", "cupc-s"}),
+        *remarks(measured, {SERIAL, PARALLEL, "cupc-e", "cupc-s"}),
         "Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 2.",
     ]
     return Table("Runtimes and speedups (cuPC, Table 2)", header, rows, notes, plain)
@@ -279,7 +279,7 @@ def _plain(
     }
 
 
-def _time(m: Measured | None) -> str:
+def time_cell(m: Measured | None) -> str:
     if m is None:
         return "–"
     if m.status == "timeout":
@@ -287,10 +287,10 @@ def _time(m: Measured | None) -> str:
     if m.median is None:
         return status_word(m)
     band = f" ({number(m.low)}–{number(m.high)})" if m.repeats > 1 else ""
-    return f"{number(m.median)}{band}{_mark(m)}"
+    return f"{number(m.median)}{band}{mark(m)}"
 
 
-def _mark(*measured: Measured | None) -> str:
+def mark(*measured: Measured | None) -> str:
     """What a cell carries when the verification of one of its numbers is not ``equal``."""
     marks = {VERIFICATION_MARKS.get(m.verification, "") for m in measured if m is not None and m.median is not None}
     return max(marks, default="")
@@ -300,7 +300,7 @@ def _mean(mean: float | None, count: int) -> str:
     return "–" if mean is None else f"{number(mean)}× ({count})"
 
 
-def _where(measured: Sequence[Measured]) -> list[str]:
+def places(measured: Sequence[Measured]) -> list[str]:
     """What ran where: a note a backend."""
     notes = []
     for backend in [*device_backends(measured), "cpu"]:
@@ -314,7 +314,7 @@ def _where(measured: Sequence[Measured]) -> list[str]:
     return notes
 
 
-def _remarks(measured: Iterable[Measured], settings: set[str]) -> list[str]:
+def remarks(measured: Iterable[Measured], settings: set[str]) -> list[str]:
     """The marks that were used, and why a setting has no time."""
     chosen = [m for m in measured if m.setting in settings]
     used = {m.verification for m in chosen if m.median is not None}
@@ -323,6 +323,8 @@ def _remarks(measured: Iterable[Measured], settings: set[str]) -> list[str]:
         notes.append("† A time limit was reached: the number is a bound, and enters no mean.")
     if used & {"near-threshold", "convention"}:
         notes.append("≈ The skeleton differs from the reference's in explained edges; see verification.csv.")
+    if "random" in used:
+        notes.append("~ Its tests draw random numbers of their own, and its skeleton differs from the reference's.")
     if "unexplained" in used:
         notes.append("✗ The skeleton differs from the reference's without an explanation; see verification.csv.")
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -346,13 +348,13 @@ def methods_by_dataset(measured: Sequence[Measured]) -> Table:
                 m.dataset,
                 m.setting,
                 m.backend,
-                _time(m),
+                time_cell(m),
                 "–" if m.cold is None else number(m.cold),
                 str(m.repeats or "–"),
                 _count(m.edges),
                 _count(m.levels),
                 _count(m.tests),
-                "–" if rate is None else f"{number(rate / 1e6)} M",
+                "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate),
                 m.verification,
             ]
         )
@@ -360,8 +362,8 @@ def methods_by_dataset(measured: Sequence[Measured]) -> Table:
     header += ["tests", "tests/s", "verification"]
     notes = [
         "Seconds: median of the warm runs. Cold: the first run of a fresh process, compilation included.",
-        *_where(measured),
-        *_remarks(measured, {m.setting for m in measured}),
+        *places(measured),
+        *remarks(measured, {m.setting for m in measured}),
     ]
     return Table("Every setting on every data set", header, rows, notes, plain, left=(0, 1, 2, 10))
 

@@ -24,6 +24,7 @@ PACKAGES = {
     "scipy": ("scipy",),
     "numba": ("numba",),
     "causal-learn": ("causal-learn",),
+    "tigramite": ("tigramite",),
     "cupy": ("cupy", "cupy-cuda12x", "cupy-cuda13x"),
 }
 """Packages whose versions are recorded, with the distributions that provide them."""

@@ -177,8 +177,31 @@ def orient(skeleton: Skeleton) -> CPDAG:
 
     Separating sets found with ``separating_sets="first-come"`` vary from run to run, and the directions with them.
     """
-    graph = _PartlyDirected(skeleton.adjacency)
-    arrows = graph.orient(np.argwhere(_collider_arrows(skeleton)))
+    graph = _completed(skeleton.adjacency, _collider_arrows(skeleton))
+    conflicts = np.argwhere(np.triu(graph.conflicts))
+    return CPDAG(graph.directed, graph.undirected | graph.conflicts, conflicts, skeleton)
+
+
+def equivalence_class(dag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The CPDAG of a (p, p) bool DAG, [i, j] for i -> j: its arrows, and its edges without a direction (symmetric).
+
+    What `orient` finds where every test of the DAG's independences gives the right answer.
+    """
+    adjacency = dag | dag.T
+    colliders = np.zeros_like(dag)
+    for k in range(len(dag)):
+        parents = np.flatnonzero(dag[:, k])
+        apart = ~adjacency[np.ix_(parents, parents)]
+        np.fill_diagonal(apart, False)
+        colliders[parents[apart.any(axis=1)], k] = True
+    graph = _completed(adjacency, colliders)
+    return graph.directed, graph.undirected
+
+
+def _completed(adjacency: np.ndarray, colliders: np.ndarray) -> _PartlyDirected:
+    """The graph with the arrows of its v-structures, (p, p) bool, and what Meek's rules conclude from them."""
+    graph = _PartlyDirected(adjacency)
+    arrows = graph.orient(np.argwhere(colliders))
     pending = [arrows, arrows, arrows]
     rules = (_rule_1, _rule_2, _rule_3)
     # A rule's premises that are undirected only ever vanish, so what it can newly say follows from an arrow that is
@@ -188,8 +211,7 @@ def orient(skeleton: Skeleton) -> CPDAG:
             fresh, pending[number] = pending[number], np.empty((0, 2), np.int64)
             arrows = graph.orient(_consequences(rule, graph, fresh))
             pending = [np.concatenate((waiting, arrows)) for waiting in pending]
-    conflicts = np.argwhere(np.triu(graph.conflicts))
-    return CPDAG(graph.directed, graph.undirected | graph.conflicts, conflicts, skeleton)
+    return graph
 
 
 class _PartlyDirected:

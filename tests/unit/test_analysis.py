@@ -1,6 +1,7 @@
 """Tables and figures from made-up records: bounds, statuses, marks, means, and what must never be mixed."""
 
 import csv
+import dataclasses
 import json
 import xml.etree.ElementTree
 
@@ -8,6 +9,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from gpupc_impl.analysis import figures, measured, style, tables
+from gpupc_impl.core.problem import FAMILIES
+from gpupc_impl.core.registry import methods
 
 ENVIRONMENT = {
     "git_commit": "0123456789abcdef",
@@ -186,6 +189,27 @@ def test_table1_shows_a_missing_data_set_and_the_reason():
     assert "data set 'mcc' is not here" in table.notes
 
 
+def test_a_random_method_is_marked_and_its_workers_are_named(tmp_path):
+    one = record("d", "tigramite", [2.0], backend="cpu") | {"params": {"workers": 1}}
+    found = load(tmp_path, [record("d", "cmiknn-parallel", [1.0], backend="cpu"), one])
+    assert [m.machine for m in found] == ["Some CPU, 2 threads", "Some CPU, 1 thread"]
+    found[1] = dataclasses.replace(found[1], verification="random")
+    table = tables.methods_by_dataset(found)
+    assert row_of(table, "d", "tigramite")[3] == "2.00 ~"
+    assert any(note.startswith("~ Its tests draw random numbers") for note in table.notes)
+    assert found[1].counts
+
+
+def test_overview_has_a_panel_a_family(tmp_path, records):
+    records += [record("d", "discrete-serial", [1.0], backend="cpu") | {"family": "discrete"}]
+    figure = figures.overview(load(tmp_path, records))
+    assert [axes.get_title("left").split(",")[0] for axes in figure.axes] == [
+        "Gaussian: backend host",
+        "Discrete: backend cpu",
+    ]
+    plt.close(figure)
+
+
 def test_provenance_has_a_column_for_each_environment(records):
     table = tables.provenance([*records, record("nci-60", "cupc-s", [0.1], backend="cuda")])
     assert table.header == ["fact", "cpu", "host", "cuda"]
@@ -225,7 +249,10 @@ def test_backends_have_panels_of_their_own(tmp_path, records):
     assert len(figure.axes) == 4
     plt.close(figure)
     figure = figures.overview(found)
-    assert [axes.get_title("left")[:12] for axes in figure.axes] == ["Backend cuda", "Backend host"]
+    assert [axes.get_title("left").split(",")[0] for axes in figure.axes] == [
+        "Gaussian: backend cuda",
+        "Gaussian: backend host",
+    ]
     plt.close(figure)
 
 
@@ -249,5 +276,7 @@ def test_figures_are_reproducible_and_say_where_they_are_from(tmp_path, records)
 
 
 def test_every_method_has_a_colour_of_its_own():
-    assert len(set(style.METHOD_COLOURS.values())) == len(style.METHOD_COLOURS)
+    for family in FAMILIES:
+        colours = [style.METHOD_COLOURS[name] for name in methods(family) if name in style.METHOD_COLOURS]
+        assert len(set(colours)) == len(colours)
     assert style.colour("a-plug-in") == style.OTHER_COLOUR

@@ -20,6 +20,7 @@ def record(dataset, method, warm, *, status="ok", backend="host", levels=(), **p
     return {
         "setting": "-".join([method, *map(str, params.values())]),
         "method": method,
+        "family": "gaussian",
         "reference": False,
         "backend": backend,
         "params": params,

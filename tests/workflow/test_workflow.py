@@ -77,7 +77,7 @@ def record(folder, dataset, setting):
     return json.loads((folder / f"results/records/{dataset}/{setting}.json").read_text())
 
 
-FIGURES = ("cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig10")
+FIGURES = ("cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig10", "ooc_fig1", "ooc_fig2")
 """Those with a CSV of their numbers."""
 
 
@@ -95,8 +95,8 @@ def finished(tmp_path_factory):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_dry_run(tmp_path, config):
     printed = snakemake(tmp_path, config, "--dry-run", "--quiet", "rules")
-    tables = ("cupc_table1", "cupc_table2", "cupc_claims")
-    figures = ("cupc_fig5", "cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig9", "cupc_fig10")
+    tables = ("cupc_table1", "cupc_table2", "cupc_claims", "ooc_table1")
+    figures = ("cupc_fig5", "cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig9", "cupc_fig10", "ooc_fig1", "ooc_fig2")
     for target in (*tables, *figures, "check_verification", "measure_gaussian", "measure_cupc_fig10"):
         assert f"{target} " in printed
 
@@ -165,6 +165,18 @@ def test_a_mistake_in_the_config_is_named(tmp_path):
             "experiments.cupc_fig10: two graphs would be called 'dag-m100-seed0'",
         ),
         ("experiments.cupc_fig10.graphs.name", "dag-{n}", "experiments.cupc_fig10: the graphs have no parameter 'n'"),
+        (
+            "experiments.ooc_table1.datasets",
+            {"ecoli70": {}},
+            "experiments.ooc_table1: data set 'ecoli70' stands in datasets or graphs as well",
+        ),
+        ("experiments.ooc_table1.settings", {"cupc-x": {}}, "experiments.ooc_table1: cupc-x: method 'cupc-x' is not"),
+        (
+            "experiments.ooc_table1.datasets.mcc.problem",
+            {"alfa": 1},
+            "unknown parameter 'alfa' in experiments.ooc_table1",
+        ),
+        ("experiments.ooc_fig2.settings", [], "experiments.ooc_fig2.settings: [] should be non-empty"),
         ("settings.gaussian.cupc-e-2-32", {"method": "cupc-e"}, "'cupc-e-2-32' stands in settings.gaussian as well"),
     ],
 )
@@ -222,13 +234,13 @@ def test_every_key_of_the_config_is_explained_and_has_a_default():
 
 
 def test_everything_is_there(finished):
-    for name in ("cupc_table1", "cupc_table2", "cupc_claims", "methods_by_dataset", "provenance"):
+    for name in ("cupc_table1", "cupc_table2", "cupc_claims", "ooc_table1", "methods_by_dataset", "provenance"):
         for suffix in ("csv", "md", "html"):
             assert (finished / f"results/tables/{name}.{suffix}").stat().st_size > 0
     for name in ("cupc_fig5", *FIGURES, "cupc_fig9", "overview"):
         assert (finished / f"figures/{name}.svg").read_text().rstrip().endswith("</svg>")
         assert (finished / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(rows(finished / "results/records.csv")) == 18 + 3 * 2 + 2 + 3 * 2
+    assert len(rows(finished / "results/records.csv")) == 18 + 3 * 2 + 2 + 3 * 2 + 2 * 2 + 2 * 3
     assert len(rows(finished / "results/tables/methods_by_dataset.csv")) == 18
     assert (finished / "results/records/tiny/cupc-s.npz").is_file()
 
@@ -252,6 +264,37 @@ def test_every_skeleton_of_an_experiment_is_verified(finished):
 def test_a_configuration_of_a_grid_and_of_the_tables_is_measured_once(finished):
     for one, other in (("cupc-e", "cupc-e-2-32"), ("cupc-s", "cupc-s-64-2")):
         assert record(finished, "tiny", one)["time_s"] == record(finished, "tiny", other)["time_s"]
+
+
+def test_no_edge_of_a_fully_connected_graph_goes(finished):
+    for row in rows(finished / "results/tables/ooc_fig2.csv"):
+        p = int(row["variables"])
+        assert int(row["edges_left"]) == p * (p - 1) // 2
+        assert row["verification"] == "equal"
+    blocks = record(finished, "connected-p60", "out-of-core-block")
+    assert blocks["limits"]["device_memory_bytes"] == 60_000
+    assert (
+        blocks["peak_bytes"]["device"]
+        <= 60_000
+        < record(finished, "connected-p60", "out-of-core-um")["peak_bytes"]["device"]
+    )
+
+
+def test_an_experiment_has_data_sets_of_its_own(finished):
+    assert record(finished, "regulated-p60", "out-of-core-block")["problem"]["alpha"] == 0.01
+    assert record(finished, "regulated-p60", "out-of-core-um")["status"] == "oom"
+    assert record(finished, "mcc", "out-of-core-block")["status"] == "skipped"
+    assert "offline" in record(finished, "mcc", "out-of-core-block")["why"]
+    verified = {
+        (r["dataset"], r["setting"]): r["status"] for r in rows(finished / "results/verification/ooc_table1.csv")
+    }
+    assert verified["regulated-p60", "out-of-core-block"] == "equal"
+    assert {r["dataset"] for r in rows(finished / "results/tables/methods_by_dataset.csv")}.isdisjoint(
+        {"mcc", "regulated-p60"}
+    )
+    steps = rows(finished / "results/timelines/regulated-p60.csv")
+    assert {row["step"] for row in steps} == {"extract", "transfer", "kernel", "merge"}
+    assert {row["level"] for row in steps} == {"0", "1"}
 
 
 def test_what_is_absent_says_why(finished):

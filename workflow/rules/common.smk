@@ -42,6 +42,9 @@ SETTINGS = config["settings"]
 FAMILIES = {family: [name for name, entry in ENTRIES.items() if entry["family"] == family] for family in SETTINGS}
 MEASURED = [name for names in FAMILIES.values() for name in names]
 EXPERIMENTS = expand_experiments(config)
+CI_TESTS = config["ci_tests"]
+CI_TESTS_VERIFICATION = "results/verification/ci_tests.csv"
+PERCENTILE_TABLES = {f"cmiknn_table{k}": f"cmiknn_table{k + 5}" for k in range(1, 5)}
 
 
 def one_of(names):
@@ -116,11 +119,9 @@ def measurements():
 
 
 def problem_parameters(family, choice):
-    """What, beside the data, makes a problem: see the problem classes in gpupc_impl.core.problem."""
-    parameters = {key: choice.get(key, config[key]) for key in ("alpha", "max_level")}
-    if family == "gaussian":
-        parameters["df_convention"] = config["df_convention"]
-    return parameters
+    """What, beside the data, makes a problem of a data set: see the problem classes."""
+    own = {key: choice[key] for key in ("alpha", "max_level") if key in choice} | choice.get("problem", {})
+    return {key: config[key] for key in ("alpha", "max_level")} | config["problems"].get(family, {}) | own
 
 
 def code_versions(settings):
@@ -144,11 +145,11 @@ def mirrored(wildcards):
     return [str(path) for path in mirrored_paths(ENTRIES[wildcards.dataset], config["mirrors"])]
 
 
-def table(name, label, category):
+def table(name, label, category, caption=None):
     """The files of a table; its HTML stands in the report."""
     shown = report(
         f"results/tables/{name}.html",
-        caption=f"../report/{name}.rst",
+        caption=f"../report/{caption or name}.rst",
         category=category,
         labels={"result": label},
     )

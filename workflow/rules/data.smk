@@ -65,7 +65,7 @@ rule prepare_problem:
         parameters=lambda wildcards: problem_parameters(
             ENTRIES[wildcards.dataset]["family"], config["datasets"][wildcards.dataset]
         ),
-        code=sources_version("core/problem.py"),
+        code=sources_version("core/large.py", "*/problem.py"),
     message:
         "Preparing the problem of data set {wildcards.dataset}"
     script:
@@ -79,6 +79,13 @@ for experiment in EXPERIMENTS:
         rule:
             name:
                 f"generate_{experiment}"
+            input:
+                [
+                    path
+                    for entry in EXPERIMENTS[experiment].graphs.values()
+                    if entry["kind"] == "file"
+                    for path in map(str, mirrored_paths(entry, config["mirrors"]))
+                ],
             output:
                 problems=expand("results/problems/{dataset}.npz", dataset=EXPERIMENTS[experiment].graphs),
                 facts=expand("results/problems/{dataset}.json", dataset=EXPERIMENTS[experiment].graphs),
@@ -89,8 +96,12 @@ for experiment in EXPERIMENTS:
             params:
                 family=EXPERIMENTS[experiment].family,
                 entries=EXPERIMENTS[experiment].graphs,
-                parameters=problem_parameters(EXPERIMENTS[experiment].family, {}),
-                code=sources_version("core/problem.py"),
+                where={"cache_dir": "resources/datasets", "mirrors": config["mirrors"], "offline": config["offline"]},
+                parameters=[
+                    problem_parameters(EXPERIMENTS[experiment].family, {"problem": own})
+                    for own in EXPERIMENTS[experiment].problems.values()
+                ],
+                code=sources_version("core/large.py", "*/problem.py"),
             message:
                 f"Generating the graphs of {experiment}"
             script:

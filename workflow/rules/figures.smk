@@ -65,7 +65,7 @@ LABELS = {
     "cupc_fig10": "Fig. 10: scalability",
 }
 
-for experiment in EXPERIMENTS:
+for experiment in [name for name in LABELS if name in EXPERIMENTS]:
 
     rule:
         name:

@@ -11,7 +11,9 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
 from datasets import RegistryError, registry
+from gpupc_impl.core.problem import problem_class
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
+from gpupc_impl.core.single_tests import has_single_test
 from workflow.scripts.experiments import expand
 
 
@@ -24,9 +26,9 @@ def check_config(config: Mapping[str, Any], schema_path: Path) -> None:
     schema = yaml.safe_load(schema_path.read_text(encoding="utf-8"))
     faults = [_sentence(error) for error in Draft202012Validator(schema).iter_errors(config)]
     if not faults:
-        faults = [*_dataset_faults(config), *_setting_faults(config)]
+        faults = [*_problem_faults(config), *_dataset_faults(config), *_setting_faults(config)]
     if not faults:
-        faults = [*_experiment_faults(config)]
+        faults = [*_experiment_faults(config), *_test_faults(config.get("ci_tests", {}))]
     if faults:
         raise ValueError("\n".join(faults))
 
@@ -45,6 +47,16 @@ def _unknown(name: str, known: Iterable[str], what: str, where: str) -> str:
     return f"unknown {what} {name!r} {where}; {hint}"
 
 
+def _problem_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for family, parameters in config.get("problems", {}).items():
+        yield from _parameter_faults(family, parameters, f"in problems.{family}")
+
+
+def _parameter_faults(family: str, parameters: Iterable[str], where: str) -> Iterator[str]:
+    known = ("alpha", "max_level", *problem_class(family).PARAMETERS)
+    yield from (_unknown(name, known, "parameter", where) for name in parameters if name not in known)
+
+
 def _dataset_faults(config: Mapping[str, Any]) -> Iterator[str]:
     for name, choice in config["datasets"].items():
         try:
@@ -54,6 +66,7 @@ def _dataset_faults(config: Mapping[str, Any]) -> Iterator[str]:
             continue
         if family not in config["settings"]:
             yield f"datasets.{name}: its family is {family!r}, for which there are no settings"
+        yield from _parameter_faults(family, choice.get("problem", {}), f"in datasets.{name}.problem")
 
 
 def _setting_faults(config: Mapping[str, Any]) -> Iterator[str]:
@@ -80,9 +93,29 @@ def _experiment_faults(config: Mapping[str, Any]) -> Iterator[str]:
         yield str(error)
         return
     for name, experiment in experiments.items():
+        given = {parameter: None for own in experiment.problems.values() for parameter in own}
+        yield from _parameter_faults(experiment.family, given, f"in experiments.{name}.graphs")
         for setting, choice in experiment.settings.items():
             try:
                 get_method(choice.get("method", setting)).parse_params(choice.get("params", {}))
-            except InvalidParameter as error:
+            except (UnknownMethod, InvalidParameter) as error:
                 yield f"experiments.{name}: {setting}: {error}"
                 break
+
+
+def _test_faults(tests: Mapping[str, Any]) -> Iterator[str]:
+    for name, choice in tests.get("implementations", {}).items():
+        where = f"ci_tests.implementations.{name}"
+        try:
+            method = get_method(choice.get("method", name))
+            method.parse_params(choice.get("params", {}))
+        except (UnknownMethod, InvalidParameter) as error:
+            yield f"{where}: {error}"
+            continue
+        if not has_single_test(method):
+            yield f"{where}: method {method.name!r} has no single test that could be timed"
+    for name, table in tests.get("tables", {}).items():
+        if not isinstance(table.get(table["varies"]), list):
+            yield f"ci_tests.tables.{name}: {table['varies']} varies, so it must be a list"
+    if tests.get("tables") and not tests.get("implementations"):
+        yield "ci_tests: there are tables, but no implementations"

@@ -18,7 +18,9 @@ class Experiment(NamedTuple):
         family: of the problems.
         datasets: names of the config's data sets, or of the graphs.
         settings: by name, as in the config's `settings`.
-        graphs: registry entries of generated graphs by name; empty when the config's data sets are measured.
+        graphs: registry entries of generated graphs, and of data sets of its own, by name; empty when the config's data
+            sets are measured.
+        problems: by graph, the parameters of its test that are not the family's.
         sweeps: for each sweep, the value that it varies by graph.
     """
 
@@ -26,6 +28,7 @@ class Experiment(NamedTuple):
     datasets: list[str]
     settings: dict[str, dict[str, Any]]
     graphs: dict[str, dict[str, Any]]
+    problems: dict[str, dict[str, Any]]
     sweeps: dict[str, dict[str, float]]
 
 
@@ -60,24 +63,41 @@ def _experiment(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experim
         for name in settings:
             if name in config["settings"].get(family, {}):
                 raise ValueError(f"setting {name!r} stands in settings.{family} as well; give that one another name")
-        return Experiment(family, datasets, settings, {}, {})
-    family = choice["graphs"]["spec"]["family"]
-    graphs, sweeps = {}, {}
-    for varied, sweep in choice["graphs"]["sweeps"].items():
+        return Experiment(family, datasets, settings, {}, {}, {})
+    own_entries = {name: registry.resolve(name, own.get("spec")) for name, own in choice.get("datasets", {}).items()}
+    families = [choice["graphs"]["spec"]["family"]] if "graphs" in choice else []
+    family, *others = dict.fromkeys([*families, *(entry["family"] for entry in own_entries.values())])
+    if others:
+        raise ValueError(f"its graphs and data sets are of several families: {', '.join([family, *others])}")
+    shared = choice.get("graphs", {}).get("problem", {})
+    graphs, problems, sweeps = {}, {}, {}
+    for varied, sweep in choice.get("graphs", {}).get("sweeps", {}).items():
         sweeps[varied] = {}
-        for parameters in _product(sweep["parameters"]):
-            graph = choice["graphs"]["name"].format_map(parameters)
+        for parameters, own in itertools.product(_product(sweep["parameters"]), _product(sweep.get("problem", {}))):
+            problem = shared | own
+            graph = choice["graphs"]["name"].format_map(problem | parameters)
             entry = registry.resolve(graph, {"kind": "generated", **choice["graphs"]["spec"], "parameters": parameters})
-            if graphs.setdefault(graph, entry) != entry:
+            if (graphs.setdefault(graph, entry), problems.setdefault(graph, problem)) != (entry, problem):
                 raise ValueError(f"two graphs would be called {graph!r}: graphs.name must name all that varies")
             if graph in config["datasets"]:
                 raise ValueError(f"graph {graph!r} stands in datasets as well; give that one another name")
-            sweeps[varied][graph] = parameters[sweep["varies"]]
+            sweeps[varied][graph] = (problem | parameters)[sweep["varies"]]
+    for name, own in choice.get("datasets", {}).items():
+        if name in config["datasets"] or name in graphs:
+            raise ValueError(f"data set {name!r} stands in datasets or graphs as well; give that one another name")
+        graphs[name] = own_entries[name]
+        problems[name] = (
+            shared | {key: own[key] for key in ("alpha", "max_level") if key in own} | own.get("problem", {})
+        )
+    if isinstance(choice["settings"], Mapping):
+        return Experiment(family, list(graphs), dict(choice["settings"]), graphs, problems, sweeps)
     known = config["settings"].get(family, {})
     for name in choice["settings"]:
         if name not in known:
             raise ValueError(f"setting {name!r} is none of settings.{family}: {', '.join(known)}")
-    return Experiment(family, list(graphs), {name: known[name] for name in choice["settings"]}, graphs, sweeps)
+    return Experiment(
+        family, list(graphs), {name: known[name] for name in choice["settings"]}, graphs, problems, sweeps
+    )
 
 
 def grid_settings(

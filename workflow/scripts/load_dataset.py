@@ -16,6 +16,8 @@ try:
     content = {"values": data.values, "names": np.array(data.names), "facts": json.dumps(data.facts)}
     if data.true_dag is not None:
         content["true_dag"] = data.true_dag
+    if data.labels is not None:
+        content["labels"] = json.dumps(data.labels)
 except (datasets.DatasetUnavailable, datasets.DataError) as error:
     # One data set that is missing must not cost the others their results: tables show the reason.
     print(error)

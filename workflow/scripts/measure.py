@@ -38,7 +38,7 @@ def measure(problem: str, facts: dict, out: Path) -> None:
             choice.get("separating_sets", "canonical"),
             time_limit_s=timing["time_limit_s"],
             memory_limit_bytes=megabytes(params.limits["memory_mb"]),
-            device_memory_limit=megabytes(params.limits["device_memory_mb"]),
+            device_memory_limit=megabytes(choice.get("device_memory_mb", params.limits["device_memory_mb"])),
         )
         if not facts["available"]:
             write_skipped(setting, facts["why"], problem=None, **common)

@@ -19,4 +19,6 @@ with np.load(snakemake.input[0]) as stored:
         str(stored["why"]) if "why" in stored else None,
         snakemake.output.problem,
         snakemake.output.facts,
+        json.loads(str(stored["labels"])) if "labels" in stored else None,
+        stored.get("true_dag"),
     )

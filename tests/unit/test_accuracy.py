@@ -1,0 +1,69 @@
+"""Distances to a true graph, against causal-learn's own CPDAGs and structural Hamming distances."""
+
+import numpy as np
+import pytest
+
+from gpupc_impl.core.accuracy import dag_of_edges, skeleton_differences, structural_hamming_distance
+from gpupc_impl.core.orientation import CPDAG, equivalence_class
+from gpupc_impl.core.result import SeparatingSets, Skeleton
+
+causal_learn = pytest.importorskip("causallearn")
+
+from causallearn.graph.Dag import Dag  # noqa: E402
+from causallearn.graph.GraphNode import GraphNode  # noqa: E402
+from causallearn.graph.SHD import SHD  # noqa: E402
+from causallearn.utils.DAG2CPDAG import dag2cpdag  # noqa: E402
+
+
+def random_dag(rng, p, density):
+    order = rng.permutation(p)
+    return np.triu(rng.random((p, p)) < density, 1)[np.ix_(order, order)]
+
+
+def names(p):
+    return tuple(f"V{i}" for i in range(p))
+
+
+def their_cpdag(dag):
+    nodes = [GraphNode(name) for name in names(len(dag))]
+    graph = Dag(nodes)
+    for i, j in np.argwhere(dag):
+        graph.add_directed_edge(nodes[i], nodes[j])
+    return dag2cpdag(graph)
+
+
+def cpdag(directed, undirected):
+    adjacency = directed | directed.T | undirected
+    sets = SeparatingSets.from_levels(adjacency, [])
+    skeleton = Skeleton(adjacency, sets, names(len(directed)), (), (), (), 0, "complete")
+    return CPDAG(directed, undirected, np.empty((0, 2), np.int64), skeleton)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_cpdag_of_a_dag_is_causal_learns(seed):
+    rng = np.random.default_rng(seed)
+    dag = random_dag(rng, int(rng.integers(2, 12)), rng.uniform(0.1, 0.9))
+    directed, undirected = equivalence_class(dag)
+    marks = their_cpdag(dag).graph  # [j, i] = 1 and [i, j] = -1 for i -> j; both -1 without a direction
+    assert np.array_equal(directed, (marks == -1) & (marks.T == 1))
+    assert np.array_equal(undirected, (marks == -1) & (marks.T == -1))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_distance_of_cpdags_is_causal_learns(seed):
+    rng = np.random.default_rng(seed)
+    p = int(rng.integers(2, 10))
+    truth, found = random_dag(rng, p, rng.uniform(0.1, 0.8)), random_dag(rng, p, rng.uniform(0.1, 0.8))
+    theirs = SHD(their_cpdag(truth), their_cpdag(found)).get_shd()
+    assert structural_hamming_distance(cpdag(*equivalence_class(found)), truth) == theirs
+
+
+def test_missing_and_extra_edges_of_a_skeleton():
+    found = cpdag(dag_of_edges([], 4), dag_of_edges([(0, 1), (1, 0), (2, 3), (3, 2)], 4)).skeleton
+    dag = dag_of_edges([(1, 0), (1, 2), (1, 3)], 4)
+    assert skeleton_differences(found, dag) == (2, 1)
+
+
+def test_no_edges():
+    assert not dag_of_edges([], 3).any()
+    assert structural_hamming_distance(cpdag(dag_of_edges([], 3), dag_of_edges([], 3)), dag_of_edges([(0, 1)], 3)) == 1

@@ -1,0 +1,163 @@
+"""Timing single tests: the protocol with made-up tests, then the real ones; what is killed, kept and compared."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from gpupc_impl.core import registry
+from gpupc_impl.core.problem import problem_class
+from gpupc_impl.core.single_tests import Case, Implementation, draw_tests, has_single_test, measure_tests, verify_tests
+
+PLUGIN = """
+import os, time
+from gpupc_impl.core.registry import Parameter, method
+
+for name in ("made-up", "made-up-too"):
+    @method(name, family="gaussian", backends=("cpu",), source="a test", summary="a test", reference=True,
+            params={"sleep_at": Parameter(-1, "hang in this run"), "wrong": Parameter(False, "answer otherwise")})
+    def solve(problem, run):
+        raise NotImplementedError
+
+def open_test(problem, backend, params):
+    made = []
+    def test(i, j, members):
+        made.append(1)
+        if len(made) - 1 == params["sleep_at"] and problem.n_variables == 3:
+            time.sleep(60)
+        with open(os.environ["TOLD"], "a") as file:
+            file.write(f"{i} {j} {members} {problem.n_variables}\\n")
+        return (i + j) / 100 + params["wrong"]
+    return test
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Two methods whose tests are made up, known here and in the processes that are started."""
+    (tmp_path / "madeup.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("GPUPC_PLUGINS", "madeup")
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    sys.modules.pop("madeup", None)
+    registry._discover.cache_clear()
+    registry.methods()
+    yield tmp_path / "told"
+    for name in ("made-up", "made-up-too"):
+        registry._METHODS.pop(name)
+    registry._discover.cache_clear()
+
+
+def case(folder, p, tests, **facts):
+    path = folder / f"problem-{p}.npz"
+    problem_class("gaussian").from_data(np.random.default_rng(p).normal(size=(20, p))).save(path)
+    return Case(path, tests, facts)
+
+
+def measure(folder, cases, implementations, time_limit_s=30.0):
+    lines = []
+    timed = measure_tests(
+        cases,
+        implementations,
+        backend="host",
+        time_limit_s=time_limit_s,
+        store=folder / "samples",
+        threads=1,
+        log=io.StringIO(),
+        progress=lines.append,
+    )
+    return timed, lines
+
+
+def test_cells_take_turns_after_a_cold_run_each(tmp_path, plugin):
+    tests = [(0, 1, (2,)), (2, 0, (1,))]
+    both = [Implementation("a", "made-up"), Implementation("b", "made-up-too")]
+    timed, lines = measure(tmp_path, [[case(tmp_path, 3, tests, n=3), case(tmp_path, 4, tests, n=4)]], both)
+    assert plugin.read_text().splitlines() == [
+        f"{i} {j} {members} {p}" for i, j, members in (tests[0], *tests) for p in (3, 4) for _ in both
+    ]
+    assert [(cell["implementation"], cell["n"], cell["status"]) for cell in timed["cells"]] == [
+        *(("a", 3, "ok"), ("b", 3, "ok"), ("a", 4, "ok"), ("b", 4, "ok"))
+    ]
+    assert all(len(cell["seconds"]) == 2 and cell["cold_s"] > 0 for cell in timed["cells"])
+    assert timed["cells"][0]["p_values"] == [0.01, 0.02]
+    assert len(lines) == 4
+    assert timed["environments"].keys() == {"cpu"}
+    assert {row["status"] for row in verify_tests(timed["cells"])} == {"equal"}
+
+
+def test_samples_are_kept_and_what_is_missing_is_measured(tmp_path, plugin):
+    tests = [(0, 1, ()), (1, 2, ()), (0, 2, ())]
+    cases = [[case(tmp_path, 3, tests)]]
+    first, _ = measure(tmp_path, cases, [Implementation("a", "made-up")])
+    (kept,) = (tmp_path / "samples").glob("tests-*.json")
+    plugin.unlink()
+    assert measure(tmp_path, cases, [Implementation("a", "made-up")])[0]["cells"] == first["cells"]
+    assert not plugin.exists()
+
+    content = json.loads(kept.read_text())
+    kept.write_text(json.dumps(content | {"seconds": [1.0], "p_values": [0.01], "status": None}))  # as if killed
+    again, _ = measure(tmp_path, cases, [Implementation("a", "made-up")])
+    assert again["cells"][0]["seconds"][0] == 1.0
+    assert len(again["cells"][0]["seconds"]) == 3
+    assert plugin.read_text().splitlines() == ["0 1 () 3", "1 2 () 3", "0 2 () 3"]  # the first to warm up
+
+
+def test_a_cell_over_its_limit_costs_the_others_nothing(tmp_path, plugin):
+    tests = [(0, 1, ()), (1, 2, ())]
+    slow = Implementation("slow", "made-up", {"sleep_at": 1})  # its process, with both problems, is killed
+    cases = [[case(tmp_path, 4, tests, n=4), case(tmp_path, 3, tests, n=3)]]
+    timed, _ = measure(tmp_path, cases, [slow, Implementation("b", "made-up-too")], time_limit_s=10.0)
+    status = {(cell["implementation"], cell["n"]): cell["status"] for cell in timed["cells"]}
+    assert status == {("slow", 3): "timeout", ("b", 3): "ok", ("slow", 4): "ok", ("b", 4): "ok"}
+    late = timed["cells"][2]
+    assert "over the time limit of 10 s for a cell: 0 of 2 tests were made" in late["why"]
+    assert [row["status"] for row in verify_tests(timed["cells"])] == ["equal", "equal", "not-run", "equal"]
+
+
+def test_a_case_without_a_problem_says_why(tmp_path, plugin):
+    none = Case(None, [(0, 1, ())], {"n": 5}, "k_cmi is too large")
+    timed, _ = measure(tmp_path, [[none]], [Implementation("a", "made-up")])
+    assert (timed["cells"][0]["status"], timed["cells"][0]["why"]) == ("skipped", "k_cmi is too large")
+
+
+def test_another_p_value_is_unexplained_unless_it_is_random(tmp_path, plugin):
+    wrong = Implementation("wrong", "made-up-too", {"wrong": True})
+    timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], [Implementation("a", "made-up"), wrong])
+    rows = {row["setting"]: row for row in verify_tests(timed["cells"])}
+    assert (rows["a"]["status"], rows["wrong"]["status"]) == ("equal", "unexplained")
+    assert rows["wrong"]["detail"] == "test 0: p = 1.01 and 0.01"
+    for cell in timed["cells"]:
+        cell["random"] = cell["implementation"] == "wrong"
+    assert {row["setting"]: row["status"] for row in verify_tests(timed["cells"])}["wrong"] == "random"
+
+
+def test_tests_are_drawn_from_a_seed():
+    tests = draw_tests(6, 3, 50, 0)
+    assert tests == draw_tests(6, 3, 50, 0)
+    assert tests != draw_tests(6, 3, 50, 1)
+    for i, j, members in tests:
+        assert len({i, j, *members}) == 5
+        assert list(members) == sorted(members)
+
+
+def test_a_method_without_a_single_test_is_refused(tmp_path):
+    assert not has_single_test(registry.get_method("cupc-s"))
+    with pytest.raises(ValueError, match="a: method 'cupc-s' has no single test to time"):
+        measure(tmp_path, [], [Implementation("a", "cupc-s")])
+
+
+def test_every_implementation_of_cmiknn_finds_the_same_p_values(tmp_path):
+    path = tmp_path / "problem.npz"
+    values = np.random.default_rng(0).normal(size=(60, 5))
+    values[:, 1] += values[:, 0]
+    problem_class("nonlinear").from_data(values, permutations=20, k_cmi=5, k_perm=5).save(path)
+    found = [
+        Implementation("serial", "cmiknn-serial"),
+        Implementation("parallel", "cmiknn-parallel"),
+        *(Implementation(name, "gpucmiknn-single", {"selection": name}) for name in ("counting", "insertion")),
+    ]
+    timed, _ = measure(tmp_path, [[Case(path, draw_tests(5, 2, 3, 0), {})]], found, time_limit_s=300.0)
+    assert [(row["status"], row["compared_with"]) for row in verify_tests(timed["cells"])] == [("equal", "serial")] * 4

@@ -1,0 +1,195 @@
+"""The workflow on discrete and nonlinear data, without any Gaussian: what its papers' tables show, for real and dry."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflow.scripts.check_config import check_config
+from workflow.scripts.experiments import expand
+
+ROOT = Path(__file__).parents[2]
+FAMILIES = Path(__file__).with_name("families.yaml")
+SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
+TABLES = (
+    *("gpupc_table1", "gpupc_table2", "gpupc_table3", "cmiknn_table1", "cmiknn_table6"),
+    *("cmiknn_table5", "cmiknn_table10", "methods_by_dataset", "provenance"),
+)
+
+pytest.importorskip("snakemake")
+
+
+def snakemake(folder, config, *arguments):
+    """Run it to its end, with everything it writes in `folder`; returns what it printed."""
+    command = [
+        *(sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder),
+        *("--configfile", config, "--workflow-profile", ROOT / "workflow/profiles/default", "--cores", "2"),
+        *arguments,
+    ]
+    done = subprocess.run(
+        list(map(str, command)),
+        env=os.environ | {"GPUPC_MIRRORS": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder in which the config was run."""
+    folder = tmp_path_factory.mktemp("families")
+    snakemake(folder, FAMILIES)
+    return folder
+
+
+# --- before anything runs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", ["config", "paper"])
+def test_dry_run(tmp_path, config):
+    printed = snakemake(tmp_path, ROOT / f"config/{config}.yaml", "--dry-run", "--quiet", "rules")
+    tables = [f"cmiknn_table{k}" for k in range(1, 11)] + [f"gpupc_table{k}" for k in range(1, 4)]
+    measured = ["measure_discrete", "measure_nonlinear", "time_cmiknn_table4"]
+    for target in (*tables, "cmiknn_fig1", *measured, "verify_ci_tests"):
+        assert f"{target} " in printed
+
+
+def test_a_table_measures_only_what_it_shows(tmp_path):
+    printed = snakemake(tmp_path, ROOT / "config/paper.yaml", "cmiknn_table6", "--dry-run", "--quiet", "rules")
+    assert "time_cmiknn_table1 " in printed
+    assert "measure_" not in printed
+
+
+def test_the_settings_are_the_papers():
+    config = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
+    sweeps = expand(config)["gpupc_table2"].sweeps
+    assert {name: sorted(values.values()) for name, values in sweeps.items()} == {
+        "p": [1000, 2000, 4000, 8000],
+        "categories": [2, 4, 8, 10, 20],
+        "n": [10_000, 50_000, 100_000, 500_000, 1_000_000],
+        "tests_per_edge": [1, 4, 16, 32, 128],
+        "decay": [0.5, 0.75, 0.9],
+    }
+    searches = expand(config)["cmiknn_table5"]
+    assert len(searches.graphs) == 5 * 10 * 3
+    assert {problem["k_cmi"] for problem in searches.problems.values()} == {7, 20, 200}
+    assert len(expand(config)["cmiknn_fig1"].graphs) == 50 * 10
+    tests = config["ci_tests"]
+    assert tests["tests"] == 20
+    assert tests["tables"]["cmiknn_table4"]["samples"] == [100, 250, 500, 1000, 2500, 5000, 10_000]
+    for family in ("discrete", "nonlinear"):
+        assert config["problems"][family]["alpha"] == 0.01
+    assert config["problems"]["nonlinear"] == {"alpha": 0.01, "permutations": 100, "k_cmi": 7, "k_perm": 15}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("ci_tests.implementations.x", {}, "ci_tests.implementations.x: method 'x' is not known"),
+        ("ci_tests.implementations.gpupc", {}, "method 'gpupc' has no single test that could be timed"),
+        ("ci_tests.implementations.counting.params", {"k": 1}, "method 'gpucmiknn-single' has no parameter 'k'"),
+        ("ci_tests.tables.cmiknn_table1.k_cmi", 7, "ci_tests.tables.cmiknn_table1: k_cmi varies, so it must be a list"),
+        ("ci_tests.implementations", {}, "ci_tests: there are tables, but no implementations"),
+        ("ci_tests.tables.cmiknn_table9", {}, "unknown key 'cmiknn_table9' at ci_tests.tables"),
+        ("problems.nonlinear.perm", 5, "unknown parameter 'perm' in problems.nonlinear"),
+    ],
+)
+def test_mistakes_in_a_config(path, value, message):
+    config = yaml.safe_load(FAMILIES.read_text())
+    *keys, last = path.split(".")
+    part = config
+    for key in keys:
+        part = part[key]
+    part[last] = value
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_config(config, SCHEMA)
+
+
+# --- for real --------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_there(finished):
+    for name in TABLES:
+        for suffix in ("csv", "md", "html"):
+            assert (finished / f"results/tables/{name}.{suffix}").stat().st_size > 0
+    for name in ("overview", "cmiknn_fig1"):
+        assert (finished / f"figures/{name}.svg").read_text().rstrip().endswith("</svg>")
+    assert not list((finished / "results/tables").glob("cupc_*"))
+    assert {row["family"] for row in rows(finished / "results/tables/methods_by_dataset.csv")} == {
+        *("discrete", "nonlinear")
+    }
+
+
+def test_every_answer_is_verified(finished):
+    verified = {(row["dataset"], row["setting"]): row["status"] for row in rows(finished / "results/verification.csv")}
+    for (dataset, setting), status in verified.items():
+        if dataset == "sachs-cd3cd28":
+            assert status == "not-run"
+        elif setting == "causal-learn-discrete":
+            assert status in ("equal", "convention")
+        else:
+            assert status == "equal"
+    single = rows(finished / "results/verification/ci_tests.csv")
+    assert {row["status"] for row in single if row["dataset"].endswith("k_cmi=60, k_rule=fixed")} == {"not-run"}
+    assert {row["status"] for row in single if "k_cmi=60" not in row["dataset"]} == {"equal"}
+    for row in rows(finished / "results/verification/cmiknn_table5.csv"):
+        assert row["status"] in ("equal", "random" if row["setting"] == "tigramite" else "equal")
+
+
+def test_disc_cupc_runs_out_of_memory_where_its_tables_are_too_large(finished):
+    found = {
+        (row["parameter"], row["value"], row["method"]): row
+        for row in rows(finished / "results/tables/gpupc_table2.csv")
+        if row["source"] == "ours"
+    }
+    assert found["categories", "20", "disc-cupc"]["status"] == "oom"
+    assert found["categories", "20", "gpupc"]["speedup"] == "inf"
+    assert float(found["p", "20", "gpupc"]["speedup"]) > 0
+    assert found["categories", "20", "gpupc"]["edges_per_level"] == "38 8 2"  # a fifth is left after each level
+    assert int(found["categories", "20", "gpupc"]["device_bytes"]) <= 3_000_000
+    assert "∞" in (finished / "results/tables/gpupc_table2.md").read_text()
+
+
+def test_true_graphs_are_known(finished):
+    facts = json.loads((finished / "results/problems/asia-5000.json").read_text())
+    assert len(facts["true_edges"]) == 8
+    gpupc = next(row for row in rows(finished / "results/tables/gpupc_table3.csv") if row["setting"] == "gpupc")
+    assert int(gpupc["edges"]) == 8 - int(gpupc["missing_edges"]) + int(gpupc["extra_edges"])
+    changes = {row["graph"]: row["change"] for row in rows(finished / "results/tables/cmiknn_fig1.csv")}
+    assert [changes[f"graph-k7-seed{k}"] for k in (0, 1)] == ["0", "0"]
+
+
+def test_what_is_absent_says_why(finished):
+    table = (finished / "results/tables/cmiknn_table10.md").read_text()
+    assert "mcc-nonlinear not run: gpucmiknn-parallel: data set 'mcc-nonlinear'" in table
+    cells = json.loads((finished / "results/tests/cmiknn_table1.json").read_text())["cells"]
+    late = [cell for cell in cells if cell["k_cmi"] == 60]
+    assert len(late) == 3
+    assert all(cell["status"] == "skipped" and "k_cmi is 60" in cell["why"] for cell in late)
+    assert {cell["k_cmi"] for cell in cells if cell["k_rule"] == "adaptive"} == {10}
+
+
+def test_a_second_run_has_nothing_to_do(finished):
+    assert "Nothing to be done" in snakemake(finished, FAMILIES, "--dry-run")
+
+
+def test_report_has_the_papers(finished):
+    snakemake(finished, FAMILIES, "--report", "results/report.html")
+    report = (finished / "results/report.html").read_text()
+    for name in (*TABLES, "cmiknn_fig1", "overview", "ci_tests.csv"):
+        assert name in report
