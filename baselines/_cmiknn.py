@@ -274,7 +274,8 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
                 reach = joint.max()
                 counted[:] = n
                 break
-        reach = max(reach * dtype(1.25), farthest * dtype(1 / 64))
+        larger = max(reach * dtype(1.25), farthest * dtype(1 / 64))
+        reach = larger if larger > reach else farthest  # subnormal numbers may round back to what they were
 
     # At most k distances are <= low, more are <= radius, of which there are `counted`.
     low[:] = nobody

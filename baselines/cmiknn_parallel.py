@@ -1,6 +1,7 @@
 """PC-stable with CMIknn on several cores, with the random numbers of the GPU methods."""
 
 import concurrent.futures
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,11 +28,14 @@ def cmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (see `core.single_tests`): (i, j, S) -> p-value."""
+    """Single tests (see `core.single_tests`): (i, j, S) -> p-value. The threads end with the last reference to it."""
     from baselines._cmiknn_search import CmiknnTest
 
     threads = _threads(params)
-    return CmiknnTest(problem, threads, concurrent.futures.ThreadPoolExecutor(threads).map).p_value
+    pool = concurrent.futures.ThreadPoolExecutor(threads)
+    test = CmiknnTest(problem, threads, pool.map)
+    weakref.finalize(test, pool.shutdown)
+    return test.p_value
 
 
 def _threads(params: Mapping[str, Any]) -> int:

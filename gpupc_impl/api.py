@@ -8,7 +8,7 @@ from typing import Any
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, problem_class
-from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.registry import InvalidParameter, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve
 
@@ -67,7 +67,13 @@ def skeleton(
     chosen = choose_method(method, backend, family)
     if chosen.family != family:
         raise InvalidProblem(f"method {chosen.name!r} is of family {chosen.family!r}, not {family!r}")
-    test = {name: options.pop(name) for name in [*options] if name in (*cls.PARAMETERS, *cls.DATA_PARAMETERS)}
+    own = (*cls.PARAMETERS, *cls.DATA_PARAMETERS)
+    test = {name: options.pop(name) for name in [*options] if name in own}
+    for name in sorted(set(options) - set(chosen.params)):
+        raise InvalidParameter(
+            f"method {chosen.name!r} has no parameter {name!r}; it has: {', '.join(chosen.params) or 'none'}; "
+            f"the {family} test has: {', '.join(own)}"
+        )
     if isinstance(data, Problem):
         carried = {
             "alpha": alpha != 0.05,

@@ -37,6 +37,9 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, unavailable
 
 OUTPUT_SUFFIXES = (".npz", ".csv", ".graphml")
+FORECASTING = ("out_of_core", "discrete")
+"""Packages whose methods forecast the memory that they take."""
+
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DELIMITERS = "\t;, "
 """In order of preference: a cell may well hold a comma when a semicolon is there, too."""
@@ -352,17 +355,19 @@ def _plain_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _plain_forecasts(quiet: bool) -> Iterator[None]:
-    """What the out-of-core methods say before they start: their plan and the memory that it takes."""
-    logger, handler = logging.getLogger("gpupc_impl.out_of_core"), logging.StreamHandler()
-    level = logger.level
+    """What methods say before they start: their plan, and the memory that it takes."""
+    loggers, handler = [logging.getLogger(f"gpupc_impl.{name}") for name in FORECASTING], logging.StreamHandler()
+    levels = [logger.level for logger in loggers]
     if not quiet:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+        for logger in loggers:
+            logger.addHandler(handler)
+            logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
 
 def _check_output(path: Path, data: Path) -> None:
@@ -482,7 +487,8 @@ def _read_text(
         raise UsageError(f"{path}: the first line may hold names or labels; say --header or --no-header")
     values = np.empty((len(rows), len(columns)), object)
     for k, column in enumerate(columns):
-        whole = all(re.fullmatch(r"-?\d+", label) for label in set(column))
+        # Only where nothing is lost: 01 and 1 are two labels.
+        whole = all(re.fullmatch(r"0|-?[1-9][0-9]*", label) for label in set(column))
         values[:, k] = list(map(int, column)) if whole else column
     return values, names
 

@@ -302,7 +302,7 @@ def _plain(run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
 # --- Fig. 1 ----------------------------------------------------------------------------------------------------------
 
 STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
-STREAM_COLOURS = ("#0072B2", "#E69F00")
+STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
 SHOWN = 12
 """Blocks of a level that are drawn; all of them are in the CSV."""
 
@@ -338,8 +338,9 @@ def ooc_fig1(rows: Sequence[Mapping[str, str]], title: str) -> Drawing:
         if hidden is not None:
             heading.append(f"Level {level}: {100 * hidden:.0f} % of extraction, transfers and merging beside a kernel")
     grid[-1, 0].set_xlabel("seconds since the first block began")
-    handles = [Patch(facecolor=colour, label=f"stream {number}") for number, colour in enumerate(STREAM_COLOURS)]
-    figure.legend(handles=handles, loc="outside lower right", ncols=2)
+    streams = sorted({row["stream"] for row in steps})
+    handles = [Patch(facecolor=STREAM_COLOURS[number], label=f"stream {number}") for number in streams]
+    figure.legend(handles=handles, loc="outside lower right", ncols=len(STREAM_COLOURS))
     figure.suptitle("\n".join(heading), fontsize=6.5, x=0.01, ha="left")
     return Drawing(figure, steps or [dict.fromkeys(("level", "block", "step", "stream", "start_s", "end_s"))])
 

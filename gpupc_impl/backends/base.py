@@ -189,7 +189,11 @@ class Backend(abc.ABC):
     @property
     @abc.abstractmethod
     def memory_peak(self) -> int:
-        """The largest ``memory_used`` since this object was made."""
+        """The largest ``memory_used`` since this object was made, or since `reset_peak`."""
+
+    @abc.abstractmethod
+    def reset_peak(self) -> None:
+        """Let `memory_peak` begin anew, at what is in use now."""
 
     @property
     @abc.abstractmethod

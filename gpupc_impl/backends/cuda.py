@@ -202,6 +202,9 @@ class CudaBackend(Backend):
     def memory_peak(self) -> int:
         return self._peak
 
+    def reset_peak(self) -> None:
+        self._peak = self.memory_used
+
     @property
     def memory_limit(self) -> int:
         return self._limit

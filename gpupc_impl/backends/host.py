@@ -93,6 +93,10 @@ class _Account:
         with self._lock:
             self.used -= nbytes
 
+    def reset_peak(self) -> None:
+        with self._lock:
+            self.peak = self.used
+
 
 class _Pool:
     """The runtime's OS threads; runs one launch at a time."""
@@ -414,6 +418,9 @@ class HostBackend(Backend):
     @property
     def memory_peak(self) -> int:
         return self._account.peak
+
+    def reset_peak(self) -> None:
+        self._account.reset_peak()
 
     @property
     def memory_limit(self) -> int:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
 from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.core.mapped import pieces
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Parameter, Run
 
@@ -227,7 +228,7 @@ class Engine:
         backend, problem, tuning, buffers = self.backend, self.problem, self.tuning, self._buffers
         n, perm, k = np.int32(self.n), problem.permutations, np.int32(problem.k_perm)
         seed, size = np.uint64(problem.seed), np.int32(level)
-        for part in _parts(len(sets), MAX_GRID_Y):
+        for part in pieces(len(sets), MAX_GRID_Y):
             count = part.stop - part.start
             rows = buffers["rows"][part]
             device_sets = backend.upload(np.ascontiguousarray(sets[part], np.int32))
@@ -277,7 +278,7 @@ class Engine:
         backend = self.backend
         device_sets = backend.upload(np.ascontiguousarray(sets, np.int32))
         found = np.empty((len(tests), self.lanes), np.int64)
-        for part in _parts(len(tests), MAX_GRID_Y):
+        for part in pieces(len(tests), MAX_GRID_Y):
             device_tests = backend.upload(np.ascontiguousarray(tests[part], np.int32))
             partials = backend.full((part.stop - part.start, self.lanes), 0, np.uint64)
             launch = self._estimate_by_counting if self.counting else self._estimate_by_insertion
@@ -413,11 +414,6 @@ def _device_values(problem: NonlinearProblem, counting: bool) -> tuple[str, np.n
         if shifted.max(initial=0) < 2**15 - 1:
             return "short", shifted.astype(np.int16)
     return kind, values
-
-
-def _parts(count: int, at_most: int) -> Iterator[slice]:
-    for start in range(0, count, at_most):
-        yield slice(start, min(start + at_most, count))
 
 
 # --- the search ------------------------------------------------------------------------------------------------------

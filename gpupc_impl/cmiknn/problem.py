@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, finite_matrix
+from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, finite_matrix, name_constants
 
 TRANSFORMS = ("ranks", "standardize", "none")
 PRECISIONS = ("float32", "float64")
@@ -114,12 +113,6 @@ class NonlinearProblem(Problem):
             values = np.ascontiguousarray(values, dtype=precision)
         _check_range(values, names, transform, precision)
         values.setflags(write=False)
-        constant_names = tuple(names[k] for k in np.flatnonzero(constant))
-        if constant_names:
-            shown = ", ".join(constant_names[:5]) + (", ..." if len(constant_names) > 5 else "")
-            warnings.warn(
-                f"{len(constant_names)} constant variable(s) ({shown}) are independent of all others", stacklevel=2
-            )
         return cls(
             names=names,
             alpha=float(alpha),
@@ -131,7 +124,7 @@ class NonlinearProblem(Problem):
             k_perm=k_perm,
             seed=seed,
             precision=precision,
-            constant=constant_names,
+            constant=name_constants(names, constant),
         )
 
     @property

@@ -1,7 +1,7 @@
 """The CMIknn test from scratch, for verification: NumPy alone, by docs/cmiknn.md, sharing nothing with the kernels.
 
-Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by sample; CMI values come from whole
-distance matrices.
+Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by sample; CMI values come from all
+distances between samples, some rows of their matrix at a time.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.core.mapped import pieces
 
 _MASK = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85
 _FOLD, _DRAW = 0, 1
 _INDEX_BITS = 24
+
+DISTANCES_AFFORDED = 2 * 10**9
+"""Distances in the joint space when the removed edges of one answer are tested again: half a minute or so."""
+
+_AT_ONCE = 1 << 18
+"""Numbers in an array: rows of a distance matrix, or neighbours of samples in permutations."""
 
 
 class Retest:
@@ -24,10 +31,9 @@ class Retest:
     to 1 separates. Both are whole numbers: no test is near its threshold.
     """
 
-    affordable = 200
-
     def __init__(self, problem: NonlinearProblem):
         self._problem = problem
+        self.affordable = max(DISTANCES_AFFORDED // ((problem.permutations + 1) * problem.n_samples**2), 1)
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Critical counts over counts of (k, 2) pairs given (k, l) sets, and tolerances of 0, (k,) each."""
@@ -46,64 +52,97 @@ class Retest:
         """(1 + perm,) sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation of variable i."""
         problem = self._problem
         values, n, psi = problem.values, problem.n_samples, problem.psi
-        in_set = np.zeros((n, n), values.dtype)
-        for s in members:
-            np.maximum(in_set, _distances(values[s]), out=in_set)
-        in_both = np.maximum(in_set, _distances(values[j]))
-        orders = permutations(problem, i, members, in_set)
-        partials = []
-        for order in np.concatenate([np.arange(n)[None], orders]):
-            own = _distances(values[i, order])
-            joint = np.maximum(own, in_both)
-            np.fill_diagonal(joint, np.inf)
-            radius = np.partition(joint, problem.k_cmi - 1, axis=1)[:, problem.k_cmi - 1 : problem.k_cmi]
-            near_x = _near(np.maximum(own, in_set), radius)
-            near_y = _near(in_both, radius)
-            near_set = _near(in_set, radius) if members else np.full(n, n)
-            partials.append((psi[near_x] + psi[near_y] - psi[near_set]).sum())
-        return np.array(partials)
+        orders = np.concatenate([np.arange(n)[None], permutations(problem, i, members)])
+        sums = np.zeros(len(orders), np.int64)
+        for rows in pieces(n, max(_AT_ONCE // n, 1)):
+            in_set = _distances(values[members], rows)
+            in_both = np.maximum(in_set, _distances(values[[j]], rows))
+            for number, order in enumerate(orders):
+                own = _distances(values[i, order][None], rows)
+                joint = np.maximum(own, in_both)
+                _set_own(joint, rows)
+                radius = np.partition(joint, problem.k_cmi - 1, axis=1)[:, problem.k_cmi - 1 : problem.k_cmi]
+                near_x = _near(np.maximum(own, in_set), radius)
+                near_y = _near(in_both, radius)
+                near_set = _near(in_set, radius)  # without members all distances are zero: n
+                sums[number] += (psi[near_x] + psi[near_y] - psi[near_set]).sum()
+        return sums
 
 
-def permutations(problem: NonlinearProblem, i: int, members: list[int], in_set: np.ndarray) -> np.ndarray:
-    """(perm, n) int64: the sample whose value of variable i each sample gets, given (n, n) distances in S."""
-    n, perm, k = problem.n_samples, problem.permutations, problem.k_perm
+def permutations(problem: NonlinearProblem, i: int, members: list[int]) -> np.ndarray:
+    """(perm, n) int32: the sample whose value of variable i each sample gets, given the members."""
+    n, k = problem.n_samples, problem.k_perm
     key = _key(problem.seed, i, members)
-    sample, permutation = np.arange(n)[None, :], np.arange(perm)[:, None]
-    words = [_words(key, sample, permutation, q) for q in range(-(-(k + 2) // 4))]
-    words = np.concatenate(words, axis=0)  # (words, perm, n)
-    index = np.uint64((1 << _INDEX_BITS) - 1)
-    priority = (words[0] << np.uint64(32)) | (words[1] & ~index) | sample.astype(np.uint64)
-    turns = np.argsort(priority, axis=1)
-    if not members:
-        return turns
-    others = in_set.astype(np.float64)
-    np.fill_diagonal(others, np.inf)
-    nearest = np.argsort(others, axis=1, kind="stable")[:, :k]
-    lists = np.broadcast_to(nearest, (perm, n, k)).copy()
-    for y in range(k):
-        other = y + ((words[2 + y] * np.uint64(k - y)) >> np.uint64(32)).astype(np.int64)
-        chosen = np.take_along_axis(lists, other[:, :, None], axis=2)[:, :, 0]
-        np.put_along_axis(lists, other[:, :, None], lists[:, :, y, None], axis=2)
-        lists[:, :, y] = chosen
-    used = np.zeros((perm, n), bool)
-    result = np.empty((perm, n), np.int64)
-    each = np.arange(perm)
-    for a in turns.T:  # the samples whose turn it is, one in each permutation
-        asked = lists[each, a]
-        free = ~used[each[:, None], asked]
-        free[:, -1] = True  # the last is used all the same
-        taken = asked[each, free.argmax(axis=1)]
-        used[each, taken] = True
-        result[each, a] = taken
+    nearest = _nearest(problem.values[members], k) if members else None
+    result = np.empty((problem.permutations, n), np.int32)
+    for some in pieces(problem.permutations, max(_AT_ONCE // n, 1)):
+        permutation = np.arange(some.start, some.stop)[:, None]
+        turns = _turns(key, permutation, n)
+        if nearest is None:
+            result[some] = turns
+            continue
+        used = np.zeros((len(turns), n), bool)
+        each = np.arange(len(turns))
+        for at in pieces(n, max(_AT_ONCE // (len(turns) * k), 1)):
+            lists = _shuffled(nearest, key, turns[:, at], permutation)
+            for asked, a in zip(lists.swapaxes(0, 1), turns[:, at].T, strict=True):  # whose turn it is, (perm,)
+                free = ~used[each[:, None], asked]
+                free[:, -1] = True  # the last is used all the same
+                taken = asked[each, free.argmax(axis=1)]
+                used[each, taken] = True
+                result[some.start + each, a] = taken
     return result
 
 
-def _distances(column: np.ndarray) -> np.ndarray:
-    return np.abs(column[:, None] - column[None, :])
+def _turns(key: tuple[int, int], permutation: np.ndarray, n: int) -> np.ndarray:
+    """(w, n) the samples in ascending order of their priorities, in (w, 1) permutations."""
+    sample = np.arange(n, dtype=np.uint64)[None, :]
+    high, low, _, _ = _words(key, sample, permutation, 0)
+    index = np.uint64((1 << _INDEX_BITS) - 1)
+    return np.argsort((high << np.uint64(32)) | (low & ~index) | sample, axis=1)
+
+
+def _nearest(in_set: np.ndarray, k: int) -> np.ndarray:
+    """(n, k) int32: each sample's nearest others by (l, n) values, nearest first, then by index."""
+    n = in_set.shape[1]
+    result = np.empty((n, k), np.int32)
+    for rows in pieces(n, max(_AT_ONCE // n, 1)):
+        distances = _distances(in_set, rows)
+        _set_own(distances, rows)
+        result[rows] = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return result
+
+
+def _shuffled(nearest: np.ndarray, key: tuple[int, int], sample: np.ndarray, permutation: np.ndarray) -> np.ndarray:
+    """(w, t, k) the neighbours of (w, t) samples in the orders in which they ask for them in (w, 1) permutations."""
+    k = nearest.shape[1]
+    lists = nearest[sample]
+    for y in range(k):
+        if y == 0 or (2 + y) % 4 == 0:
+            words = _words(key, sample, permutation, (2 + y) // 4)
+        other = y + ((words[(2 + y) % 4] * np.uint64(k - y)) >> np.uint64(32)).astype(np.int64)
+        chosen = np.take_along_axis(lists, other[:, :, None], axis=2)[:, :, 0]
+        np.put_along_axis(lists, other[:, :, None], lists[:, :, y, None], axis=2)
+        lists[:, :, y] = chosen
+    return lists
+
+
+def _distances(values: np.ndarray, rows: slice) -> np.ndarray:
+    """(r, n) Chebyshev distances of these samples to all samples in (l, n) values; zeros where l is 0."""
+    n = values.shape[1]
+    found = np.zeros((rows.stop - rows.start, n), values.dtype)
+    for column in values:
+        np.maximum(found, np.abs(column[rows, None] - column[None, :]), out=found)
+    return found
+
+
+def _set_own(distances: np.ndarray, rows: slice) -> None:
+    """Put the samples' (r, n) distances to themselves out of reach."""
+    distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
 
 
 def _near(distances: np.ndarray, radius: np.ndarray) -> np.ndarray:
-    """(n,) how many samples are nearer than (n, 1) radii; where a radius is zero, how many are at distance zero."""
+    """(r,) how many samples are nearer than (r, 1) radii; where a radius is zero, how many are at distance zero."""
     return np.count_nonzero((distances < radius) | ((radius == 0) & (distances == 0)), axis=1)
 
 

@@ -27,12 +27,13 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
 AUTO = {
     "gaussian": ("cupc-s", "stable-parallel", "baseline-1"),
     "discrete": ("gpupc", "discrete-parallel", "gpupc"),
-    "nonlinear": ("gpucmiknn-parallel", "cmiknn-parallel", "gpucmiknn-parallel"),
+    "nonlinear": ("gpucmiknn-parallel", "gpucmiknn-parallel", "gpucmiknn-parallel"),
 }
 """What ``"auto"`` means for a family: on a GPU; without one, where the references are installed; where they are not.
 
-On CPU cores the compiled references make the same tests in less time than kernels do (docs/timing.md); of the Gaussian
-kernels, `baseline-1` reads memory in the order that suits a CPU best.
+On CPU cores the compiled references make the same tests in less time than kernels do (docs/timing.md), on large data
+at least; of the Gaussian kernels, `baseline-1` reads memory in the order that suits a CPU best. The nonlinear kernels
+work on many permutations at a time on cores, too, and are faster there than the references.
 """
 
 

@@ -17,11 +17,13 @@ import numpy as np
 from gpupc_impl.backends import Backend
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Run
+from gpupc_impl.discrete import forecast
 from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
 from gpupc_impl.gaussian.device import COUNTER_SHAPE, GRAPH_SOURCE, NO_KEY, ROW_THREADS, binomial_table
 
 logger = logging.getLogger("gpupc_impl.discrete")
+"""Says what memory a run takes, and how that of each level is laid out."""
 
 TABLES_SOURCE = "discrete/kernels/tables.cu"
 LEVEL_SOURCES = {"gpupc": "discrete/kernels/gpupc.cu", "disc_cupc": "discrete/kernels/disc_cupc.cu"}
@@ -90,8 +92,12 @@ class DiscreteSearch(abc.ABC):
         self.backend: Backend = run.backend
         p, n = self.p, self.n = problem.codes.shape
         backend = self.backend
+        self.forecast = self._forecast()
+        logger.info(
+            "%s, %s variables x %s samples: %s", run.facts.get("method", self.name), f"{p:,}", f"{n:,}", self.forecast
+        )
         self.code_type = CODE_TYPES[problem.codes.dtype.name]
-        self.stride = -(-n // ROW_ALIGNMENT) * ROW_ALIGNMENT
+        self.stride = padded_length(n)
         padded = problem.codes
         if self.stride != n:
             padded = np.zeros((p, self.stride), problem.codes.dtype)
@@ -145,6 +151,10 @@ class DiscreteSearch(abc.ABC):
     @abc.abstractmethod
     def make_level(self, level: Level, arguments: list) -> None:
         """Launch the tests of a level from 1 on."""
+
+    @abc.abstractmethod
+    def table_bytes(self, level: int, cells: int, left: int) -> int:
+        """Device memory that the tables of a level take at most, with up to `cells` each and `left` bytes for all."""
 
     def kernel(self, part: str):
         return self.backend.kernel(LEVEL_SOURCES[self.name], f"{self.name}_{part}<{self.code_type}>")
@@ -318,13 +328,13 @@ class DiscreteSearch(abc.ABC):
         return self.problem.p_value(statistics, df)
 
     def _make_planes(self) -> None:
-        """Which samples have which category, as bits: a sixteenth of the codes a category, and counted by popcount."""
-        backend, problem = self.backend, self.problem
+        """Which samples have which category, as bits: an eighth of 8-bit codes a category, and counted by popcount."""
+        backend = self.backend
         self.planes, self.first_plane, self.plane_words = None, None, self.stride // 64
-        categories = np.where(problem.categories <= MAX_PLANES, problem.categories, 0).astype(np.int64)
+        categories = self._plane_counts()
         total = int(categories.sum())
         free = backend.memory_limit - backend.memory_used
-        if not self.plane_passes or not total or 8 * total * self.plane_words > free // 2:
+        if not total or 8 * total * self.plane_words > free // 2:
             return
         first = np.where(categories > 0, np.cumsum(categories) - categories, -1).astype(np.int32)
         self.planes = backend.empty((total, self.plane_words), np.uint64)
@@ -346,13 +356,56 @@ class DiscreteSearch(abc.ABC):
             ],
         )
 
+    def _plane_counts(self) -> np.ndarray:
+        """(p,) int64: how many planes each variable would have."""
+        categories = self.problem.categories.astype(np.int64)
+        return np.where((categories <= MAX_PLANES) & (self.plane_passes > 0), categories, 0)
+
+    def _forecast(self) -> forecast.Forecast:
+        problem, run, backend, p, n = self.problem, self.run, self.backend, self.p, self.n
+        level = forecast.last_level(problem)
+        limit = backend.memory_limit - backend.memory_used
+        codes = p * padded_length(n) * problem.codes.itemsize
+        resident = codes + (17 if run.pmax else 9) * p * p + 12 * p + 32 * UNCLEAR_AT_FIRST
+        resident += sum(array.nbytes for array in critical_table(problem.alpha))
+        g_square, workload = problem.test == "g-square", problem.tests_per_edge is not None
+        resident += 8 * (n + 1) if g_square else 0
+        planes = int(self._plane_counts().sum()) * padded_length(n) // 8
+        if planes <= limit // 2:
+            resident += planes
+        left = max(limit - resident, 0)
+        level_zero = self.table_bytes(0, largest_pair_table(problem), left)
+        last = forecast.largest_table(problem.categories.tolist(), level)
+        return forecast.Forecast(
+            resident_bytes=resident,
+            level_bytes=forecast.list_bytes(p, level, workload, UNCLEAR_AT_FIRST),
+            table_bytes=max(level_zero, self.table_bytes(level, last, left)) if level else level_zero,
+            level_zero_table_bytes=level_zero,
+            host_bytes=forecast.host_bytes(
+                p,
+                n,
+                level,
+                padded_bytes=0 if padded_length(n) == n else codes,
+                g_square=g_square,
+                pmax=run.pmax,
+                workload=workload,
+                room=UNCLEAR_AT_FIRST,
+            ),
+            memory_limit=limit,
+            last_level=level,
+        )
+
     def _launch(self, source: str, kernel: str, grid: tuple[int, ...], block: tuple[int, ...], args: list) -> None:
         self.backend.kernel(source, kernel)(grid, block, args)
 
 
+def padded_length(n: int) -> int:
+    return -(-n // ROW_ALIGNMENT) * ROW_ALIGNMENT
+
+
 def largest_pair_table(problem: DiscreteProblem) -> int:
     """A bound on the cells of level 0's tables, with the sums of their columns."""
-    smaller, larger = map(int, np.sort(problem.categories)[-2:])
+    smaller, larger = map(int, np.sort(np.append(problem.categories, 1))[-2:])
     return (smaller + 1) * larger
 
 

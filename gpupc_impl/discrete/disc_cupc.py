@@ -7,7 +7,7 @@ import numpy as np
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table
+from gpupc_impl.discrete.device import CELL_BYTES, DiscreteSearch, Level, largest_pair_table, logger
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 MAX_THREADS = 512  # disc_cupc.cu: launch bounds
@@ -41,29 +41,48 @@ class DiscCuPC(DiscreteSearch):
     def make_level_zero(self, arguments: list) -> None:
         p, cells = self.p, largest_pair_table(self.problem)
         width = -(-p // LEVEL_ZERO_THREADS)
-        tables = self._tables(width * p, LEVEL_ZERO_THREADS, cells)
-        blocks = max(self.running // LEVEL_ZERO_THREADS, width)
-        grid = (width, min(p, blocks // width, tables.size // cells // LEVEL_ZERO_THREADS // width, MAX_GRID_Y))
+        tables, held = self._tables(0, width * p, LEVEL_ZERO_THREADS, cells)
+        blocks = max(min(held, self.running // LEVEL_ZERO_THREADS), 1)
+        width = min(width, blocks)
+        grid = (width, min(p, blocks // width, MAX_GRID_Y))
         self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables, np.uint64(cells)])
 
     def make_level(self, level: Level, arguments: list) -> None:
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
         blocks = np.where(level.degrees > level.level, -(-level.degrees.astype(np.int64) // beta), 0)
         first_block = np.concatenate(([0], np.cumsum(blocks)))
-        tables = self._tables(int(first_block[-1]), beta * gamma, level.largest_table)
-        grid = max(min(int(first_block[-1]), self.running // (beta * gamma)), 1)
+        tables, held = self._tables(level.level, int(first_block[-1]), beta * gamma, level.largest_table)
+        grid = max(min(held, self.running // (beta * gamma)), 1)
         members = self.backend.empty(grid * beta * gamma * level.level, np.int32)
         own = [self.backend.upload(first_block), tables, np.uint64(level.largest_table), members]
         self.kernel("level")((grid,), (beta, gamma), [*arguments, *own])
 
-    def _tables(self, blocks: int, threads: int, cells: int) -> np.ndarray:
-        """The tables of the blocks that the device holds at once.
+    def table_bytes(self, level: int, cells: int, left: int) -> int:
+        p, params = self.p, self.run.params
+        if level:
+            held = self._held(p * -(-p // params["beta"]), params["beta"] * params["gamma"])
+            tables = held * params["beta"] * params["gamma"]
+        else:
+            tables = self._held(p * -(-p // LEVEL_ZERO_THREADS), LEVEL_ZERO_THREADS) * LEVEL_ZERO_THREADS
+        return min(tables * (cells * CELL_BYTES + 4 * level), left)
+
+    def _held(self, blocks: int, threads: int) -> int:
+        """Blocks that the device holds at once."""
+        return max(min(blocks, self.resident // threads), 1)
+
+    def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[np.ndarray, int]:
+        """The tables of the blocks that the device holds at once, and how many blocks those are.
 
         Raises:
             DeviceMemoryError: they do not fit.
         """
-        held = max(min(blocks, self.resident // threads), 1)
-        return self.backend.empty(held * threads * cells, np.uint32)
+        held = self._held(blocks, threads)
+        tables, table = held * threads, cells * CELL_BYTES
+        logger.info(
+            "level %d: %s tables of %s bytes, %s bytes of device memory",
+            *(level, f"{tables:,}", f"{table:,}", f"{tables * table:,}"),
+        )
+        return self.backend.empty(tables * cells, np.uint32), held
 
 
 def _check_block(params: dict) -> str | None:
@@ -85,4 +104,6 @@ def _check_block(params: dict) -> str | None:
     check=_check_block,
 )
 def disc_cupc(problem: DiscreteProblem, run: Run) -> Skeleton:
-    return pc_stable(problem, DiscCuPC(problem, run), facts=dict(run.facts), progress=run.progress)
+    search = DiscCuPC(problem, run)
+    facts = {**run.facts, "forecast": search.forecast.facts()}
+    return pc_stable(problem, search, facts=facts, progress=run.progress)

@@ -7,7 +7,7 @@ import logging
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
@@ -28,6 +28,10 @@ DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "
 
 PLANE_PASSES = {"cuda": 256, "host": 2048}
 """Over how many planes' bits a table is counted at most: beyond, counting sample by sample is faster."""
+
+
+BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
+"""Blocks that run at a time, with some more to fill gaps: as many tables in scratch space are of use."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +57,22 @@ class MemoryPlan:
     scratch_grid: tuple[int, int] = (0, 0)
     z: int = 1
     scratch_bytes: int = 0
+
+    def __str__(self) -> str:
+        said = f"level {self.level}: tables of up to {self.largest_table:,} bytes"
+        if not self.scratch_cells:
+            return f"{said}, all in {self.shared_bytes:,} bytes of shared memory a block"
+        rows, columns = self.scratch_grid
+        return (
+            f"{said}; those beyond {self.shared_cells * CELL_BYTES:,} bytes in {self.scratch_bytes:,} bytes of device "
+            f"memory, which {rows * columns:,} blocks share, with {self.z:,} rows for each (z)"
+        )
+
+
+def shared_cells(level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int) -> int:
+    """Up to how many cells a table lies in shared memory; see `plan_memory` for the arguments."""
+    free = max_shared_bytes - tables * (UNIT_BYTES + 4 * level) - row_bytes
+    return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
 
 
 def plan_memory(
@@ -82,9 +102,9 @@ def plan_memory(
     Raises:
         DeviceMemoryError: the tables of one block do not fit.
     """
-    fixed = tables * (UNIT_BYTES + 4 * level) + row_bytes
-    cells = min(largest_table, SHARED_TABLE_CELLS, max(max_shared_bytes - fixed, 0) // (tables * CELL_BYTES))
-    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, fixed + tables * CELL_BYTES * cells)
+    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes)
+    shared_bytes = tables * (UNIT_BYTES + 4 * level + CELL_BYTES * cells) + row_bytes
+    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes)
     if largest_table <= cells:
         return plan
     block_bytes = tables * largest_table * CELL_BYTES
@@ -113,7 +133,21 @@ class GpuPC(DiscreteSearch):
         defaults = DEFAULTS[run.backend.name]
         self.shape = {name: run.params[name] or default for name, default in defaults.items()}
         self.plans: list[MemoryPlan] = []
+        multiprocessors = run.backend.describe().get("multiprocessors")
+        self.resident_blocks = (
+            BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * run.backend.threads
+        )
         super().__init__(problem, run)
+
+    def table_bytes(self, level: int, cells: int, left: int) -> int:
+        row_bytes, tables, columns = 0, 1, min(self.p, MAX_GRID_Y)
+        if level:
+            row_bytes = min(4 * (self.p - 1), self.backend.max_shared_bytes // 4)
+            tables = self.shape["gamma"] * self.shape["beta"]
+            columns = -(-self.p // self.shape["beta"])
+        if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes):
+            return 0
+        return min(min(self.resident_blocks, self.p * columns) * tables * cells * CELL_BYTES, left)
 
     def make_level_zero(self, arguments: list) -> None:
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
@@ -154,17 +188,11 @@ class GpuPC(DiscreteSearch):
             max_shared_bytes=backend.max_shared_bytes,
             memory_used=backend.memory_used,
             memory_limit=backend.memory_limit,
-            resident_blocks=resident_blocks(backend),
+            resident_blocks=self.resident_blocks,
         )
         logger.info("%s", plan)
         self.plans.append(plan)
         return plan
-
-
-def resident_blocks(backend: Backend) -> int:
-    """Blocks that run at a time, with some more to fill gaps."""
-    multiprocessors = backend.describe().get("multiprocessors")
-    return 32 * multiprocessors if multiprocessors else 4 * backend.threads
 
 
 def _check_block(params: dict) -> str | None:
@@ -188,7 +216,7 @@ def _check_block(params: dict) -> str | None:
 )
 def gpupc(problem: DiscreteProblem, run: Run) -> Skeleton:
     search = GpuPC(problem, run)
-    facts = dict(run.facts)
+    facts = {**run.facts, "forecast": search.forecast.facts()}
     skeleton = pc_stable(problem, search, facts=facts, progress=run.progress)
     facts["memory_plans"] = [dataclasses.asdict(plan) for plan in search.plans]
     return skeleton

@@ -32,8 +32,8 @@ MAX_CELLS = 2**62
 MAX_CATEGORIES = 65_535
 """Categories of one variable: codes have 16 bits."""
 
-MAX_SAMPLES = 2**31 - 1
-"""Counts have 32 bits."""
+MAX_SAMPLES = 2**31 - 2**18
+"""Samples are numbered in 32 bits, with room for the step beyond the last: 512 threads that take 256 at a time."""
 
 _DENSE_RANGE = 1 << 20
 """Integers that lie this close together are counted, not sorted, to find which ones occur."""
@@ -112,7 +112,12 @@ class DiscreteProblem(Problem):
                 a bad parameter. The message names the column and the row.
         """
         columns, names = _columns(data, names)
-        categories = dict(categories or {})
+        if categories is None:
+            categories = {}
+        if not isinstance(categories, Mapping):
+            raise InvalidProblem(
+                f"categories is {categories!r}; give a mapping from variable name to labels or to a count"
+            )
         if unknown := sorted(set(categories) - set(names), key=str):
             raise InvalidProblem(f"categories are given for {unknown[0]!r}, which is no variable of the data")
         check_search_parameters(alpha, max_level)
@@ -152,25 +157,9 @@ class DiscreteProblem(Problem):
     @functools.cached_property
     def constant(self) -> tuple[str, ...]:
         """Names of the variables of which one category occurs."""
-        same = (self.codes == self.codes[:, :1]).all(axis=1)
-        return tuple(self.names[k] for k in np.flatnonzero(same))
+        return tuple(name for name, codes in zip(self.names, self.codes, strict=True) if (codes == codes[0]).all())
 
     # --- the test ----------------------------------------------------------------------------------------------
-
-    def table_cells(self, i: int, j: int, S: Sequence[int] = ()) -> int:
-        """Cells of the contingency table of Vi and Vj given S.
-
-        Raises:
-            InvalidProblem: more than 2^62, which no 64-bit index numbers.
-        """
-        cells = math.prod(int(self.categories[v]) for v in (i, j, *S))
-        if cells > MAX_CELLS:
-            variables = ", ".join(f"{self.names[v]} ({self.categories[v]})" for v in (i, j, *S))
-            raise InvalidProblem(
-                f"the contingency table of {variables} has {cells:.3g} cells, more than 2^62; set max_level to "
-                f"{max(len(S) - 1, 0)} or merge categories"
-            )
-        return cells
 
     def degrees_of_freedom(self, i: int, j: int, S: Sequence[int] = ()) -> int:
         """(|Vi| - 1)(|Vj| - 1)|S|, the full rule (gpuPC, section 2.3)."""
@@ -198,7 +187,8 @@ class DiscreteProblem(Problem):
             return None
         return (
             f"tables too large: {level + 2} variables with up to {largest[0]} categories make up to {cells:.3g} cells "
-            f"at level {level}, more than the 2^62 that 64-bit indexes number"
+            f"at level {level}, more than the 2^62 that 64-bit indexes number; set max_level to {max(level - 1, 0)} or "
+            "merge categories"
         )
 
     # --- the workload of the paper's section 4.1 ------------------------------------------------------------------
@@ -251,7 +241,7 @@ class DiscreteProblem(Problem):
             "constant_variables": len(self.constant),
         }
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over everything that changes the answer; names and labels do not."""
         parameters = tuple(getattr(self, name) for name in self.PARAMETERS)
@@ -259,7 +249,7 @@ class DiscreteProblem(Problem):
             repr((self.family, self.alpha, self.max_level, parameters, self.codes.shape, self.codes.dtype.str)).encode()
         )
         digest.update(self.categories.tobytes())
-        digest.update(self.codes.tobytes())
+        digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # as bytes, without a copy of them
         return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
@@ -339,7 +329,9 @@ def _columns(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tup
     if shape[1] < 1:
         raise InvalidProblem("data has no variables")
     if not 1 <= shape[0] <= MAX_SAMPLES:
-        raise InvalidProblem(f"data has {shape[0]} samples; a test needs at least 1, and counts end at {MAX_SAMPLES:,}")
+        raise InvalidProblem(
+            f"data has {shape[0]:,} samples; a test needs at least 1, and takes at most {MAX_SAMPLES:,}"
+        )
     return columns, variable_names(names, shape[1])
 
 

@@ -42,24 +42,20 @@ class Retest:
         """The statistic of Vi and Vj given S, and its degrees of freedom."""
         stratum, strata = self._strata(S)
         codes, (a, b) = self._problem.codes, map(int, self._problem.categories[[i, j]])
-        rows, columns = stratum * a + codes[i], stratum * b + codes[j]
-        row_counts, column_counts, stratum_counts = (np.bincount(each) for each in (rows, columns, stratum))
-        if strata * a * b <= _DENSE_CELLS:
-            counts = np.bincount(rows * b + codes[j])
-            cells = np.flatnonzero(counts)
-            counts = counts[cells]
-        else:
-            cells, counts = np.unique(rows * b + codes[j], return_counts=True)
-        at_row, at_column, at_stratum = cells // b, cells // (a * b) * b + cells % b, cells // (a * b)
-        expected = row_counts[at_row].astype(np.float64) * column_counts[at_column] / stratum_counts[at_stratum]
+        rows, row_counts = _occurring(stratum * a + codes[i], strata * a)
+        columns, column_counts = _occurring(stratum * b + codes[j], strata * b)
+        cells, counts = _occurring((stratum * a + codes[i]) * b + codes[j], strata * a * b)
+        of_cell, stratum_counts = cells // (a * b), np.bincount(stratum)
+        of_row, of_column = np.searchsorted(rows, cells // b), np.searchsorted(columns, of_cell * b + cells % b)
+        expected = row_counts[of_row].astype(np.float64) * column_counts[of_column] / stratum_counts[of_cell]
         if self._problem.test == "chi-square":
             # (N - E)^2 / E adds up to N^2 / E - n, since the expected counts of a stratum add up to its samples.
             statistic = max(math.fsum(counts.astype(np.float64) ** 2 / expected) - self._problem.n_samples, 0.0)
         else:
             statistic = 2 * math.fsum(counts * np.log(counts / expected))
         if self._problem.df_rule == "adjusted":
-            met_rows = np.bincount(np.flatnonzero(row_counts) // a, minlength=strata)
-            met_columns = np.bincount(np.flatnonzero(column_counts) // b, minlength=strata)
+            met_rows = np.bincount(rows // a, minlength=strata)
+            met_columns = np.bincount(columns // b, minlength=strata)
             occurs = met_rows > 0
             return statistic, int(((met_rows - 1) * (met_columns - 1))[occurs].sum())
         return statistic, self._problem.degrees_of_freedom(i, j, S)
@@ -74,3 +70,12 @@ class Retest:
                 stratum = np.unique(stratum, return_inverse=True)[1]
                 strata = int(stratum.max()) + 1
         return stratum, strata
+
+
+def _occurring(numbers: np.ndarray, beyond: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of the numbers 0, 1, ..., `beyond` - 1 occur, ascending, and how often; sorted where those are many."""
+    if beyond > max(_DENSE_CELLS, len(numbers)):
+        return np.unique(numbers, return_counts=True)
+    counts = np.bincount(numbers)
+    found = np.flatnonzero(counts)
+    return found, counts[found]

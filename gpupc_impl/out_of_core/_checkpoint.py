@@ -32,16 +32,20 @@ class State:
 
 
 class Checkpoint:
-    """A file that holds the state of one problem's search.
+    """A file that holds the state of one problem's search; its folder is made.
+
+    Args:
+        fingerprint: of the problem.
+        separating_sets: the rule by which sets are chosen; those of levels done cannot be chosen anew.
+        pmax: whether the search records p-values.
 
     Raises:
-        InvalidProblem: its folder does not exist.
+        InvalidProblem: its folder cannot be made.
     """
 
-    def __init__(self, path: str, fingerprint: str, pmax: bool):
-        self.path, self.fingerprint, self.pmax = Path(path), fingerprint, pmax
-        if not self.path.parent.is_dir():
-            raise InvalidProblem(f"checkpoint {path!r} cannot be written: its folder does not exist")
+    def __init__(self, path: str, fingerprint: str, separating_sets: str, pmax: bool):
+        make_folder("checkpoint", path)
+        self.path, self.fingerprint, self.separating_sets, self.pmax = Path(path), fingerprint, separating_sets, pmax
 
     def save(self, state: State) -> None:
         """Write the state in place of the one before, all of it or nothing."""
@@ -49,7 +53,8 @@ class Checkpoint:
         arrays = {} if state.pmax is None else {"pmax": state.pmax}
         for level, outcome in enumerate(state.outcomes[1:], 1):
             arrays[f"pairs_{level}"], arrays[f"sets_{level}"] = outcome.pairs, outcome.sets
-        described = {"fingerprint": self.fingerprint, "levels": levels, "p": len(state.adjacency)}
+        described = {"fingerprint": self.fingerprint, "separating_sets": self.separating_sets}
+        described |= {"levels": levels, "p": len(state.adjacency)}
         with write_whole(self.path) as temporary, open(temporary, "wb") as file:
             np.savez(file, described=json.dumps(described), adjacency=np.packbits(state.adjacency, axis=1), **arrays)
 
@@ -57,7 +62,7 @@ class Checkpoint:
         """The state to go on from; None when there is no such file.
 
         Raises:
-            InvalidProblem: the file is no checkpoint, or another problem's.
+            InvalidProblem: the file is no checkpoint, or another problem's, or of another kind of search.
         """
         if not self.path.exists():
             return None
@@ -68,6 +73,12 @@ class Checkpoint:
                     raise InvalidProblem(
                         f"checkpoint {str(self.path)!r} belongs to another problem (other data, alpha, max_level or "
                         "df_convention); give another path, or delete it to start anew"
+                    )
+                written = described["separating_sets"]
+                if written != self.separating_sets:
+                    raise InvalidProblem(
+                        f"checkpoint {str(self.path)!r} was written with separating_sets={written!r}, and "
+                        f"{self.separating_sets!r} is asked for now; give another path, or delete it to start anew"
                     )
                 if self.pmax and "pmax" not in stored:
                     raise InvalidProblem(
@@ -96,3 +107,17 @@ class Checkpoint:
     def remove(self) -> None:
         """The search has come to its end."""
         self.path.unlink(missing_ok=True)
+
+
+def make_folder(parameter: str, path: str) -> None:
+    """Make the folder of a file that a search writes, before it has done any work.
+
+    Raises:
+        InvalidProblem: that cannot be done.
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidProblem(
+            f"{parameter} {path!r} cannot be written: no folder for it can be made: {error}"
+        ) from error

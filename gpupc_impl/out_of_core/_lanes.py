@@ -159,7 +159,7 @@ class Lanes:
 
     @property
     def blocks(self) -> int:
-        """How many blocks were begun since `reset`."""
+        """How many blocks were begun since `allocate`."""
         return self._blocks
 
     @property
@@ -174,13 +174,17 @@ class Lanes:
         """The lane for the next block, emptied."""
         lane = self.both[self._turn]
         self._turn = 1 - self._turn
-        lane.begin(level, self._blocks)
-        self._blocks += 1
+        lane.begin(level, self.take_number())
         return lane
+
+    def take_number(self) -> int:
+        """The number of the next block, in these lanes or in one beside them."""
+        self._blocks += 1
+        return self._blocks - 1
 
     def allocate(self, **sizes: int) -> None:
         """Buffers of each lane, by name, in place of those it had."""
-        self.reset()
+        self._reset()
         for lane in self.both:
             for name, nbytes in sizes.items():
                 lane.add_buffer(name, nbytes)
@@ -190,7 +194,7 @@ class Lanes:
         for lane in (self.both[self._turn], self.both[1 - self._turn]):
             lane.finish()
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         """Forget buffers and counts; nothing may be under way."""
         self._blocks = 0
         for lane in self.both:
@@ -204,4 +208,4 @@ class Lanes:
                 lane.stream.synchronize()
             lane._steps.clear()
             lane._merge = None
-        self.reset()
+        self._reset()

@@ -193,7 +193,7 @@ def longest_piece(level: int, arena: int, degree: int) -> int:
     return largest(1, degree, lambda length: split_bytes(level, length) <= arena)
 
 
-def _largest_degree(p: int, level: int) -> int:
+def largest_degree(p: int, level: int) -> int:
     """Most neighbours a row can have at a level: those of every level before could be numbered as well."""
     return largest(level + 1, p - 1, lambda degree: math.comb(degree, min(level, degree // 2)) < MAX_SETS)
 
@@ -206,7 +206,7 @@ def least_budget(p: int, max_level: int | None, degrees_of_freedom: Callable[[in
     while level <= p - 2 and (max_level is None or level <= max_level) and degrees_of_freedom(level) > 0:
         if level == 1:
             least = max(least, _block_bytes(small, small, 12 if pmax else 4))
-        degree = _largest_degree(p, level)
+        degree = largest_degree(p, level)
         if degree < level + 1:
             break
         fixed = gather_fixed_bytes(level, degree, degree, pmax)

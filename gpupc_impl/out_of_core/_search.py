@@ -19,7 +19,7 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.gaussian.device import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.out_of_core import _gather, _plan
-from gpupc_impl.out_of_core._checkpoint import Checkpoint, State
+from gpupc_impl.out_of_core._checkpoint import Checkpoint, State, make_folder
 from gpupc_impl.out_of_core._lanes import Lane, Lanes, Timeline
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
@@ -50,22 +50,27 @@ class BlockSearch:
 
     Raises:
         DeviceMemoryError: the budget does not hold the smallest plan; nothing has been computed then.
-        InvalidProblem: the checkpoint belongs to another problem.
+        InvalidProblem: the checkpoint belongs to another problem or another kind of search, or the folder of a file
+            to write cannot be made.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run):
         self.problem, self.run, self.backend = problem, run, run.backend
         self.p = problem.n_variables
         self.params = run.params
-        self.budget = max(0, self.backend.memory_limit - self.backend.memory_used)
+        self._used_before = self.backend.memory_used
+        self.budget = max(0, self.backend.memory_limit - self._used_before)
         self._check_budget()
+        self.backend.reset_peak()
+        if self.params["timeline"]:
+            make_folder("timeline", self.params["timeline"])
         self.adjacency_left = self._new_adjacency()
         self._pmax = np.full((self.p, self.p), np.nan) if run.pmax else None
         self.outcomes: list[LevelOutcome] = []
         self.checkpoint = None
         self._replayed = 0
         if self.params["checkpoint"]:
-            self.checkpoint = Checkpoint(self.params["checkpoint"], problem.fingerprint, run.pmax)
+            self.checkpoint = Checkpoint(self.params["checkpoint"], problem.fingerprint, run.separating_sets, run.pmax)
             self._resume()
         self.timeline = Timeline(self.backend, keep=bool(self.params["timeline"]))
         self.lanes = Lanes(self.backend, self.timeline)
@@ -102,15 +107,20 @@ class BlockSearch:
     def _forecast(self) -> dict[str, Any]:
         """Plans of levels 0 and 1 for the complete graph, which is the most that they can need; logged."""
         zero = _plan.level_zero(self.p, self.budget, self.params["block_size"])
-        one = _plan.level_one(self.p, self.budget, self.params["block_size"], self.params["layout"], self.run.pmax)
-        forecast = {"level_0": zero.facts(), "level_1": one.facts() if one else None}
+        one = None
+        if self.problem.max_level != 0:
+            one = _plan.level_one(self.p, self.budget, self.params["block_size"], self.params["layout"], self.run.pmax)
+        level_one = "no level 1"  # not asked for, or no samples for it: a budget that passed holds it otherwise
+        if one is not None:
+            level_one = (
+                f"level 1 in {one.layout} of {one.rows} x {one.columns} (at most {one.device_bytes:,} bytes, "
+                f"{one.bytes_up:,} to move)"
+            )
         logger.info(
-            "%s variables, budget %s bytes: level 0 in blocks of %d (%s bytes of device memory, %s to move), "
-            "level 1 in %s of %d x %d (at most %s bytes, %s to move)",
-            *(f"{self.p:,}", f"{self.budget:,}", zero.rows, f"{zero.device_bytes:,}", f"{zero.bytes_up:,}"),
-            *((one.layout, one.rows, one.columns, f"{one.device_bytes:,}", f"{one.bytes_up:,}") if one else "-----"),
+            "%s variables, budget %s bytes: level 0 in blocks of %d (%s bytes of device memory, %s to move), %s",
+            *(f"{self.p:,}", f"{self.budget:,}", zero.rows, f"{zero.device_bytes:,}", f"{zero.bytes_up:,}", level_one),
         )
-        return forecast
+        return {"level_0": zero.facts(), "level_1": one.facts() if one else None}
 
     # --- LevelSearch -------------------------------------------------------------------------------------------
 
@@ -125,7 +135,7 @@ class BlockSearch:
         finally:
             self.lanes.abandon()
             self.counters = None
-        self.report["peak_device_bytes"] = self.backend.memory_peak
+        self.report["peak_device_bytes"] = self.backend.memory_peak - self._used_before
         self.outcomes.append(outcome)
         if self.checkpoint is not None:
             self.checkpoint.save(State(self.adjacency_left, self.outcomes, self._pmax))
@@ -165,7 +175,7 @@ class BlockSearch:
         correlation = self.problem.correlation
         if isinstance(correlation, np.ndarray):
             target[...] = correlation[members[:, None], members]
-        else:
+        else:  # a matrix made on the fly, which is never there as a whole and knows slices only
             for row, member in zip(target, members, strict=True):
                 row[...] = correlation[int(member) : int(member) + 1, :][0, members]
 
@@ -339,7 +349,7 @@ class BlockSearch:
         p, side = self.p, plan.rows
         n_words = _plan.words(side)
         removed: list = []
-        pair_lane = Lane(self.backend, 0, self.timeline)
+        pair_lane = Lane(self.backend, 2, self.timeline)
         pair_lane.add_buffer("c", 8 * side * side)
         pair_lane.add_buffer("edges", 4 * side * n_words)
         pair_lane.add_buffer("keys", 4 * side * side)
@@ -362,7 +372,7 @@ class BlockSearch:
     def _block(self, pair_lane: Lane, rows: slice, columns: slice, side: int, edges: int, removed: list) -> None:
         """One block of pairs: Algorithm 2, lines 9 to 19."""
         n_i, n_j = _length(rows), _length(columns)
-        pair_lane.begin(1, self.lanes.blocks)
+        pair_lane.begin(1, self.lanes.take_number())
         c, device_c = pair_lane.buffers["c"].pair((n_i, n_j), np.float64)
         edge_bits, device_edges = pair_lane.buffers["edges"].pair((n_i, _plan.words(n_j)), np.uint32)
         with pair_lane.extracting():
@@ -371,7 +381,7 @@ class BlockSearch:
         pair_lane.upload((device_c, c), (device_edges, edge_bits))
         fetch = self._prepare_pairs(pair_lane, rows, columns)
         ready = pair_lane.stream.record()
-        for members in _pieces(slice(0, self.p), side):
+        for members in mapped.pieces(self.p, side):
             sides = [rows] if rows == columns else [rows, columns]
             if not any(self.adjacency_left[part, members].any() for part in sides):
                 continue  # SepSetCombination: no set of these pairs has a member there
@@ -711,14 +721,14 @@ def _compositions(lengths: list[int], level: int) -> Iterator[dict[int, int]]:
 
 def _upper_blocks(p: int, side: int) -> Iterator[tuple[slice, slice]]:
     """The blocks (I, J), J >= I, of a p x p matrix."""
-    for rows in _pieces(slice(0, p), side):
+    for rows in mapped.pieces(p, side):
         for columns in _pieces(slice(rows.start, p), side):
             yield rows, columns
 
 
 def _pieces(whole: slice, size: int) -> Iterator[slice]:
-    for start in range(whole.start, whole.stop, size):
-        yield slice(start, min(start + size, whole.stop))
+    for part in mapped.pieces(_length(whole), size):
+        yield slice(whole.start + part.start, whole.start + part.stop)
 
 
 def _length(part: slice) -> int:

@@ -9,20 +9,28 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.gaussian.device import GaussianSearch
+from gpupc_impl.out_of_core import _plan
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
 
 def needed_bytes(p: int, max_level: int | None, pmax: bool) -> int:
-    """Most that the in-core search takes up to level 1, where rows are longest: if no edge goes before, and all there.
+    """Most that the in-core search takes at any level up to `max_level`: if no edge goes before, and all at that level.
 
-    The correlation matrix, the graph and the best keys; compacted rows; the list of removed edges with their sets.
+    The correlation matrix, the graph and the best keys; from level 1 on compacted rows, binomials, and the list of
+    removed edges with their sets, which grows with the level until rows so long have too many sets to be numbered.
     """
     pairs = p * p
-    needed = 8 * pairs + pairs + 8 * pairs + 16 * (p + 1)
-    if max_level != 0:
-        needed += 4 * pairs + 2 * 8 * p + 12 * pairs // 2 + (8 * pairs if pmax else 0)
-    return needed + 16 * 512 + 4096  # what the allocator rounds up, and the counters
+    of_levels, level = 0, 1
+    while level <= p - 2 and (max_level is None or level <= max_level):
+        degree = _plan.largest_degree(p, level)
+        if degree < level + 1:
+            break
+        lists = 4 * p * degree + (8 + 4 * level) * (p * degree // 2) + 8 * (level + 1) * (degree + 1)
+        of_levels = max(of_levels, lists + (8 * pairs if pmax else 0))
+        level += 1
+    # Beside them degrees, counts of removed edges and where their lists start; what the allocator rounds up; counters.
+    return 17 * pairs + 16 * (p + 1) + of_levels + 16 * 512 + _plan.COUNTER_BYTES
 
 
 @method(
@@ -39,6 +47,7 @@ def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
     backend = run.backend
     needed = needed_bytes(problem.n_variables, problem.max_level, run.pmax)
     limit, used = backend.memory_limit, backend.memory_used
+    backend.reset_peak()
     allowed = run.params["allow_oversubscription"]
     logger.info("%s bytes of managed memory at most; %s bytes of device memory", f"{needed:,}", f"{limit - used:,}")
     if used + needed > limit and not allowed:
@@ -46,13 +55,15 @@ def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
             needed,
             used,
             limit,
-            f"out-of-core-um may need {needed:,} bytes of managed memory for {problem.n_variables:,} variables, and "
+            f"out-of-core-um may need {needed:,} bytes of managed memory for {problem.n_variables:,} variables "
+            f"{'at any level' if problem.max_level is None else f'up to level {problem.max_level}'}, and "
             f"{max(0, limit - used):,} of {limit:,} bytes of device memory are free: use out-of-core-block, set "
-            "device_memory_limit higher, or set allow_oversubscription where the device is known to bear it",
+            "device_memory_limit higher or max_level lower, or set allow_oversubscription where the device is known to "
+            "bear it",
         )
     report = {"budget_bytes": limit - used, "forecast_bytes": needed}
     with backend.managed_memory(oversubscribe=allowed):
         search = GaussianSearch(problem, run, cupc_s.KERNEL)
         found = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
-        report["peak_device_bytes"] = backend.memory_peak
+        report["peak_device_bytes"] = backend.memory_peak - used
     return found

@@ -4,6 +4,7 @@ Methods with random numbers of their own are left out. `tests/golden/test_cmiknn
 is right.
 """
 
+import signal
 import warnings
 
 import numpy as np
@@ -25,6 +26,12 @@ SETTINGS = {
     if not method.random and unavailable(method, backend) is None
 }
 KERNELS = {name: setting for name, setting in SETTINGS.items() if setting[0].backends != ("cpu",)}
+OTHERS = {
+    f"{method.name}-{backend}": (method, backend)
+    for method in methods("nonlinear").values()
+    for backend in method.backends
+    if method.random and unavailable(method, backend) is None
+}
 CASES_A_TEST = 8
 
 
@@ -179,6 +186,81 @@ def test_few_and_odd_numbers_of_samples(n):
     expected = skeleton(problem, method="cmiknn-serial", pmax=True)
     for method, backend in SETTINGS.values():
         assert_same(skeleton(problem, method=method.name, backend=backend, pmax=True), expected)
+
+
+FEWEST = [(p, n, max_level) for p in (1, 2, 3) for n in (2, 3, 4, 5) for max_level in (None, 0)]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(("p", "n", "max_level"), FEWEST)
+def test_fewest_variables_and_samples(name, p, n, max_level):
+    method, backend = SETTINGS[name]
+    data = np.random.default_rng(n).normal(size=(n, p))
+    for k in {1, n - 1}:
+        problem = NonlinearProblem.from_data(data, alpha=0.3, k_cmi=k, k_perm=k, permutations=9, max_level=max_level)
+        expected = skeleton(problem, method="cmiknn-serial", pmax=True)
+        found = skeleton(problem, method=method.name, backend=backend, pmax=True)
+        assert_same(found, expected)
+        assert found.levels_run == (0 if p == 1 else 1 if max_level == 0 else expected.levels_run)
+        retest = Retest(problem)
+        for i, j in np.argwhere(np.tri(p, k=-1, dtype=bool))[:, ::-1].tolist():
+            count = retest.count(i, j, [])
+            if (i, j) in found.sepsets and not found.sepsets[i, j]:
+                assert found.pmax[i, j] == problem.p_value(count) >= problem.alpha
+            else:
+                assert count < problem.critical_count
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(("p", "n", "max_level"), FEWEST)
+def test_methods_with_random_numbers_of_their_own_take_the_fewest_variables_and_samples(name, p, n, max_level):
+    method, backend = OTHERS[name]
+    data = np.random.default_rng(n).normal(size=(n, p))
+    for k in {1, n - 1}:
+        problem = NonlinearProblem.from_data(data, alpha=0.3, k_cmi=k, k_perm=k, permutations=9, max_level=max_level)
+        found = skeleton(problem, method=method.name, backend=backend, pmax=True)
+        assert found.adjacency.shape == (p, p)
+        assert found.levels_run <= (0 if p == 1 else 1 if max_level == 0 or p == 2 else 2)
+        assert found.tests_per_level[:1] == ((p * (p - 1) // 2,) if p > 1 else ())
+        for i, j in found.sepsets:
+            assert found.pmax[i, j] >= problem.alpha
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_subnormal_distances(name, precision):
+    """Distances that a factor near one leaves as they are: the answer is that of whole numbers."""
+    method, backend = SETTINGS[name]
+    least = float(np.finfo(precision).smallest_subnormal)
+    data = np.random.default_rng(0).integers(0, 60, size=(40, 3))
+    options = {"k_cmi": 3, "alpha": 0.1, "permutations": 20, "transform": "none", "precision": precision}
+    problem, whole = (NonlinearProblem.from_data(values, **options) for values in (data * least, data))
+    assert len(np.unique(problem.values)) > 30
+    check_that_a_radius_is_found(problem)
+    expected = skeleton(whole, method="cmiknn-serial", pmax=True)
+    assert_same(skeleton(problem, method=method.name, backend=backend, pmax=True), expected)
+
+
+def check_that_a_radius_is_found(problem: NonlinearProblem) -> None:
+    """The twins' search for the k-th distance ends, as plain Python, which an alarm can interrupt when it does not."""
+    from baselines import _cmiknn
+
+    columns, n = problem.values[:1].T.copy(), problem.n_samples
+    row = np.abs(problem.values[1] - problem.values[1, 0])
+    radius, room = np.empty(1, columns.dtype), np.empty((n, 1), columns.dtype)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(20)
+    try:
+        _cmiknn.k_th_distances.py_func(
+            columns, 0, row, problem.k_cmi, columns.dtype.type(0), np.empty(n, np.int32), room, radius
+        )
+    except KeyboardInterrupt:
+        pytest.fail("the guess of a radius does not grow")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    joint = np.maximum(row, np.abs(columns[:, 0] - columns[0, 0]))
+    assert radius[0] == np.sort(joint[1:])[problem.k_cmi - 1]
 
 
 @pytest.mark.slow

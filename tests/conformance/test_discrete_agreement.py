@@ -210,7 +210,7 @@ def test_statistics_are_scipys(compiled, data):
     members = tuple(sorted(chosen[2:]))
     statistic, df = compiled(problem, i, j, members)
     expected, expected_df = plain_test(dataclasses.replace(problem, df_rule="adjusted"), i, j, members)
-    cells = problem.table_cells(i, j, members)
+    cells = math.prod(problem.categories[[i, j, *members]].tolist())
     event(f"table: {'small' if cells <= 256 else 'middle' if cells <= 4096 else 'large'}")
     assert df == expected_df
     # A G-square of nearly independent variables is a small difference of large sums.

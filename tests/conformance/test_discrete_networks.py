@@ -1,5 +1,6 @@
 """The benchmark networks of the literature: every discrete method finds the same skeleton of their samples."""
 
+import dataclasses
 import functools
 import warnings
 
@@ -8,7 +9,9 @@ import pytest
 
 import datasets
 from gpupc_impl import methods, skeleton
-from gpupc_impl.core.solve import unavailable
+from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 NETWORKS = ("asia", "sachs", "insurance", "alarm", "hailfinder", "hepar2")
@@ -58,3 +61,18 @@ def test_all_methods_agree(name, test, df_rule):
                 assert found.sepsets == expected.sepsets, method.name
             compared += 1
     assert compared > 1
+
+
+@pytest.mark.slow
+def test_munin_within_2_gib():
+    """1,041 variables of up to 21 categories: gpuPC plans for the device memory there is, disc-cupc runs out of it."""
+    asked = dataclasses.replace(problem("munin-20000", "chi-square", "full"), max_level=1)
+    assert (asked.n_variables, asked.n_samples, asked.categories.max()) == (1041, 20_000, 21)
+    limit = 2 * 2**30
+    backend = open_backend("host", limit)
+    found = solve(asked, get_method("gpupc"), backend)
+    assert found.levels_run == 2
+    forecast = found.facts["forecast"]
+    assert forecast["resident_bytes"] <= backend.memory_peak <= forecast["device_bytes"] < limit
+    with pytest.raises(DeviceMemoryError):
+        solve(asked, get_method("disc-cupc"), open_backend("host", limit))

@@ -247,7 +247,9 @@ def test_count_undoes_tigramites_p_value():
     assert TigramiteTest(problem).count(0, 1, ()) == 0
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_what_tigramite_finds():
+    """Two processes import tigramite anew, which takes up to half a minute."""
     data = additive_noise(4, 50, seed=2, density=0.6).values
     options = {"alpha": 0.1, "family": "nonlinear", "permutations": 12, "pmax": True}
     one = skeleton(data, method="tigramite", **options)

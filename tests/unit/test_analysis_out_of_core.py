@@ -250,7 +250,7 @@ def test_fig1_shows_every_step_of_the_first_blocks(tmp_path):
     for block in range(15):
         for number, name in enumerate(("extract", "transfer", "kernel", "transfer", "merge")):
             start = 4 + block + number / 10
-            rows.append(step(0, block, name, start, start + 0.1, block % 2))
+            rows.append(step(0, block, name, start, start + 0.1, block % 3))
     rows += [step(1, 0, name, 30 + k, 31 + k) for k, name in enumerate(("extract", "kernel", "merge"))]
     drawing = out_of_core.ooc_fig1(rows, "Block-based, wide, backend host")
     first, second = drawing.figure.axes

@@ -184,6 +184,12 @@ def test_a_table_of_labels(run, frame, tmp_path):
     assert ("c", "d") in set(stored.to_frame().itertuples(index=False, name=None))
 
 
+def test_labels_that_only_look_alike_stay_apart(tmp_path):
+    (tmp_path / "words.csv").write_text("a,b\n01,-3\n1,0\n1,7\n")
+    values, _ = cli.read_table(tmp_path / "words.csv", labels=True)
+    assert values.tolist() == [["01", -3], ["1", 0], ["1", 7]]
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

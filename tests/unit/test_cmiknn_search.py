@@ -1,11 +1,14 @@
 """GPU-CMIknn Single and Parallel: the skeleton and the sets of a serial PC-stable, however the work is batched."""
 
+import concurrent.futures
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.cmiknn import retest
 from gpupc_impl.cmiknn.problem import NonlinearProblem
 from gpupc_impl.cmiknn.retest import Retest
 from gpupc_impl.core.registry import get_method
@@ -29,7 +32,7 @@ def graph_problem(seed, p=7, n=60, density=0.4, **options):
 
 def serial(problem):
     """PC-stable one test at a time, with the retest's counts: adjacency, sets and largest p-values."""
-    retest, p = Retest(problem), problem.n_variables
+    test, p = Retest(problem), problem.n_variables
     adjacency, sets, pmax = ~np.eye(p, dtype=bool), {}, np.full((p, p), np.nan)
     level = 0
     while adjacency.sum(axis=1).max() - 1 >= level and level <= problem.max_level:
@@ -43,7 +46,7 @@ def serial(problem):
                 for members in itertools.combinations([v for v in rows[one] if v != other], level)
             ]
             for one, other, members in tests:
-                count = retest.count(one, other, members)
+                count = test.count(one, other, members)
                 pmax[i, j] = np.fmax(pmax[i, j], problem.p_value(count))
                 if count >= problem.critical_count:
                     adjacency[i, j] = adjacency[j, i] = False
@@ -131,15 +134,61 @@ def test_two_variables_and_no_edges(backend, name):
     assert found.pmax[0, 1] == found.pmax[1, 0] == pair.p_value(Retest(pair).count(0, 1, []))
 
 
+@pytest.mark.parametrize(("n", "permutations", "tests"), [(60, 40, 13550), (1000, 100, 19), (10_000, 1000, 1)])
+def test_the_retest_affords_what_half_a_minute_allows(n, permutations, tests):
+    data = np.random.default_rng(0).normal(size=(n, 2))
+    assert Retest(NonlinearProblem.from_data(data, permutations=permutations)).affordable == tests
+
+
+@pytest.mark.parametrize("members", [[], [2], [2, 3, 4]])
+def test_the_retest_finds_the_same_in_small_pieces(monkeypatch, members):
+    problem = graph_problem(3)
+    whole = Retest(problem).partials(0, 1, members)
+    for numbers in (1, 100, 1000):
+        monkeypatch.setattr(retest, "_AT_ONCE", numbers)
+        assert np.array_equal(Retest(problem).partials(0, 1, members), whole)
+
+
+def test_the_retest_holds_no_matrix_of_all_samples():
+    """A float32 matrix of all samples by all would take 37 MB, their argsort twice as much."""
+    problem = NonlinearProblem.from_data(np.random.default_rng(0).normal(size=(3000, 3)), permutations=2)
+    tracemalloc.start()
+    try:
+        Retest(problem).count(0, 1, [2])
+        assert tracemalloc.get_traced_memory()[1] < 25e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_threads_of_single_tests_end_with_them(monkeypatch):
+    pytest.importorskip("numba")
+    from baselines.cmiknn_parallel import open_test
+
+    events = []
+
+    class Pool(concurrent.futures.ThreadPoolExecutor):
+        def shutdown(self, *args, **options):
+            super().shutdown(*args, **options)
+            events.append("ended")
+
+    monkeypatch.setattr(concurrent.futures, "ThreadPoolExecutor", Pool)
+    problem = graph_problem(1)
+    test = open_test(problem, None, {"threads": 2})
+    assert test(0, 1, (2,)) == problem.p_value(Retest(problem).count(0, 1, [2]))
+    assert not events
+    del test
+    assert events == ["ended"]
+
+
 def test_the_retest_confirms_separating_sets_and_refuses_others(backend):
     problem = graph_problem(2, alpha=0.1)
     found = solve(problem, get_method("gpucmiknn-parallel"), backend)
-    retest = Retest(problem)
+    test = Retest(problem)
     for (i, j), members in found.sepsets.items():
-        ratios, tolerances = retest.ratios(np.array([[i, j], [j, i]]), np.array([members, members]).reshape(2, -1))
+        ratios, tolerances = test.ratios(np.array([[i, j], [j, i]]), np.array([members, members]).reshape(2, -1))
         assert (ratios <= 1).any()
         assert not tolerances.any()
     edges = found.edges
     assert len(edges)
-    ratios, _ = retest.ratios(edges, np.empty((len(edges), 0), np.int64))
+    ratios, _ = test.ratios(edges, np.empty((len(edges), 0), np.int64))
     assert (ratios > 1).all()

@@ -241,6 +241,8 @@ def test_freed_memory_counts_only_until_the_room_is_needed(backend):
     second = backend.empty((30, KIB), np.uint8)
     assert backend.memory_used == second.nbytes
     assert backend.memory_peak == 40 * KIB
+    backend.reset_peak()
+    assert backend.memory_peak == second.nbytes
 
 
 def test_a_full_device_is_out_of_memory_whatever_the_budget(cupy):

@@ -2,17 +2,23 @@
 
 import dataclasses
 import itertools
+import os
+import re
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.core.registry import InvalidParameter, get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.discrete import device, gpupc
-from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete import device, disc_cupc, gpupc
+from gpupc_impl.discrete.problem import MAX_SAMPLES, DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
 
 METHODS = ("gpupc", "disc-cupc")
@@ -335,3 +341,148 @@ def test_tables_beyond_64_bits_end_the_search(backend, method):
     assert "more than the 2^62" in huge.obstacle(2)
     with pytest.raises(DeviceMemoryError):
         run(huge, method, open_backend("host", 10**8))
+
+
+# --- launches and memory said beforehand ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def launches(backend, monkeypatch):
+    """The grids of disc-cupc's launches, by the kernel's part."""
+    found, kernel = {}, type(backend).kernel
+
+    def watched(self, source, expression):
+        made = kernel(self, source, expression)
+
+        def launch(grid, block, args, **options):
+            found[expression.split("<")[0]] = (grid, block)
+            return made(grid, block, args, **options)
+
+        return launch
+
+    monkeypatch.setattr(type(backend), "kernel", watched)
+    return found
+
+
+@pytest.mark.parametrize("threads", [2, 128])
+def test_disc_cupc_has_no_more_blocks_than_tables(backend, monkeypatch, launches, threads):
+    """A machine of many cores runs more threads than the paper's device holds tables for."""
+    problem = sampled(12, p=40, n=64, alpha=0.5, max_level=1)
+    expected = run(problem, "gpupc", backend)
+    monkeypatch.setattr(backend, "threads", threads)
+    monkeypatch.setattr(disc_cupc, "THREADS_A_MULTIPROCESSOR", 128)
+    monkeypatch.setattr(disc_cupc, "V100_MULTIPROCESSORS", 2)
+    found = run(problem, "disc-cupc", backend)
+    assert found.sha256 == expected.sha256
+    assert found.sepsets == expected.sepsets
+    for part in ("level_zero", "level"):
+        grid, block = launches[f"disc_cupc_{part}"]
+        assert 1 <= np.prod(grid) * np.prod(block) <= 256
+
+
+def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launches):
+    """Even where a row of pairs has more blocks than there are tables."""
+    problem = sampled(13, p=70, n=64, alpha=0.5, max_level=0)
+    monkeypatch.setattr(disc_cupc, "THREADS_A_MULTIPROCESSOR", 32)
+    monkeypatch.setattr(disc_cupc, "V100_MULTIPROCESSORS", 2)
+    assert run(problem, "disc-cupc", backend).sha256 == run(problem, "gpupc", backend).sha256
+    assert launches["disc_cupc_level_zero"][0] == (2, 1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_device_is_described_once(backend, monkeypatch, method):
+    described = []
+    describe = type(backend).describe
+    monkeypatch.setattr(type(backend), "describe", lambda self: described.append(1) or describe(self))
+    assert run(sampled(0), method, backend).levels_run > 1
+    assert len(described) == 1
+
+
+def test_samples_are_numbered_beyond_the_last_without_overflow():
+    source = (PACKAGE_ROOT / "discrete/kernels/tables.cuh").read_text()
+    at_once = max(map(int, re.findall(r"ROWS_AT_ONCE = (\d+);", source)))
+    assert MAX_SAMPLES + gpupc.MAX_THREADS * at_once < 2**31
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_says_what_memory_it_takes(backend, caplog, method):
+    caplog.set_level("INFO", "gpupc_impl.discrete")
+    problem = sampled(10, p=7, n=2000, most=20, noise=0.2, alpha=0.05, df_rule="adjusted", max_level=2)
+    fresh = open_backend("host", 10**9)
+    found = run(problem, method, fresh)
+    said = [record.getMessage() for record in caplog.records if record.name == "gpupc_impl.discrete"]
+    assert len(said) == 1 + found.levels_run
+    forecast = found.facts["forecast"]
+    assert said[0].startswith(f"{method}, 7 variables x 2,000 samples: at most {forecast['device_bytes']:,} of ")
+    assert f"{forecast['host_bytes']:,} bytes of host memory" in said[0]
+    assert all(line.startswith(f"level {level}: ") for level, line in enumerate(said[1:]))
+    assert not any("MemoryPlan" in line or "Forecast" in line for line in said)
+    assert forecast["last_level"] == 2
+    assert forecast["resident_bytes"] <= fresh.memory_peak <= forecast["device_bytes"] <= 10**9
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "options",
+    [{"max_level": 0}, {"max_level": 1}, {}, {"test": "g-square"}, {"tests_per_edge": 5, "decay": 0.3}],
+    ids=str,
+)
+@pytest.mark.parametrize("pmax", [False, True])
+def test_device_memory_stays_within_the_forecast(method, options, pmax):
+    for problem in (sampled(1, p=30, n=300, alpha=0.2, **options), sampled(1, p=5, n=5000, most=18, **options)):
+        backend = open_backend("host", 10**9)
+        forecast = run(problem, method, backend, pmax=pmax).facts["forecast"]
+        assert forecast["resident_bytes"] <= backend.memory_peak <= forecast["device_bytes"]
+
+
+GROWTH = """
+import sys
+import numpy as np
+from gpupc_impl.backends import open_backend
+from gpupc_impl.core.problem import load_problem
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
+
+def kilobytes(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name + ":"))
+
+small, problem = (load_problem(path) for path in sys.argv[2:4])
+pmax = sys.argv[4] == "pmax"
+solve(small, get_method(sys.argv[1]), open_backend("host"), pmax=pmax)  # code, threads and their stacks
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the peak starts anew
+before = kilobytes("VmRSS")
+skeleton = solve(problem, get_method(sys.argv[1]), open_backend("host"), pmax=pmax)
+forecast = skeleton.facts["forecast"]
+print((kilobytes("VmHWM") - before) * 1024, forecast["device_bytes"] + forecast["host_bytes"], skeleton.levels_run)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell a process's peak")
+@pytest.mark.parametrize("pmax", ["", "pmax"])
+@pytest.mark.parametrize(
+    ("p", "n", "options"),
+    [
+        (1500, 1000, {"tests_per_edge": 1, "decay": 0.5, "max_level": 1}),
+        (60, 300_001, {"alpha": 0.9, "test": "g-square", "max_level": 1}),
+    ],
+    ids=["wide", "long"],
+)
+def test_a_process_grows_by_no_more_than_its_forecast(tmp_path, p, n, options, pmax):
+    """Host memory and device memory, which on the host backend are one; and they are not said to be many times more."""
+    rng = np.random.default_rng(0)
+    for name, shape, each in (("small", (300, 12), {**options, "max_level": 2}), ("large", (n, p), options)):
+        DiscreteProblem.from_data(rng.integers(0, 2, shape), **each).save(tmp_path / f"{name}.npz")
+    paths = [str(tmp_path / f"{name}.npz") for name in ("small", "large")]
+    done = subprocess.run(
+        [sys.executable, "-c", GROWTH, "gpupc", *paths, pmax],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    grown, forecast, levels = map(int, done.stdout.split())
+    assert levels == options["max_level"] + 1
+    assert forecast / 5 < grown <= forecast

@@ -114,6 +114,18 @@ def test_a_checkpoint_without_p_values_is_refused_when_they_are_asked_for(tmp_pa
         search(make_problem(), path, pmax=True)
 
 
+@pytest.mark.parametrize(("written", "asked"), [("first-come", "canonical"), ("canonical", "first-come")])
+def test_a_checkpoint_with_sets_chosen_by_another_rule_is_refused(tmp_path, written, asked):
+    path = tmp_path / "checkpoint.npz"
+    with pytest.raises(Killed):
+        search(make_problem(), path, progress=kill_after(1), separating_sets=written)
+    content = path.read_bytes()
+    with pytest.raises(InvalidProblem, match=f"written with separating_sets='{written}', and '{asked}' is asked for"):
+        search(make_problem(), path, separating_sets=asked)
+    assert path.read_bytes() == content
+    assert search(make_problem(), path, separating_sets=written).facts["out_of_core"]["resumed_at_level"] == 2
+
+
 @pytest.mark.parametrize("content", [b"", b"nothing of ours", b"PK\x03\x04 and then nothing"])
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
     path = tmp_path / "checkpoint.npz"
@@ -122,6 +134,24 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
         search(make_problem(), path)
 
 
-def test_a_folder_that_does_not_exist_is_named_before_any_work(tmp_path):
-    with pytest.raises(InvalidProblem, match="its folder does not exist"):
-        search(make_problem(), tmp_path / "missing" / "checkpoint.npz", progress=kill_after(0))
+def test_folders_that_do_not_exist_are_made(tmp_path):
+    checkpoint, timeline = tmp_path / "state" / "of" / "checkpoint.npz", tmp_path / "times" / "timeline.csv"
+    seen = []
+    search(
+        make_problem(), checkpoint, timeline=str(timeline), progress=lambda done: seen.append(timeline.parent.is_dir())
+    )
+    assert seen[0]
+    assert checkpoint.parent.is_dir()
+    assert timeline.is_file()
+
+
+@pytest.mark.parametrize("parameter", ["checkpoint", "timeline"])
+def test_a_folder_that_cannot_be_made_is_named_before_any_work(tmp_path, monkeypatch, parameter):
+    def no_work(*given):
+        raise AssertionError("a level was begun")
+
+    monkeypatch.setattr("gpupc_impl.out_of_core._search.BlockSearch.run_level", no_work)
+    (tmp_path / "file").write_text("no folder")
+    path = str(tmp_path / "file" / "below")
+    with pytest.raises(InvalidProblem, match=f"{parameter} '.*below' cannot be written: no folder for it can be made"):
+        skeleton(make_problem(), method="out-of-core-block", backend="host", **{parameter: path})

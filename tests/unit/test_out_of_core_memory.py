@@ -13,6 +13,8 @@ import pytest
 from gpupc_impl import DeviceMemoryError, GaussianProblem, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
 from gpupc_impl.out_of_core import _plan
 from gpupc_impl.out_of_core.unified import needed_bytes
 
@@ -66,6 +68,32 @@ def test_the_forecast_is_logged_before_the_run(caplog):
     assert "90 variables, budget 500,000 bytes" in caplog.records[0].getMessage()
 
 
+@pytest.mark.parametrize(("n_samples", "max_level"), [(100, 0), (4, None)])
+def test_a_forecast_without_level_one_is_logged(caplog, n_samples, max_level):
+    """A budget that holds level 0 but no plan of level 1, which is not asked for, or has too few samples."""
+    caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
+    problem = GaussianProblem.from_correlation(np.eye(1000), n_samples=n_samples, max_level=max_level)
+    found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=22_000)
+    assert found.levels_run == 1
+    assert found.facts["out_of_core"]["forecast"]["level_1"] is None
+    assert [record.getMessage().rpartition(", ")[2] for record in caplog.records] == ["no level 1"]
+
+
+@pytest.mark.parametrize("method", ["out-of-core-block", "out-of-core-um"])
+def test_the_peak_is_that_of_the_run(method):
+    """Neither what the backend held before counts, nor what it holds beside the run."""
+    problem, budget, held = make_problem(), 2_000_000, 10_000_000
+    alone = solve(problem, get_method(method), open_backend("host", budget))
+    expected = alone.facts["out_of_core"]["peak_device_bytes"]
+    backend = open_backend("host", held + budget)
+    backend.empty(held + budget, np.uint8)
+    beside = backend.empty(held, np.uint8)
+    for _ in range(2):
+        found = solve(problem, get_method(method), backend)
+        assert found.facts["out_of_core"]["peak_device_bytes"] == expected
+        assert backend.memory_peak == beside.nbytes + expected
+
+
 def test_a_smaller_budget_takes_more_blocks():
     problem = make_problem(300, max_level=1)
     blocks = [
@@ -96,6 +124,21 @@ def test_the_timeline_tells_every_step(tmp_path):
             assert total == pytest.approx(seconds, abs=2e-6 * (1 + len(of_step)))
         kernels = {row["block"] for row in rows if (row["level"], row["step"]) == (str(level["level"]), "kernel")}
         assert kernels, "a level without a kernel"
+
+
+def test_blocks_of_pairs_have_a_stream_and_numbers_of_their_own(tmp_path):
+    path, problem = tmp_path / "timeline.csv", make_problem(max_level=1)
+    skeleton(problem, method="out-of-core-block", backend="host", layout="blocks", block_size=40, timeline=str(path))
+    with open(path) as file:
+        rows = [row for row in csv.DictReader(file) if row["level"] == "1"]
+    streams = {row["block"]: set() for row in rows}
+    for row in rows:
+        streams[row["block"]].add(row["stream"])
+    assert all(len(of_block) == 1 for of_block in streams.values()), "a block in two streams"
+    assert sorted(map(int, streams)) == list(range(len(streams)))
+    assert sum(of_block == {"2"} for of_block in streams.values()) == 6  # 90 variables: 3 x 4 / 2 blocks of pairs
+    assert {row["stream"] for row in rows if row["step"] == "kernel"} == {"0", "1"}
+    assert {row["stream"] for row in rows if row["step"] == "merge"} == {"2"}
 
 
 @pytest.mark.slow
@@ -141,6 +184,22 @@ def test_managed_memory_is_never_oversubscribed_unasked(monkeypatch, max_level, 
     assert found.facts["out_of_core"]["forecast_bytes"] == needed
     expected = skeleton(problem, method="cupc-s", backend="host", pmax=pmax)
     assert found == expected
+
+
+def test_managed_memory_holds_edges_that_all_go_at_level_two():
+    """Variables 0 and 1 separate all the others, and neither does alone: their sets take more than those of level 1."""
+    p = 150
+    weights = np.random.default_rng(0).uniform(0.4, 0.6, (p - 2, 2))
+    factors = np.concatenate([np.eye(2), weights])
+    correlation = factors @ np.array([[1.0, 0.2], [0.2, 1.0]]) @ factors.T
+    np.fill_diagonal(correlation, 1)
+    problem = GaussianProblem.from_correlation(correlation, n_samples=100_000, max_level=2)
+    needed = needed_bytes(p, 2, False)
+    found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
+    every, others = p * (p - 1) // 2, (p - 2) * (p - 3) // 2
+    assert found.edges_per_level[:2] == (every, every)
+    assert found.edges_per_level[2] <= every - others
+    assert needed_bytes(p, 1, False) < found.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_managed_memory_is_oversubscribed_when_asked():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -148,6 +149,9 @@ def test_missing_values_in_arrays():
         ([0], {"categories": {"x": 0}}, "has 0 categories"),
         ([0], {"categories": {"x": 65_536}}, "65536 categories"),
         ([0], {"categories": {"y": 2}}, "'y', which is no variable"),
+        ([0], {"categories": 3}, "categories is 3; give a mapping from variable name to labels or to a count"),
+        ([0], {"categories": 0}, "categories is 0; give a mapping"),
+        ([0], {"categories": ["x"]}, "give a mapping"),
         ([], {}, "0 samples"),
         ([0], {"alpha": 0}, "alpha"),
         ([0], {"max_level": -1}, "max_level"),
@@ -170,6 +174,7 @@ def test_what_cannot_be_used_is_said(column, options, said):
         (np.zeros(3, int), "1 dimension"),
         (np.zeros((2, 0), int), "no variables"),
         ([[1, 2], [3]], "1 dimension"),
+        (np.broadcast_to(np.uint8(0), (2**31 - 2**18 + 1, 1)), "2,147,221,505 samples.*at most 2,147,221,504"),
         (np.zeros((2, 2, 2), int), "3 dimension"),
     ],
 )
@@ -195,21 +200,16 @@ def problem():
     return DiscreteProblem.from_data(data, categories={"V0": 2, "V1": 3, "V2": 5, "V3": 300}, alpha=0.01)
 
 
-def test_table_sizes_and_degrees_of_freedom(problem):
-    assert problem.table_cells(0, 1) == 6
-    assert problem.table_cells(3, 1, (0, 2)) == 300 * 3 * 2 * 5
+def test_degrees_of_freedom(problem):
     assert problem.degrees_of_freedom(0, 1) == 2
     assert problem.degrees_of_freedom(3, 1, (0, 2)) == 299 * 2 * 10
 
 
 def test_tables_beyond_64_bits_are_refused(problem):
     huge = dataclasses.replace(problem, categories=np.array([2**16, 2**16, 2**16, 2**14], np.int32))
-    assert huge.table_cells(0, 1, (2, 3)) == 2**62
     assert huge.obstacle(2) is None
     more = dataclasses.replace(huge, categories=np.array([2**16, 2**16, 2**16, 2**15], np.int32))
-    with pytest.raises(InvalidProblem, match=r"V3 \(32768\).* more than 2\^62; set max_level to 1"):
-        more.table_cells(0, 1, (2, 3))
-    assert "more than the 2^62" in more.obstacle(2)
+    assert "more than the 2^62 that 64-bit indexes number; set max_level to 1 or merge" in more.obstacle(2)
     assert more.obstacle(1) is None
 
 
@@ -246,6 +246,28 @@ def test_retest_is_scipys(problem, S, test, rule):
     ratios, tolerances = Retest(chosen).ratios(np.array([[i, j]]), np.array([S], int).reshape(1, -1))
     assert ratios == pytest.approx([statistic / stats.chi2.isf(0.01, df)], rel=1e-10)
     assert (tolerances < 1e-6).all()
+
+
+@pytest.mark.parametrize("rule", ["full", "adjusted"])
+def test_retest_takes_no_memory_for_what_never_occurs(rule):
+    """Three columns of 5,000 categories: strata times categories are 25 million."""
+    rng = np.random.default_rng(3)
+    data = rng.integers(0, 5000, (6000, 3))
+    data[:, 2] = np.where(rng.random(6000) < 0.5, 7, data[:, 2])
+    problem = DiscreteProblem.from_data(data, categories={f"V{k}": 5000 for k in range(3)}, df_rule=rule)
+    expected, df = 0.0, 0
+    for stratum in np.unique(data[:, 2]):
+        table = pd.crosstab(*data[data[:, 2] == stratum, :2].T)
+        found = stats.chi2_contingency(table, correction=False)
+        expected, df = expected + found.statistic, df + found.dof
+    if rule == "full":
+        df = 4999 * 4999 * 5000
+    tracemalloc.start()
+    measured = Retest(problem).test(0, 1, np.array([2]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert measured == (pytest.approx(expected, rel=1e-10), df)
+    assert peak < 6_000_000
 
 
 def test_retest_without_degrees_of_freedom():
@@ -308,6 +330,11 @@ def test_saved_and_loaded(problem, tmp_path):
 )
 def test_fingerprint_sees_what_changes_the_answer(problem, change):
     assert dataclasses.replace(problem, **change).fingerprint != problem.fingerprint
+
+
+def test_fingerprint_is_made_once(problem):
+    fresh = dataclasses.replace(problem)
+    assert fresh.fingerprint is fresh.fingerprint
 
 
 def test_fingerprint_does_not_see_names(problem):

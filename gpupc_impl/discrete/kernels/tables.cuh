@@ -49,7 +49,7 @@ constexpr int CHUNK = 64;  // strata whose sums are added up before they join th
 // The samples. Category v of variable x has a plane, n bits that tell which samples have it, unless x has too many.
 template <class Code>
 struct Data {
-    const Code* codes;  // (p, stride), stride a multiple of 16
+    const Code* codes;  // (p, stride), stride a multiple of ROWS_AT_ONCE: so many are read at a time
     long long stride;
     int n;
     const int* categories;             // (p)
@@ -101,7 +101,7 @@ __device__ __forceinline__ void add_to(unsigned* cell, unsigned count, const Tea
 
 // --- counting sample by sample -----------------------------------------------------------------------------------
 
-// ROWS_AT_ONCE codes; the samples from `last` on do not count.
+// ROWS_AT_ONCE codes. Those behind the last sample are padding, which the caller does not count.
 template <class Code>
 __device__ __forceinline__ void load_codes(const Code* codes, unsigned (&out)[ROWS_AT_ONCE]) {
 #ifdef GPUPC_HOST

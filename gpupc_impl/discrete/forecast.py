@@ -1,0 +1,104 @@
+"""How much memory a discrete search takes, said before it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from gpupc_impl.core.problem import Problem
+
+PAIRS_AT_ONCE = 1 << 20
+"""Pairs that the result's separating sets are merged from at a time (core/result.py)."""
+
+FIXED_HOST_BYTES = 4 * 2**20
+"""Tables of critical values, and what every run makes that does not grow with the problem."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """Bytes that a search takes, at most.
+
+    Attributes:
+        resident_bytes: device memory for codes, planes, graph and keys, from the start to the end.
+        level_bytes: device memory for what a level lists: neighbours, removed pairs and their sets.
+        table_bytes: device memory for tables outside of shared memory, at the last level that can be run.
+        level_zero_table_bytes: device memory for such tables at level 0, which are known exactly.
+        host_bytes: host memory for what the search makes there, the result included.
+        memory_limit: the budget for device memory, which holds whatever is forecast.
+        last_level: the last level that can be run, which `level_bytes` and `table_bytes` are for.
+    """
+
+    resident_bytes: int
+    level_bytes: int
+    table_bytes: int
+    level_zero_table_bytes: int
+    host_bytes: int
+    memory_limit: int
+    last_level: int
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory; on the host backend it is host memory as well."""
+        return min(self.resident_bytes + self.level_bytes + self.table_bytes, self.memory_limit)
+
+    def facts(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "device_bytes": self.device_bytes}
+
+    def __str__(self) -> str:
+        return (
+            f"at most {self.device_bytes:,} of {self.memory_limit:,} bytes of device memory: {self.resident_bytes:,} "
+            f"for codes and graph, up to {self.level_bytes:,} for the lists of a level, and for tables "
+            f"{self.level_zero_table_bytes:,} at level 0 and up to {self.table_bytes:,} by level {self.last_level}; "
+            f"at most {self.host_bytes:,} bytes of host memory beside them"
+        )
+
+
+def last_level(problem: Problem) -> int:
+    """The last level that a search may come to: more variables, a higher level or larger tables there cannot be."""
+    level = max(problem.n_variables - 2, 0)
+    if problem.max_level is not None:
+        level = min(level, problem.max_level)
+    low, high = 0, level  # obstacles stay once they are there; level 0 has none
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if problem.obstacle(middle) is None else (low, middle - 1)
+    return low
+
+
+def largest_table(categories: list[int], level: int) -> int:
+    """A bound on the cells of a level's tables, with the sums of their columns (tables.cu: largest_tables)."""
+    cells = math.prod(sorted(categories)[-(level + 2) :])
+    return cells + cells // min(categories)
+
+
+def list_bytes(p: int, level: int, workload: bool, room: int) -> int:
+    """Device memory for the lists of the levels up to one; `room` is that for tests that the host decides."""
+    pairs = p * (p - 1) // 2
+    if level == 0:
+        return 4096 + (28 * p + pairs if workload else 0)
+    rows = 4 * p * (p - 1) + 40 * p
+    binomials = 8 * (level + 1) * p
+    removed = pairs * (8 + 4 * level) + (pairs if workload else 0)
+    return rows + binomials + removed + 32 * room + 64 * 8 * 8 + 4096
+
+
+def host_bytes(
+    p: int, n: int, level: int, *, padded_bytes: int, g_square: bool, pmax: bool, workload: bool, room: int
+) -> int:
+    """Host memory for what a search makes there, `level` being the last one."""
+    pairs = p * (p - 1) // 2
+    start = padded_bytes + (32 * (n + 1) if g_square else 0)
+    graph = 2 * p * p
+    # A level's pairs and sets may arrive in any order and are sorted; those of several levels are merged.
+    sets = 0
+    if level:
+        sets = pairs * (2 * (8 + 4 * level) + 40)
+    if level > 1:
+        sets += pairs * (16 + 4 * level) + min(pairs, PAIRS_AT_ONCE + p) * (100 + 8 * level)
+    binomials = 4 * p * (level + 1) * (level + 2) + 40 * p
+    largest_p = 40 * p * p + (200 * pairs + 80 * n if level else 0) if pmax else 0
+    decay = 34 * pairs if workload else 0
+    return (
+        FIXED_HOST_BYTES + max(start, graph + sets + largest_p, graph + sets + decay) + binomials + 200 * p + 64 * room
+    )
