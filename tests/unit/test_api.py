@@ -165,5 +165,5 @@ def test_what_does_not_fit_the_family(frame, options, message):
 
 
 def test_the_test_of_another_family_is_no_option(frame):
-    with pytest.raises(InvalidParameter, match="no parameter 'df_rule'; .*; the gaussian test has: df_convention"):
+    with pytest.raises(InvalidParameter, match=r"no parameter 'df_rule'; .*; the gaussian test has: df_convention"):
         skeleton(frame, method="cupc-s", df_rule="full")

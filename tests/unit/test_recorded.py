@@ -40,14 +40,20 @@ def test_all_methods_found_the_same(device):
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
 def test_the_page_shows_the_records(device, capsys):
+    page = (ROOT / "docs" / "recorded.md").read_text(encoding="utf-8")
     assert recorded.main([str(device)]) == 0
-    assert capsys.readouterr().out in (ROOT / "docs" / "recorded.md").read_text(encoding="utf-8")
+    printed = capsys.readouterr().out
+    records, tests = recorded.markdown(recorded.read(device)), recorded.single_tests(recorded.read_tests(device))
+    assert printed == f"{records}\n{tests}"
+    assert records in page
+    assert tests in page
 
 
 def test_statuses_and_numbers(tmp_path):
     record = {
         "setting": "fast",
         "family": "gaussian",
+        "problem": {"n_variables": 3},
         "reference": False,
         "backend": "cuda",
         "status": "ok",
@@ -69,8 +75,8 @@ def test_statuses_and_numbers(tmp_path):
         (tmp_path / "small").mkdir(exist_ok=True)
         (tmp_path / "small" / f"{name}.json").write_text(json.dumps(content))
     shown = recorded.markdown(recorded.read(tmp_path))
-    assert "| fast | 2.00 [1.40–2.60] / 1.00 |" in shown
-    assert "| slow | oom |" in shown
+    assert "| ms | fast | slow |" in shown
+    assert "| small | 2.00 [1.40–2.60] / 1.00 | oom |" in shown
     assert "- GPU methods: A GPU, driver 580, NVRTC 13.0, CuPy 14.2, Python 3.12; commit 0123456789" in shown
 
 
