@@ -20,7 +20,8 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.discrete import forecast
 from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
-from gpupc_impl.gaussian.device import COUNTER_SHAPE, GRAPH_SOURCE, NO_KEY, ROW_THREADS, binomial_table
+from gpupc_impl.gaussian import graph
+from gpupc_impl.gaussian.graph import ROW_THREADS
 
 logger = logging.getLogger("gpupc_impl.discrete")
 """Says what memory a run takes, and how that of each level is laid out."""
@@ -45,7 +46,7 @@ UNCLEAR_AT_FIRST = 1 << 12
 
 def all_kernels(max_level: int) -> list[tuple[str, str]]:
     """``(source, expression)`` of every kernel that this family launches; none depends on the level."""
-    graph = [(GRAPH_SOURCE, name) for name in ("count_degrees", "compact", "remove_separated", "list_separated")]
+    between = [(graph.SOURCE, name) for name in graph.KERNELS]
     tables = [
         (TABLES_SOURCE, name) for name in ("keep_unseparated", "largest_tables", "settle", "count_upper", "decay")
     ]
@@ -56,7 +57,7 @@ def all_kernels(max_level: int) -> list[tuple[str, str]]:
         for part in ("level_zero", "level")
         for code in CODE_TYPES.values()
     ]
-    return graph + tables + tests
+    return between + tables + tests
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,12 +105,8 @@ class DiscreteSearch(abc.ABC):
             padded[:, :n] = problem.codes
         self.codes = backend.upload(padded)
         self.categories = backend.upload(problem.categories)
-        self.edges = backend.empty((p, p), np.uint8)
-        self.best = backend.full((p, p), NO_KEY, np.uint64)
+        self.graph = graph.DeviceGraph(backend, p)
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
-        self.degrees = backend.empty(p, np.int32)
-        self.max_degree = p - 1
-        self.level_zero_done = False
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
         self.logs = None
         if problem.test == "g-square":
@@ -124,9 +121,7 @@ class DiscreteSearch(abc.ABC):
         return self._level_zero() if level == 0 else self._level(level)
 
     def adjacency(self) -> np.ndarray:
-        if not self.level_zero_done:  # the search ended before it began, with every edge in place
-            return ~np.eye(self.p, dtype=bool)
-        return self.backend.download(self.edges).astype(bool)
+        return self.graph.adjacency()
 
     def pmax(self) -> np.ndarray | None:
         """Largest p-values met; a removed pair's is that of the set that separated it."""
@@ -138,7 +133,7 @@ class DiscreteSearch(abc.ABC):
         lower = np.tril_indices(self.p, -1)
         largest[lower] = largest.T[lower]
         np.fill_diagonal(largest, np.nan)
-        if not self.level_zero_done:
+        if not self.graph.begun:
             largest[:] = np.nan
         return largest
 
@@ -164,48 +159,49 @@ class DiscreteSearch(abc.ABC):
     def _level_zero(self) -> LevelOutcome:
         p = self.p
         self._make_tests(self.make_level_zero)
-        self._launch(TABLES_SOURCE, "keep_unseparated", (p,), (ROW_THREADS,), [np.int32(p), self.best, self.edges])
-        self.level_zero_done = True
+        self._launch(
+            TABLES_SOURCE, "keep_unseparated", (p,), (ROW_THREADS,), [np.int32(p), self.graph.best, self.graph.edges]
+        )
+        self.graph.begun = True
         if self.problem.tests_per_edge is not None:
             self._decay()
-        return LevelOutcome(*self._count_edges(), tests=p * (p - 1) // 2)
+        return LevelOutcome(*self.graph.count(), tests=p * (p - 1) // 2)
 
     def _level(self, level: int) -> LevelOutcome:
-        backend, p, max_degree = self.backend, self.p, self.max_degree
-        stride = np.int32(max_degree)
-        rows = backend.empty((p, max_degree), np.int32)
-        self._launch(GRAPH_SOURCE, "compact", (p,), (ROW_THREADS,), [self.edges, np.int32(p), rows, stride])
-        row_args = [rows, stride, self.degrees, np.int32(p)]
+        backend, p = self.backend, self.p
+        rows = self.graph.compact(level)
         row_cells, largest = backend.empty(p, np.uint64), backend.full(1, 0, np.uint64)
         self._launch(
             TABLES_SOURCE,
             "largest_tables",
             (-(-p // ROW_THREADS),),
             (ROW_THREADS,),
-            [*row_args, self.categories, np.int32(level), row_cells, largest],
+            [*rows.arguments, self.categories, np.int32(level), row_cells, largest],
         )
         found = Level(
             level=level,
-            max_degree=max_degree,
-            degrees=backend.download(self.degrees),
+            max_degree=rows.max_degree,
+            degrees=backend.download(rows.degrees),
             row_cells=row_cells,
             largest_table=int(backend.download(largest)[0]),
         )
-        binomials = backend.upload(binomial_table(max_degree, level))
         workload = np.uint64(self.problem.tests_per_edge or 0)
 
         def make(arguments: list) -> None:
-            self.counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
-            level_arguments = [rows, stride, self.degrees, binomials, np.int32(max_degree), np.int32(level)]
-            self.make_level(found, [*arguments, *level_arguments, workload, self.counters])
+            self.counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
+            shape = [rows.neighbours, np.int32(rows.max_degree), rows.degrees, rows.binomials]
+            shape += [np.int32(rows.max_degree), np.int32(level)]
+            self.make_level(found, [*arguments, *shape, workload, self.counters])
 
         self._make_tests(make)
         if self.problem.tests_per_edge is not None:
-            pairs, sets = self._decay(level, row_args)
+            pairs, sets = self._decay(rows)
         else:
-            pairs, sets = self._remove(level, row_args, binomials)
+            pairs, sets = self.graph.remove_separated(rows, of_whole_row=False)
+            if self.largest_p is not None:
+                self._p_of_removed.append((pairs, self._p_values(pairs, sets)))
         tests = int(backend.download(self.counters)[:, 0].sum())
-        return LevelOutcome(*self._count_edges(), tests, pairs, sets)
+        return LevelOutcome(*self.graph.count(), tests, pairs, sets)
 
     def _make_tests(self, launch) -> None:
         """Make a level's tests, and decide those that the kernels could not."""
@@ -230,7 +226,7 @@ class DiscreteSearch(abc.ABC):
                     np.int32(self.plane_words),
                     np.uint32(self.plane_passes),
                     np.int32(self.p),
-                    self.best,
+                    self.graph.best,
                     self.largest_p,
                     np.int32(self.run.separating_sets == "first-come"),
                     np.int32(problem.tests_per_edge is not None),
@@ -255,48 +251,14 @@ class DiscreteSearch(abc.ABC):
             separates = statistics <= problem.critical_values(df)
             if separates.any():
                 pairs, keys = backend.upload(pairs[separates]), backend.upload(keys[separates])
-                arguments = [np.int32(self.p), pairs, keys, np.int32(len(keys)), self.best]
+                arguments = [np.int32(self.p), pairs, keys, np.int32(len(keys)), self.graph.best]
                 self._launch(TABLES_SOURCE, "settle", (-(-len(keys) // ROW_THREADS),), (ROW_THREADS,), arguments)
 
-    def _remove(self, level: int, row_args: list, binomials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Remove the separated edges; returns them with their sets."""
-        backend, p = self.backend, self.p
-        removed = backend.empty(p, np.int32)
-        arguments = [*row_args, self.best, self.edges, removed]
-        self._launch(GRAPH_SOURCE, "remove_separated", (p,), (ROW_THREADS,), arguments)
-        starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
-        if not starts[-1]:
-            return np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
-        pairs = backend.empty((starts[-1], 2), np.int32)
-        sets = backend.empty((starts[-1], level), np.int32)
-        whole_row = np.int32(0)
-        self._launch(
-            GRAPH_SOURCE,
-            "list_separated",
-            (p,),
-            (ROW_THREADS,),
-            [
-                *row_args,
-                binomials,
-                np.int32(self.max_degree),
-                np.int32(level),
-                whole_row,
-                self.best,
-                backend.upload(starts),
-                pairs,
-                sets,
-            ],
-        )
-        pairs, sets = backend.download(pairs), backend.download(sets)
-        if self.largest_p is not None:
-            self._p_of_removed.append((pairs, self._p_values(pairs, sets)))
-        return pairs, sets
-
-    def _decay(self, level: int = 0, row_args: list | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _decay(self, level_rows: graph.Rows | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Remove the edges that a workload's rule removes; from level 1 on returns them with their first sets."""
-        backend, p = self.backend, self.p
+        backend, p, level = self.backend, self.p, level_rows.level if level_rows else 0
         upper = backend.empty(p, np.int32)
-        self._launch(TABLES_SOURCE, "count_upper", (p,), (ROW_THREADS,), [self.edges, np.int32(p), upper])
+        self._launch(TABLES_SOURCE, "count_upper", (p,), (ROW_THREADS,), [self.graph.edges, np.int32(p), upper])
         starts = np.concatenate(([0], np.cumsum(backend.download(upper), dtype=np.int64)))
         kept = self.problem.decayed(np.broadcast_to(np.int32(0), (int(starts[-1]), 2)))
         kept_before = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))
@@ -305,21 +267,13 @@ class DiscreteSearch(abc.ABC):
         if level:
             listed = int(slots[-1])
             pairs, sets = backend.empty((listed, 2), np.int32), backend.empty((listed, level), np.int32)
-        rows, stride, degrees, _ = row_args or (None, np.int32(0), None, None)
-        arguments = [self.edges, np.int32(p), backend.upload(starts), backend.upload(kept.view(np.uint8))]
+        rows, stride, degrees, _ = level_rows.arguments if level_rows else (None, np.int32(0), None, None)
+        arguments = [self.graph.edges, np.int32(p), backend.upload(starts), backend.upload(kept.view(np.uint8))]
         arguments += [rows, stride, degrees, np.int32(level), backend.upload(slots), pairs, sets]
         self._launch(TABLES_SOURCE, "decay", (-(-p // ROW_THREADS),), (ROW_THREADS,), arguments)
         if not level:
             return np.empty((0, 2), np.int32), np.empty((0, 0), np.int32)
         return backend.download(pairs), backend.download(sets)
-
-    def _count_edges(self) -> tuple[int, int]:
-        """Edges and largest degree now; the degrees stay on the device."""
-        totals = self.backend.full(2, 0, np.uint64)
-        arguments = [self.edges, np.int32(self.p), self.degrees, totals]
-        self._launch(GRAPH_SOURCE, "count_degrees", (self.p,), (ROW_THREADS,), arguments)
-        doubled, self.max_degree = map(int, self.backend.download(totals))
-        return doubled // 2, self.max_degree
 
     def _p_values(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         retest = Retest(self.problem)

@@ -17,7 +17,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian.device import COUNTER_SHAPE, GRAPH_SOURCE, NO_KEY, ROW_THREADS, binomial_table
+from gpupc_impl.gaussian.graph import COUNTER_SHAPE, NO_KEY, ROW_THREADS, SOURCE, binomial_table
 from gpupc_impl.out_of_core._search import PAIR_SOURCE
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -106,12 +106,12 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
         )
         removed = backend.full(P, 0, np.int32)
         row_args = [rows, np.int32(stride), degrees, np.int32(P)]
-        backend.kernel(GRAPH_SOURCE, "remove_separated")((P,), (ROW_THREADS,), [*row_args, best, edges, removed])
+        backend.kernel(SOURCE, "remove_separated")((P,), (ROW_THREADS,), [*row_args, best, edges, removed])
         assert np.array_equal(sparse.cells(edges), expected.adjacency_at(level + 1))
         starts = np.concatenate(([0], np.cumsum(removed, dtype=np.int64)))
         pairs, sets = backend.empty((starts[-1], 2), np.int32), backend.empty((starts[-1], level), np.int32)
         numbers = [binomials, np.int32(k), np.int32(level), np.int32(whole_row)]
-        backend.kernel(GRAPH_SOURCE, "list_separated")(
+        backend.kernel(SOURCE, "list_separated")(
             (P,), (ROW_THREADS,), [*row_args, *numbers, best, backend.upload(starts), pairs, sets]
         )
         of_level = expected.sepsets.sizes() == level
@@ -127,12 +127,12 @@ def test_degrees_and_compaction_of_the_last_rows(small):
     graph = solve(small, get_method("cupc-s"), open_backend("host")).adjacency
     edges = sparse.matrix(np.uint8, graph)
     degrees, totals = backend.full(P, 0, np.int32), backend.full(2, 0, np.uint64)
-    backend.kernel(GRAPH_SOURCE, "count_degrees")((P,), (ROW_THREADS,), [edges, p, degrees, totals])
+    backend.kernel(SOURCE, "count_degrees")((P,), (ROW_THREADS,), [edges, p, degrees, totals])
     assert np.array_equal(degrees[VARIABLES], graph.sum(axis=1))
     assert totals.tolist() == [graph.sum(), graph.sum(axis=1).max()]
     stride = P - 1
     rows = backend.empty((P, stride), np.int32)
-    backend.kernel(GRAPH_SOURCE, "compact")((P,), (ROW_THREADS,), [edges, p, rows, np.int32(stride)])
+    backend.kernel(SOURCE, "compact")((P,), (ROW_THREADS,), [edges, p, rows, np.int32(stride)])
     for i, near in zip(VARIABLES, graph, strict=True):
         assert np.array_equal(rows[i, : near.sum()], VARIABLES[near])
 
