@@ -6,6 +6,7 @@ which batches; the level loop is that of every family (core/pc_stable.py).
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -419,7 +420,7 @@ def _device_values(problem: NonlinearProblem, counting: bool) -> tuple[str, np.n
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-class Search:
+class Search(abc.ABC):
     """One search on one backend: what both methods share of a `LevelSearch` (core/pc_stable.py).
 
     A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). Its separating set
@@ -461,9 +462,9 @@ class Search:
 
     # --- for the methods ---------------------------------------------------------------------------------------------
 
+    @abc.abstractmethod
     def _test_all(self, level: int) -> None:
         """Make the level's tests."""
-        raise NotImplementedError
 
     def open(self, i: int, js: np.ndarray | int) -> np.ndarray | bool:
         """Whether a set from adj(i) can still become the separating set of the pair(s) of i and j."""
