@@ -18,6 +18,7 @@ from gpupc_impl.core.registry import METHOD_PACKAGES
 
 MAX_LEVEL = 10
 ARCHITECTURES = ("sm_80", "sm_90")
+BETWEEN = re.compile(r"<[5-9]>$")
 
 
 def kernel_lists() -> list:
@@ -122,11 +123,20 @@ def cache(tmp_path, monkeypatch) -> Path:
 # --- the project's kernels -------------------------------------------------------------------------------------------
 
 
+def instantiations() -> list:
+    """Sources with their kernels, to be compiled together; those of levels between others are slow tests."""
+    groups = []
+    for source, expressions in KERNELS.items():
+        between = [expression for expression in expressions if BETWEEN.search(expression)]
+        groups.append(pytest.param(source, [e for e in expressions if e not in between], id=source))
+        if between:
+            groups.append(pytest.param(source, between, id=f"{source}-levels-5-to-9", marks=pytest.mark.slow))
+    return groups
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("source", KERNELS)
-def test_every_kernel_compiles(library, source, architecture):
-    """All instantiations of a source, in one program."""
-    expressions = KERNELS[source]
+@pytest.mark.parametrize(("source", "expressions"), instantiations())
+def test_every_kernel_compiles(library, source, expressions, architecture):
     image, entries, ptx = nvrtc.compile_source(library, PACKAGE_ROOT / source, expressions, architecture)
     assert image.startswith(b"\x7fELF")
     assert list(entries) == expressions
