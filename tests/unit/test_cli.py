@@ -513,7 +513,13 @@ def test_ctrl_c(tmp_path):
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
     with subprocess.Popen(
-        [*COMMAND, "skeleton", str(pipe), *METHOD], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "skeleton", str(pipe), *METHOD],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts its background jobs with Ctrl-C ignored, and so would the command be.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         descriptor = os.open(pipe, os.O_WRONLY)  # returns once the command reads
         time.sleep(0.2)
