@@ -66,6 +66,15 @@ def test_a_barrier_may_be_met_in_two_branches(backend):
     np.testing.assert_array_equal(backend.download(out), np.arange(64) ^ 1)
 
 
+@pytest.fixture
+def interruptible():
+    """A shell starts its background jobs, the tests perhaps among them, with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("kernel", "grid"), [("never_ending_barriers", 1), ("long_grid", 2**31 - 1)])
 def test_an_interrupt_stops_a_kernel(backend, kernel, grid):
     cell = backend.full(1, 0, np.int32 if kernel == "never_ending_barriers" else np.uint64)
