@@ -1,4 +1,4 @@
-"""Every registered Gaussian method, on every backend that it can use here, goes through the tests of this folder."""
+"""Every registered method, on every backend that it can use here, goes through the tests of this folder."""
 
 from collections.abc import Callable
 
@@ -9,28 +9,40 @@ from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import unavailable
 
 SETTINGS = {
-    f"{method.name}-{backend}": (method, backend)
-    for method in methods("gaussian").values()
-    for backend in method.backends
+    family: {
+        f"{method.name}-{backend}": (method, backend)
+        for method in methods(family).values()
+        for backend in method.backends
+    }
+    for family in ("gaussian", "discrete")
 }
+FIXTURES = {"setting": "gaussian", "discrete": "discrete"}
+"""The fixtures that are the settings of a family, one after the other."""
 
 
-def _parameter(name: str):
-    method, backend = SETTINGS[name]
+def _parameter(name: str, method: Method, backend: str):
     reason = unavailable(method, backend)
     marks = [pytest.mark.gpu] if backend == "cuda" else []
     marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
-    return pytest.param(SETTINGS[name], marks=marks, id=name)
+    return pytest.param((method, backend), marks=marks, id=name)
 
 
 def pytest_generate_tests(metafunc):
-    if "setting" in metafunc.fixturenames:
-        metafunc.parametrize("setting", [_parameter(name) for name in SETTINGS], indirect=True)
+    for fixture, family in FIXTURES.items():
+        if fixture in metafunc.fixturenames:
+            settings = [_parameter(name, *setting) for name, setting in SETTINGS[family].items()]
+            metafunc.parametrize(fixture, settings, indirect=True)
 
 
 @pytest.fixture
 def setting(request) -> tuple[Method, str]:
-    """A method and the backend it runs on."""
+    """A Gaussian method and the backend it runs on."""
+    return request.param
+
+
+@pytest.fixture
+def discrete(request) -> tuple[Method, str]:
+    """A discrete method and the backend it runs on."""
     return request.param
 
 
@@ -54,6 +66,6 @@ def usable_settings() -> dict[str, tuple[Method, str]]:
     """All settings that run here and whose separating sets are canonical."""
     return {
         name: (method, backend)
-        for name, (method, backend) in SETTINGS.items()
+        for name, (method, backend) in SETTINGS["gaussian"].items()
         if method.canonical and unavailable(method, backend) is None
     }

@@ -19,25 +19,6 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 
 PAPER_METHODS = {"gpupc", "disc-cupc"}
 REFERENCES = {"causal-learn-discrete", "discrete-parallel", "discrete-serial"}
-SETTINGS = {
-    f"{method.name}-{backend}": (method, backend)
-    for method in methods("discrete").values()
-    for backend in method.backends
-}
-
-
-def _parameter(name: str):
-    method, backend = SETTINGS[name]
-    reason = unavailable(method, backend)
-    marks = [pytest.mark.gpu] if backend == "cuda" else []
-    marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
-    return pytest.param(SETTINGS[name], marks=marks, id=name)
-
-
-@pytest.fixture(params=[_parameter(name) for name in SETTINGS])
-def discrete(request) -> tuple[Method, str]:
-    """A method and the backend it runs on."""
-    return request.param
 
 
 @pytest.fixture
@@ -100,7 +81,11 @@ def assert_well_formed(found: Skeleton, p: int) -> None:
 
 def test_all_methods_are_tested():
     assert set(methods("discrete")) >= PAPER_METHODS | REFERENCES
-    usable = {method.name for method, backend in SETTINGS.values() if unavailable(method, backend) is None}
+    usable = {
+        name
+        for name, method in methods("discrete").items()
+        if any(unavailable(method, backend) is None for backend in method.backends)
+    }
     assert usable >= PAPER_METHODS, "no backend runs the paper's methods here: is there a C++ compiler?"
 
 

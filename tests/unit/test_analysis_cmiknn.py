@@ -1,14 +1,12 @@
 """GPU-CMIknn's Tables 1 to 10 and Fig. 1 from made-up times, records and skeletons."""
 
-import csv
-import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gpupc_impl.analysis import cmiknn, experiments
+from gpupc_impl.analysis import cmiknn
 from gpupc_impl.analysis.measured import Speedup, read_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -156,23 +154,8 @@ def record(dataset, method, warm, *, k=7, p=10, status="ok", backend=None, sourc
     }
 
 
-def load(folder, records, statuses=None):
-    """The records as tables get them, through files."""
-    paths = []
-    for number, content in enumerate(records):
-        paths.append(folder / f"{number}.json")
-        paths[-1].write_text(json.dumps(content))
-    with open(folder / "verification.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["dataset", "setting", "status"])
-        for content in records:
-            key = content["dataset"]["name"], content["setting"]
-            writer.writerow([*key, (statuses or {}).get(key, "equal")])
-    return experiments.load(paths, folder / "verification.csv")
-
-
 @pytest.fixture
-def searches(tmp_path):
+def searches(tmp_path, load):
     records = []
     for seed, (slow, fast) in enumerate(((10.0, 1.0), (20.0, 1.0), (90.0, 3.0))):
         records += [record(f"cgm-k7-seed{seed}", "tigramite", [slow])]
@@ -221,7 +204,7 @@ def test_medians_of_bounds(ratios, text):
     assert str(cmiknn.median_speedup(ratios)) == text
 
 
-def test_table10_says_what_did_not_finish(tmp_path):
+def test_table10_says_what_did_not_finish(tmp_path, load):
     runs = load(
         tmp_path,
         [
@@ -252,7 +235,7 @@ def skeleton(edges, sets=(), p=3):
     return Skeleton(adjacency, found, tuple("ABC"), (), (), (), 0, "complete")
 
 
-def test_fig1_is_the_change_of_the_distance_of_cpdags(tmp_path):
+def test_fig1_is_the_change_of_the_distance_of_cpdags(tmp_path, load):
     """The truth is A -> B <- C, a v-structure. At k = 7 B separates A and C: two directions are missing."""
     chain = skeleton([(0, 1), (1, 2)], [(np.array([[0, 2]]), np.array([[1]]))])
     collider = skeleton([(0, 1), (1, 2)])
@@ -278,7 +261,7 @@ def test_fig1_is_the_change_of_the_distance_of_cpdags(tmp_path):
     plt.close(drawing.figure)
 
 
-def test_fig1_leaves_out_what_is_not_verified(tmp_path):
+def test_fig1_leaves_out_what_is_not_verified(tmp_path, load):
     records = [record(f"g-k{k}", "gpucmiknn-parallel", [1.0], k=k, p=3) for k in (7, 20)]
     runs = load(tmp_path, records, {("g-k20", "gpucmiknn-parallel"): "unexplained"})
     found = dict.fromkeys(("g-k7", "g-k20"), skeleton([(0, 1)]))

@@ -1,7 +1,5 @@
 """cuPC's Figs. 6, 7, 8 and 10 from made-up records: shares, ratios, what failed, and what must never be mixed."""
 
-import csv
-import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -40,21 +38,6 @@ def record(dataset, method, warm, *, status="ok", backend="host", levels=(), **p
     }
 
 
-def load(folder, records, unverified=()):
-    """The records as figures get them, through files."""
-    paths = []
-    for number, content in enumerate(records):
-        paths.append(folder / f"{number}.json")
-        paths[-1].write_text(json.dumps(content))
-    with open(folder / "verification.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["dataset", "setting", "status"])
-        for content in records:
-            key = content["dataset"]["name"], content["setting"]
-            writer.writerow([*key, "unexplained" if key in unverified else "equal"])
-    return experiments.load(paths, folder / "verification.csv")
-
-
 def texts(axes):
     return sorted(text.get_text() for text in axes.texts)
 
@@ -74,7 +57,7 @@ def levels():
     ]
 
 
-def test_a_bar_of_fig6_is_the_median_share_of_each_level(tmp_path, levels):
+def test_a_bar_of_fig6_is_the_median_share_of_each_level(tmp_path, levels, load):
     drawing = experiments.cupc_fig6(load(tmp_path, levels), REPORTED["cupc_fig6"])
     shares = {(row["method"], row["part"]): row["percent"] for row in drawing.rows if row["dataset"] == "nci-60"}
     assert [shares["cupc-e", part] for part in ("0", "1", "2", "transfers")] == pytest.approx([10, 50, 30, 10])
@@ -101,15 +84,19 @@ def grid(dataset, times, backend="host", **status):
         yield record(dataset, "cupc-e", warm, status=failed or "ok", backend=backend, **setting["params"])
 
 
-def test_the_grids_have_30_and_16_configurations(tmp_path):
+def test_the_grids_have_30_and_16_configurations(tmp_path, load):
     drawing = experiments.cupc_fig7(load(tmp_path, [*grid("a", {})]), REPORTED["cupc_fig7"])
     assert len(drawing.rows) == len(drawing.figure.axes[0].texts) == 30
     assert len(grid_settings("cupc-s", {"theta": [32, 64, 128, 256], "delta": [1, 2, 4, 8]})) == 16
     plt.close(drawing.figure)
 
 
-def test_a_cell_is_the_ratio_to_the_selected_configuration(tmp_path):
-    runs = load(tmp_path, [*grid("a", {"cupc-e-2-32": 2.0, "cupc-e-1-256": 8.0})], unverified={("a", "cupc-e-32-1")})
+def test_a_cell_is_the_ratio_to_the_selected_configuration(tmp_path, load):
+    runs = load(
+        tmp_path,
+        [*grid("a", {"cupc-e-2-32": 2.0, "cupc-e-1-256": 8.0})],
+        statuses={("a", "cupc-e-32-1"): "unexplained"},
+    )
     drawing = experiments.cupc_fig7(runs, REPORTED["cupc_fig7"])
     ratios = {(row["beta"], row["gamma"]): row["ratio"] for row in drawing.rows}
     assert (ratios[2, 32], ratios[1, 256], ratios[4, 8]) == (1.0, 0.25, 2.0)
@@ -122,7 +109,7 @@ def test_a_cell_is_the_ratio_to_the_selected_configuration(tmp_path):
     plt.close(drawing.figure)
 
 
-def test_what_failed_is_hatched_and_what_was_not_run_is_grey(tmp_path):
+def test_what_failed_is_hatched_and_what_was_not_run_is_grey(tmp_path, load):
     runs = load(tmp_path, [*grid("a", {}, cupc_e_1_256="timeout", cupc_e_1_128="oom", cupc_e_256_1="skipped")])
     drawing = experiments.cupc_fig7(runs, REPORTED["cupc_fig7"])
     cells = drawing.figure.axes[0].patches
@@ -135,7 +122,7 @@ def test_what_failed_is_hatched_and_what_was_not_run_is_grey(tmp_path):
     plt.close(drawing.figure)
 
 
-def test_a_data_set_that_is_missing_has_a_grey_panel(tmp_path):
+def test_a_data_set_that_is_missing_has_a_grey_panel(tmp_path, load):
     absent = [content | {"status": "skipped", "time_s": {"cold": None, "warm": []}} for content in grid("b", {})]
     drawing = experiments.cupc_fig7(load(tmp_path, [*grid("a", {}), *absent]), REPORTED["cupc_fig7"])
     assert {to_hex(cell.get_facecolor()) for cell in drawing.figure.axes[1].patches[:-1]} == {"#bbbbbb"}
@@ -144,7 +131,7 @@ def test_a_data_set_that_is_missing_has_a_grey_panel(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 4, 6])
-def test_any_number_of_data_sets(tmp_path, count):
+def test_any_number_of_data_sets(tmp_path, count, load):
     runs = load(tmp_path, [content for name in "abcdef"[:count] for content in grid(name, {})])
     drawing = experiments.cupc_fig7(runs, REPORTED["cupc_fig7"])
     drawing.write(*(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
@@ -152,7 +139,7 @@ def test_any_number_of_data_sets(tmp_path, count):
     plt.close(drawing.figure)
 
 
-def test_backends_have_panels_of_their_own(tmp_path):
+def test_backends_have_panels_of_their_own(tmp_path, load):
     runs = load(tmp_path, [*grid("a", {}), *grid("a", {"cupc-e-2-32": 0.5}, backend="cuda")])
     drawing = experiments.cupc_fig7(runs, REPORTED["cupc_fig7"])
     assert [axes.get_title() for axes in drawing.figure.axes[:2]] == ["a, host", "a, cuda"]
@@ -160,7 +147,7 @@ def test_backends_have_panels_of_their_own(tmp_path):
     plt.close(drawing.figure)
 
 
-def test_fig8_has_its_own_axes(tmp_path):
+def test_fig8_has_its_own_axes(tmp_path, load):
     settings = grid_settings("cupc-s", {"theta": [32, 64], "delta": [1, 2]})
     records = [record("a", "cupc-s", [1.0], **setting["params"]) for setting in settings.values()]
     drawing = experiments.cupc_fig8(load(tmp_path, records), REPORTED["cupc_fig8"])
@@ -173,7 +160,7 @@ def test_fig8_has_its_own_axes(tmp_path):
 # --- Fig. 10 ---------------------------------------------------------------------------------------------------------
 
 
-def test_fig10_has_a_box_a_method_and_value(tmp_path):
+def test_fig10_has_a_box_a_method_and_value(tmp_path, load):
     graphs = {f"n{n}-{seed}": n for n in (50, 100) for seed in range(5)}
     records = []
     for name, n in graphs.items():
@@ -198,7 +185,7 @@ def test_fig10_has_a_box_a_method_and_value(tmp_path):
     plt.close(drawing.figure)
 
 
-def test_a_drawing_is_written_three_times(tmp_path, levels):
+def test_a_drawing_is_written_three_times(tmp_path, levels, load):
     paths = [tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")]
     experiments.cupc_fig6(load(tmp_path, levels), REPORTED["cupc_fig6"]).write(*paths)
     assert all(path.stat().st_size for path in paths)

@@ -1,13 +1,11 @@
 """gpuPC's Tables 1 to 3 from made-up facts and records: infinity, bounds, distances to the true graph."""
 
-import csv
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpupc_impl.analysis import experiments, gpupc
+from gpupc_impl.analysis import gpupc
 from gpupc_impl.analysis.measured import read_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -43,21 +41,6 @@ def record(dataset, method, warm, *, status="ok", backend=None, problem=None, se
             "device": {"device": "Some GPU"},
         },
     }
-
-
-def load(folder, records, statuses=None):
-    """The records as tables get them, through files."""
-    paths = []
-    for number, content in enumerate(records):
-        paths.append(folder / f"{number}.json")
-        paths[-1].write_text(json.dumps(content))
-    with open(folder / "verification.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["dataset", "setting", "status"])
-        for content in records:
-            key = content["dataset"]["name"], content["setting"]
-            writer.writerow([*key, (statuses or {}).get(key, "equal")])
-    return experiments.load(paths, folder / "verification.csv")
 
 
 def row_of(table, *start):
@@ -97,7 +80,7 @@ SWEEPS = {
 
 
 @pytest.fixture
-def workload(tmp_path):
+def workload(tmp_path, load):
     records = []
     times = {"base": (3.0, 1.0), "p30": (0.5, 0.25), "c20": (None, 4.0), "d0.5": (None, None)}
     for graph, (slow, fast) in times.items():
@@ -163,7 +146,7 @@ def skeleton(edges, p=4):
 
 
 @pytest.fixture
-def times(tmp_path):
+def times(tmp_path, load):
     records = [
         record("small", "discrete-serial", [4.0]),
         record("small", "discrete-parallel", [3.0]),
@@ -209,7 +192,7 @@ def test_table3_counts_what_the_skeleton_misses(times):
     assert found["small", "discrete-serial"] is None
 
 
-def test_backends_have_rows_of_their_own(tmp_path):
+def test_backends_have_rows_of_their_own(tmp_path, load):
     records = [record("small", "discrete-parallel", [3.0])]
     records += [record("small", m, [t], backend=b) for m, t, b in (("gpupc", 1, "host"), ("disc-cupc", 2, "host"))]
     records += [record("small", m, [t], backend="cuda") for m, t in (("gpupc", 0.1), ("disc-cupc", 0.4))]

@@ -1,14 +1,12 @@
 """Out-of-Core's Figs. 1 and 2 and Table 1 from made-up records: levels, limits, what failed."""
 
-import csv
-import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_hex
 
-from gpupc_impl.analysis import experiments, out_of_core, style
+from gpupc_impl.analysis import out_of_core, style
 from gpupc_impl.analysis.measured import read_csv
 
 ROOT = Path(__file__).parents[2]
@@ -62,26 +60,11 @@ def record(
     }
 
 
-def load(folder, records, unverified=()):
-    """The records as figures get them, through files."""
-    paths = []
-    for number, content in enumerate(records):
-        paths.append(folder / f"{number}.json")
-        paths[-1].write_text(json.dumps(content))
-    with open(folder / "verification.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["dataset", "setting", "status"])
-        for content in records:
-            key = content["dataset"]["name"], content["setting"]
-            writer.writerow([*key, "unexplained" if key in unverified else "equal"])
-    return experiments.load(paths, folder / "verification.csv")
-
-
 SWEEPS = {"p": {f"wide-{p}": p for p in (100, 200, 400, 800)}}
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path, load):
     """Unified memory needs 26 bytes a pair of variables and goes beyond the limit of 2 MB between 200 and 400."""
     records = []
     for p in (100, 200, 400, 800):
@@ -129,7 +112,7 @@ def test_fig2_marks_where_memory_ends(runs):
     plt.close(drawing.figure)
 
 
-def test_the_memory_limit_is_the_budget_or_the_devices_or_unknown(tmp_path):
+def test_the_memory_limit_is_the_budget_or_the_devices_or_unknown(tmp_path, load):
     without = record(100, UM, [(1, 1)], device_bytes=100)
     device = record(100, UM, [(1, 1)], device_bytes=100, memory=400)
     budget = record(100, UM, [(1, 1)], device_bytes=100, memory=400, limit=25)
@@ -151,14 +134,14 @@ def test_fig2_says_what_the_paper_says(runs):
     plt.close(drawing.figure)
 
 
-def test_fig2_names_graphs_that_lost_edges(tmp_path):
+def test_fig2_names_graphs_that_lost_edges(tmp_path, load):
     lost = [record(100, method, [(1, 1)], device_bytes=9, left=0.99) for method in (UM, BLOCK)]
     drawing = out_of_core.ooc_fig2(load(tmp_path, lost), REPORTED["ooc_fig2"], SWEEPS)
     assert "Not fully connected, edges were removed: wide-100" in drawing.figure.get_suptitle()
     plt.close(drawing.figure)
 
 
-def test_other_settings_of_a_method_have_lines_of_their_own(tmp_path):
+def test_other_settings_of_a_method_have_lines_of_their_own(tmp_path, load):
     records = [record(p, method, [(1, 3)], device_bytes=9) for p in (100, 200) for method in (UM, BLOCK)]
     records += [record(p, BLOCK, [(1, 9)], setting="paper-blocks", device_bytes=9) for p in (100, 200)]
     drawing = out_of_core.ooc_fig2(load(tmp_path, records), REPORTED["ooc_fig2"], SWEEPS)
@@ -170,7 +153,7 @@ def test_other_settings_of_a_method_have_lines_of_their_own(tmp_path):
     plt.close(drawing.figure)
 
 
-def test_backends_are_never_mixed(tmp_path):
+def test_backends_are_never_mixed(tmp_path, load):
     records = [
         record(p, BLOCK, [(1, 1)], backend=backend, device_bytes=9) for p in (100, 200) for backend in ("host", "cuda")
     ]
@@ -181,7 +164,7 @@ def test_backends_are_never_mixed(tmp_path):
     plt.close(drawing.figure)
 
 
-def test_fig2_with_nothing_but_failures(tmp_path):
+def test_fig2_with_nothing_but_failures(tmp_path, load):
     records = [record(100, method, status="oom") for method in (UM, BLOCK)]
     drawing = out_of_core.ooc_fig2(load(tmp_path, records), REPORTED["ooc_fig2"], SWEEPS)
     drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
@@ -192,7 +175,7 @@ def test_fig2_with_nothing_but_failures(tmp_path):
 # --- Table 1 ---------------------------------------------------------------------------------------------------------
 
 
-def test_table1_has_ours_above_the_papers(tmp_path):
+def test_table1_has_ours_above_the_papers(tmp_path, load):
     runs = load(
         tmp_path,
         [
@@ -217,7 +200,7 @@ def test_table1_has_ours_above_the_papers(tmp_path):
     assert written[2]["edges_per_level"] == "3300 3300"
 
 
-def test_table1_says_what_failed(tmp_path):
+def test_table1_says_what_failed(tmp_path, load):
     runs = load(
         tmp_path,
         [
@@ -227,7 +210,7 @@ def test_table1_says_what_failed(tmp_path):
             record(200, UM, [(1, 1)], device_bytes=9),
             record(200, BLOCK, [(1, 1)], device_bytes=9),
         ],
-        unverified={("wide-200", BLOCK)},
+        statuses={("wide-200", BLOCK): "unexplained"},
     )
     table = out_of_core.ooc_table1(runs, REPORTED["ooc_table1"])
     first, second, _ = table.rows
