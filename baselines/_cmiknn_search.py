@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 
 from baselines import _cmiknn
-from gpupc_impl.cmiknn.problem import NonlinearProblem
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 COLUMNS = 128
 """Permutations that are worked on side by side: bounds the memory of many permutations."""

@@ -4,9 +4,9 @@ import numpy as np
 
 from baselines import _fisher_z
 from baselines._levels import Graph, Tested, search
-from gpupc_impl.core.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
 
 
 def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleton:

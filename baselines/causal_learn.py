@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.problem import GaussianProblem
 
 
 @method(

@@ -5,10 +5,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpupc_impl.cmiknn.problem import NonlinearProblem
-from gpupc_impl.core.machine import available_cores
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 
 @method(

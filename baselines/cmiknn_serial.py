@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpupc_impl.cmiknn.problem import NonlinearProblem
 from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 
 @method(

@@ -1,6 +1,6 @@
 """PC-stable with chi-square tests on several cores: the stand-in for bnlearn and parallelPC (gpuPC, section 4.1)."""
 
-from gpupc_impl.core.machine import available_cores
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton

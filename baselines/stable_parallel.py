@@ -1,9 +1,9 @@
 """PC-stable on several cores: the stand-in for Parallel-PC (cuPC, reference [17])."""
 
-from gpupc_impl.core.machine import available_cores
-from gpupc_impl.core.problem import GaussianProblem
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.problem import GaussianProblem
 
 
 @method(

@@ -1,8 +1,8 @@
 """PC-stable on one core: the stand-in for pcalg's Stable.fast, the serial reference of cuPC's Table 2."""
 
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.problem import GaussianProblem
 
 
 @method(

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.cmiknn.problem import NonlinearProblem
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 
 @method(

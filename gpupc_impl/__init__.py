@@ -7,12 +7,13 @@
 
 from gpupc_impl.api import pc, skeleton
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
-from gpupc_impl.cmiknn.problem import NonlinearProblem
 from gpupc_impl.core.orientation import CPDAG, orient
-from gpupc_impl.core.problem import GaussianProblem, InvalidProblem, Problem
+from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 __version__ = "0.1.0"
 

@@ -29,8 +29,8 @@ from gpupc_impl.backends.base import (
     KernelLaunchError,
     Stream,
 )
+from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
-from gpupc_impl.core.machine import memory_bytes
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 

@@ -31,8 +31,8 @@ from gpupc_impl.backends.base import (
     KernelLaunchError,
     Stream,
 )
+from gpupc_impl.backends.machine import available_cores, memory_bytes
 from gpupc_impl.backends.simt import build
-from gpupc_impl.core.machine import available_cores, memory_bytes
 
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)

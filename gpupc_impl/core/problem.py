@@ -7,43 +7,19 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
-import hashlib
 import importlib
-import math
-import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
-
-from gpupc_impl.core import mapped
 
 FAMILIES = {
-    "gaussian": "gpupc_impl.core.problem",
+    "gaussian": "gpupc_impl.gaussian.problem",
     "discrete": "gpupc_impl.discrete.problem",
-    "nonlinear": "gpupc_impl.cmiknn.problem",
+    "nonlinear": "gpupc_impl.nonlinear.problem",
 }
 """The module that defines each family's problem class."""
-
-DF_CONVENTIONS = ("pcalg", "cupc")
-
-RESIDUAL_TOLERANCE = 1e-10
-"""A residual variance (in units of the variable's own variance) at or below this counts as zero.
-
-One number serves two rules of the Gaussian CI test, in every method and reference:
-
-- an endpoint whose residual variance given S is that small makes the test *undefined*: it does not separate;
-- a Cholesky pivot of the conditioning matrix M2 that small makes M2 *near singular*: its inverse is then the
-  Moore-Penrose inverse of cuPC, Algorithm 7, with `PSEUDO_INVERSE_TOLERANCE` for the rank.
-"""
-
-PSEUDO_INVERSE_TOLERANCE = 1e-9
-"""Rank tolerance of cuPC's Algorithm 7: a pivot of M2^T M2 at or below this times the smallest positive diagonal
-entry of M2^T M2 counts as zero (Courrieu 2008, the paper's reference [40])."""
 
 
 class InvalidProblem(ValueError):
@@ -95,196 +71,6 @@ class Problem:
         }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class GaussianProblem(Problem):
-    """PC-stable with Fisher's z test on a correlation matrix (cuPC, section 4.3).
-
-    Build one with `from_data` or `from_correlation`, which check their input.
-
-    Attributes:
-        correlation: (p, p) float64, C-contiguous, exactly symmetric, ones on the diagonal; in memory, or a read-only
-            mapping of an ``.npy`` file (core/large.py).
-        n_samples: m, the number of samples behind the correlations.
-        df_convention: ``"pcalg"`` uses m - |S| - 3 degrees of freedom at level |S|, as equation 7 of cuPC;
-            ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
-        constant: names of constant variables, whose correlations are set to zero.
-    """
-
-    family: ClassVar[str] = "gaussian"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg"}
-
-    correlation: np.ndarray
-    n_samples: int
-    df_convention: str = "pcalg"
-    constant: tuple[str, ...] = ()
-
-    @classmethod
-    def from_data(
-        cls,
-        data: Any,
-        *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        df_convention: str = "pcalg",
-        names: Sequence[str] | None = None,
-    ) -> GaussianProblem:
-        """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
-
-        A constant variable is independent of every other: its correlations are set to zero, a warning names it,
-        and it ends isolated.
-
-        Raises:
-            InvalidProblem: wrong shape, a value that is missing or infinite, or a bad parameter.
-        """
-        values, names = finite_matrix(data, names)
-        if len(values) < 2:
-            raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
-        correlation, constant = correlation_matrix(values)
-        return cls.from_correlation(
-            correlation,
-            n_samples=len(values),
-            alpha=alpha,
-            max_level=max_level,
-            df_convention=df_convention,
-            names=names,
-            constant=name_constants(names, constant),
-        )
-
-    @classmethod
-    def from_correlation(
-        cls,
-        correlation: Any,
-        *,
-        n_samples: int,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        df_convention: str = "pcalg",
-        names: Sequence[str] | None = None,
-        constant: Sequence[str] = (),
-    ) -> GaussianProblem:
-        """From a (p, p) correlation matrix (array or DataFrame) and the number of samples it was made from.
-
-        A float64 ``np.load(..., mmap_mode="r")`` is used where it lies, without a copy, and must be exact for that:
-        `gpupc_impl.core.large.exact_correlation` makes one that is of any other.
-
-        Raises:
-            InvalidProblem: not square, not symmetric (to 1e-8), a diagonal that is not one (to 1e-8), an entry
-                outside [-1, 1] (by more than 1e-8) or not finite, a mapped one that is not exact, or a bad parameter.
-        """
-        if mapped.base_memmap(correlation) is not None and correlation.dtype == np.float64:
-            matrix, names = _mapped_correlation(correlation, names)
-        else:
-            matrix, names = _correlation_in_memory(correlation, names)
-        check_gaussian_parameters(n_samples, alpha, max_level, df_convention)
-        return cls(
-            names=names,
-            alpha=float(alpha),
-            max_level=None if max_level is None else int(max_level),
-            correlation=matrix,
-            n_samples=int(n_samples),
-            df_convention=df_convention,
-            constant=tuple(constant),
-        )
-
-    def degrees_of_freedom(self, level: int) -> int:
-        """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
-        return self.n_samples - level - 3 - (1 if self.df_convention == "cupc" else 0)
-
-    def threshold(self, level: int) -> float:
-        """tau of equation 7 of cuPC: S separates when |Z| <= tau."""
-        return -float(special.ndtri(self.alpha / 2)) / math.sqrt(self.degrees_of_freedom(level))
-
-    def critical_r_squared(self, level: int) -> float:
-        """The decision without a logarithm: S separates when r^2 <= tanh(tau)^2.
-
-        Kept below one, so that a correlation of exactly one (Z infinite) never counts as independence.
-        """
-        return min(math.tanh(self.threshold(level)) ** 2, float(np.nextafter(1.0, 0.0)))
-
-    def p_value(self, r_squared: float | np.ndarray, level: int) -> float | np.ndarray:
-        """Two-sided p-value of squared partial correlation(s) at a level."""
-        with np.errstate(divide="ignore"):
-            z = np.arctanh(np.minimum(np.sqrt(r_squared), 1.0)) * math.sqrt(self.degrees_of_freedom(level))
-        return 2 * special.ndtr(-z)
-
-    def obstacle(self, level: int) -> str | None:
-        if self.degrees_of_freedom(level) <= 0:
-            return (
-                f"no degrees of freedom: {self.n_samples} samples leave m - |S| - 3 = "
-                f"{self.degrees_of_freedom(level)} at level {level} (df_convention {self.df_convention!r})"
-            )
-        return None
-
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts(), "n_samples": self.n_samples, "df_convention": self.df_convention}
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer; names do not."""
-        digest = hashlib.sha256(
-            repr(
-                (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, self.correlation.shape)
-            ).encode()
-        )
-        mapped.update_digest(digest, self.correlation)
-        return digest.hexdigest()
-
-    def save(self, path: str | Path) -> None:
-        """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
-
-        A correlation matrix that is an ``.npy`` file of its own stays where it is: what is written holds its path as
-        seen from here, so the two can be moved together, and a digest by which another one is told apart.
-        """
-        matrix_file = mapped.npy_path(self.correlation)
-        if matrix_file is None:
-            matrix = {"correlation": self.correlation}
-        else:
-            matrix = {
-                "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
-                "correlation_spot": mapped.spot_sha256(self.correlation),
-                "fingerprint": self.fingerprint,
-            }
-        with open(path, "wb") as file:
-            np.savez(
-                file,
-                family=self.family,
-                **matrix,
-                names=np.array(self.names, dtype=str),
-                constant=np.array(self.constant, dtype=str),
-                n_samples=self.n_samples,
-                alpha=self.alpha,
-                max_level=-1 if self.max_level is None else self.max_level,
-                df_convention=self.df_convention,
-            )
-
-    @classmethod
-    def load(cls, path: str | Path) -> GaussianProblem:
-        """Read what `save` wrote; a correlation matrix in a file of its own is mapped, and not read.
-
-        Raises:
-            InvalidProblem: that file is missing, or is another matrix (64 of its rows are compared).
-        """
-        with np.load(path) as stored:
-            max_level = int(stored["max_level"])
-            if "correlation_file" in stored:
-                correlation = _stored_correlation(Path(path), stored)
-            else:
-                correlation = stored["correlation"]
-                correlation.setflags(write=False)
-            problem = cls(
-                names=tuple(map(str, stored["names"])),
-                alpha=float(stored["alpha"]),
-                max_level=None if max_level < 0 else max_level,
-                correlation=correlation,
-                n_samples=int(stored["n_samples"]),
-                df_convention=str(stored["df_convention"]),
-                constant=tuple(map(str, stored["constant"])),
-            )
-            if "fingerprint" in stored:
-                problem.__dict__["fingerprint"] = str(stored["fingerprint"])  # else it is read whole to be hashed
-            return problem
-
-
 def load_problem(path: str | Path) -> Problem:
     """Read a problem of any family that was written by its ``save``."""
     with np.load(path) as stored:
@@ -304,113 +90,6 @@ def problem_class(family: str) -> type[Problem]:
     return next(cls for cls in vars(module).values() if isinstance(cls, type) and getattr(cls, "family", 0) == family)
 
 
-def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pearson correlations of the columns of an (m, p) float64 matrix.
-
-    Columns are scaled by their largest magnitude before anything is squared, so values near the ends of the
-    float64 range do not overflow.
-
-    Returns:
-        (p, p) correlations with zeros for constant columns, and (p,) bool that marks those columns.
-    """
-    centred, constant = standardized(values)
-    correlation = centred.T @ centred
-    np.fill_diagonal(correlation, 1.0)
-    return np.clip(correlation, -1.0, 1.0), constant
-
-
-def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of an (m, p) matrix with mean zero and length one, whose products are the correlations.
-
-    Returns:
-        (m, p) such columns, zeros for constant ones, and (p,) bool that marks those.
-    """
-    values = np.ascontiguousarray(values, dtype=np.float64)  # sums in one order, so that a table's layout is no matter
-    constant = (values == values[0]).all(axis=0)
-    scale = np.abs(values).max(axis=0)
-    centred = values / np.where(scale > 0, scale, 1.0)
-    centred -= centred.mean(axis=0)
-    norm = np.sqrt(np.einsum("ij,ij->j", centred, centred))
-    constant |= norm == 0
-    centred /= np.where(constant, 1.0, norm)
-    centred[:, constant] = 0.0
-    return centred, constant
-
-
-def _correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The checked (p, p) matrix, made exact, and its names."""
-    matrix, names = as_matrix(correlation, names)
-    p = len(matrix)
-    if matrix.shape != (p, p):
-        raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
-    check_correlations(matrix, matrix.T)
-    matrix = np.ascontiguousarray(np.clip((matrix + matrix.T) / 2, -1.0, 1.0))
-    np.fill_diagonal(matrix, 1.0)
-    matrix.setflags(write=False)
-    return matrix, names
-
-
-def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:
-    """What correlations must be, to 1e-8, in a whole matrix or a tile of one.
-
-    Args:
-        transposed: the matrix transposed; of a tile its mirror image, transposed back.
-        diagonal: whether it holds its part of the diagonal.
-
-    Raises:
-        InvalidProblem: they are not.
-    """
-    if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
-        raise InvalidProblem("correlation has entries that are not finite; give constant variables zeros instead")
-    worst = float(np.abs(matrix - transposed).max(initial=0.0))
-    if worst > 1e-8:
-        raise InvalidProblem(f"correlation is not symmetric: it differs from its transpose by {worst:.3g}")
-    worst = float(np.abs(np.diagonal(matrix) - 1.0).max(initial=0.0)) if diagonal else 0.0
-    if worst > 1e-8:
-        raise InvalidProblem(
-            f"correlation has a diagonal that differs from one by {worst:.3g}; a covariance matrix must be "
-            "scaled to correlations first"
-        )
-    worst = float(np.abs(matrix).max(initial=0.0))
-    if worst > 1 + 1e-8:
-        raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
-
-
-def _mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A mapped matrix as it is, and its names."""
-    _, names = as_matrix(matrix, names)
-    if matrix.shape != (len(matrix), len(matrix)):
-        raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
-    fault = mapped.correlation_fault(matrix)
-    if fault is None and not matrix.flags.c_contiguous:
-        fault = "it is not in C order"
-    if fault is not None:
-        raise InvalidProblem(
-            f"correlation lies in a file, so it is used as it is, but {fault}; "
-            "gpupc_impl.core.large.exact_correlation writes one that can be used (or give a copy, np.array(...))"
-        )
-    matrix = matrix.view()
-    matrix.setflags(write=False)
-    return matrix, names
-
-
-def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The matrix beside the problem file at `path`, mapped."""
-    matrix_file = path.parent / str(stored["correlation_file"])
-    try:
-        matrix = np.load(matrix_file, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise InvalidProblem(
-            f"{path.name} is a problem whose correlation matrix lies in {str(stored['correlation_file'])!r} beside it, "
-            f"which cannot be read ({error}); move both files together, or make the problem again"
-        ) from error
-    if mapped.spot_sha256(matrix) != str(stored["correlation_spot"]):
-        raise InvalidProblem(
-            f"{matrix_file.name} is not the correlation matrix that {path.name} was saved with; make the problem again"
-        )
-    return matrix
-
-
 def check_search_parameters(alpha: float, max_level: int | None) -> None:
     """What every family asks of alpha and max_level.
 
@@ -421,28 +100,6 @@ def check_search_parameters(alpha: float, max_level: int | None) -> None:
         raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
     if max_level is not None and (max_level < 0 or int(max_level) != max_level):
         raise InvalidProblem(f"max_level is {max_level!r}; it must be a whole number of at least 0, or None")
-
-
-def check_gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> None:
-    """What beside the correlations makes a Gaussian problem.
-
-    Raises:
-        InvalidProblem: out of range.
-    """
-    if not float(n_samples).is_integer() or n_samples < 1:
-        raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-    check_search_parameters(alpha, max_level)
-    if df_convention not in DF_CONVENTIONS:
-        raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
-
-
-def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
-    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
-    found = tuple(names[k] for k in np.flatnonzero(constant))
-    if found:
-        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
-    return found
 
 
 def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -29,7 +29,7 @@ METHOD_PACKAGES = (
     "gpupc_impl.gaussian",
     "gpupc_impl.out_of_core",
     "gpupc_impl.discrete",
-    "gpupc_impl.cmiknn",
+    "gpupc_impl.nonlinear",
     "baselines",
 )
 """Packages searched for methods; one that is not installed is passed over."""

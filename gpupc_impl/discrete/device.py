@@ -20,8 +20,8 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.discrete import forecast
 from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
-from gpupc_impl.gaussian import graph
-from gpupc_impl.gaussian.graph import ROW_THREADS
+from gpupc_impl.engine import graph
+from gpupc_impl.engine.graph import ROW_THREADS
 
 logger = logging.getLogger("gpupc_impl.discrete")
 """Says what memory a run takes, and how that of each level is laid out."""

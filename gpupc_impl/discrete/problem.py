@@ -15,13 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.problem import (
-    InvalidProblem,
-    Problem,
-    check_search_parameters,
-    name_constants,
-    variable_names,
-)
+from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, variable_names
+from gpupc_impl.gaussian.problem import name_constants
 
 TESTS = ("chi-square", "g-square")
 DF_RULES = ("full", "adjusted")

@@ -1,9 +1,9 @@
 """Baseline 1: Parallel-PC ported to a GPU, an edge's tests in sequence (cuPC, section 5.3)."""
 
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.device import LevelKernel
+from gpupc_impl.gaussian.problem import GaussianProblem
 
 KERNEL = LevelKernel(
     source="gaussian/kernels/baseline_1.cu",

@@ -2,10 +2,10 @@
 
 import math
 
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.device import MAX_GRID_Y, LevelKernel
+from gpupc_impl.gaussian.problem import GaussianProblem
 
 
 def _block(p: int, max_degree: int, level: int, params: dict) -> tuple[int, int]:

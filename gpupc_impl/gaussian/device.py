@@ -12,11 +12,11 @@ import numpy as np
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian import graph
+from gpupc_impl.engine import graph
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.problem import GaussianProblem
 
 MAX_GRID_Y = 65535
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpupc_impl.core.problem import RESIDUAL_TOLERANCE
+from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 
 
 def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpupc_impl.core.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
 
 NEAR = 1e-9
 """A test is near its threshold when |r^2 / critical - 1| is below this, divided by the smallest residual variance

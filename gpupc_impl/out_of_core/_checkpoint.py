@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.core.records import write_whole
 
 COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
 

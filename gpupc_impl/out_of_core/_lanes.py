@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends.base import Backend, Event
-from gpupc_impl.core.records import write_whole
+from gpupc_impl.core.files import write_whole
 
 STEPS = ("extract", "transfer", "kernel", "merge")
 COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")

@@ -14,10 +14,10 @@ import numpy as np
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Run
-from gpupc_impl.gaussian.graph import COUNTER_SHAPE, NO_KEY, binomial_table
+from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import _gather, _plan
 from gpupc_impl.out_of_core._checkpoint import Checkpoint, State, make_folder
 from gpupc_impl.out_of_core._lanes import Lane, Lanes, Timeline

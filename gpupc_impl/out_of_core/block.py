@@ -1,10 +1,10 @@
 """Out-of-core by blocks, with transfers managed by hand (Out-of-Core, section 4.2, Algorithm 2)."""
 
 from gpupc_impl.core.pc_stable import pc_stable
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian import cupc_s
+from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core._search import BlockSearch
 
 

@@ -4,11 +4,11 @@ import logging
 
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.pc_stable import pc_stable
-from gpupc_impl.core.problem import GaussianProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.gaussian.device import GaussianSearch
+from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import _plan
 
 logger = logging.getLogger("gpupc_impl.out_of_core")

@@ -13,9 +13,9 @@ import pytest
 from datasets.nonlinear import additive_noise
 from gpupc_impl import methods, skeleton
 from gpupc_impl.backends import open_backend
-from gpupc_impl.cmiknn.problem import NonlinearProblem
-from gpupc_impl.core.machine import available_cores
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.solve import unavailable
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 NEIGHBOURS = (7, 20, 200)
 ROUNDS = 3
@@ -60,7 +60,7 @@ def compare(benchmark, what: str, runs: dict) -> None:
 @pytest.mark.parametrize(("n", "permutations"), SINGLE_TESTS)
 def test_speed_of_one_test(benchmark, n, permutations, k_cmi):
     from baselines._cmiknn_search import CmiknnTest
-    from gpupc_impl.cmiknn.device import ci_test
+    from gpupc_impl.nonlinear.device import ci_test
 
     data = additive_noise(3, n, seed=1, density=1.0).values
     problem = NonlinearProblem.from_data(data, permutations=permutations, k_cmi=min(k_cmi, n // 5))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from gpupc_impl import GaussianProblem, InvalidParameter, skeleton
-from gpupc_impl.core.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 from gpupc_impl.core.registry import Method, Parameter
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 
 STRUCTURES = ("sparse", "dense", "chain", "star", "complete", "one factor", "independent")
 COPY_NOISE = ((0.0, 1e-9, 1e-7), (1e-4, 1e-3, 1e-2), (0.0, 1e-9, 1e-7, 1e-4, 1e-3, 1e-2))

@@ -13,11 +13,11 @@ import pytest
 from datasets.nonlinear import additive_noise
 from gpupc_impl import InvalidProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import DeviceMemoryError, open_backend
-from gpupc_impl.cmiknn.device import ci_test
-from gpupc_impl.cmiknn.problem import NonlinearProblem
-from gpupc_impl.cmiknn.retest import Retest
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.retest import Retest
 
 SETTINGS = {
     f"{method.name}-{backend}": (method, backend)

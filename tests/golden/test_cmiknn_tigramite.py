@@ -11,9 +11,9 @@ from scipy import stats
 from datasets.nonlinear import additive_noise
 from gpupc_impl import methods, skeleton
 from gpupc_impl.backends import open_backend
-from gpupc_impl.cmiknn.device import ci_test
-from gpupc_impl.cmiknn.problem import NonlinearProblem
 from gpupc_impl.core.solve import unavailable
+from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 pytest.importorskip("tigramite")
 from baselines import _cmiknn

@@ -12,7 +12,7 @@ def load():
 
     ``statuses`` are those of verification.csv by data set and setting, where they are not ``equal``.
     """
-    from gpupc_impl.analysis import experiments  # here: other tests of this folder need no matplotlib
+    from gpupc_impl.reporting import experiments  # here: other tests of this folder need no matplotlib
 
     def through_files(folder, records, statuses=None):
         paths = []

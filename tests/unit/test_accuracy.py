@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gpupc_impl.core.accuracy import dag_of_edges, skeleton_differences, structural_hamming_distance
 from gpupc_impl.core.orientation import CPDAG, equivalence_class
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences, structural_hamming_distance
 
 causal_learn = pytest.importorskip("causallearn")
 

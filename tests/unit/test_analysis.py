@@ -8,9 +8,9 @@ import xml.etree.ElementTree
 import matplotlib.pyplot as plt
 import pytest
 
-from gpupc_impl.analysis import figures, measured, style, tables
 from gpupc_impl.core.problem import FAMILIES
 from gpupc_impl.core.registry import methods
+from gpupc_impl.reporting import figures, measured, style, tables
 
 ENVIRONMENT = {
     "git_commit": "0123456789abcdef",

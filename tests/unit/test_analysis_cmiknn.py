@@ -6,9 +6,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gpupc_impl.analysis import cmiknn
-from gpupc_impl.analysis.measured import Speedup, read_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.reporting import cmiknn
+from gpupc_impl.reporting.measured import Speedup, read_csv
 
 ROOT = Path(__file__).parents[2]
 NAMES = (*(f"cmiknn_table{k}" for k in (1, 2, 4, 5, 6, 10)), "cmiknn_fig1")

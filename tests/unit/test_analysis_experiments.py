@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_hex
 
-from gpupc_impl.analysis import experiments
-from gpupc_impl.analysis.measured import read_csv
+from gpupc_impl.reporting import experiments
+from gpupc_impl.reporting.measured import read_csv
 from workflow.scripts.experiments import grid_settings
 
 ROOT = Path(__file__).parents[2]

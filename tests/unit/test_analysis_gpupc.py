@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpupc_impl.analysis import gpupc
-from gpupc_impl.analysis.measured import read_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.reporting import gpupc
+from gpupc_impl.reporting.measured import read_csv
 
 ROOT = Path(__file__).parents[2]
 REPORTED = {k: read_csv(ROOT / f"results/reported/gpupc_table{k}.csv") for k in (1, 2, 3)}

@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_hex
 
-from gpupc_impl.analysis import out_of_core, style
-from gpupc_impl.analysis.measured import read_csv
+from gpupc_impl.reporting import out_of_core, style
+from gpupc_impl.reporting.measured import read_csv
 
 ROOT = Path(__file__).parents[2]
 REPORTED = {name: read_csv(ROOT / f"results/reported/{name}.csv") for name in ("ooc_fig2", "ooc_table1")}

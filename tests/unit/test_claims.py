@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpupc_impl.analysis import claims, measured
+from gpupc_impl.reporting import claims, measured
 
 ROOT = Path(__file__).parents[2]
 REPORTED = measured.read_csv(ROOT / "results" / "reported" / "cupc_claims.csv")

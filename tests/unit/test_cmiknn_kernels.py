@@ -7,13 +7,13 @@ import pytest
 from scipy import special
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
-from gpupc_impl.cmiknn.device import PARAMS, Engine, ci_test, counts_of
-from gpupc_impl.cmiknn.problem import NonlinearProblem
-from gpupc_impl.cmiknn.retest import Retest, philox
 from gpupc_impl.core.registry import InvalidParameter
+from gpupc_impl.nonlinear.device import PARAMS, Engine, ci_test, counts_of
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.retest import Retest, philox
 
 PHILOX = """
-#include "cmiknn/kernels/philox.cuh"
+#include "nonlinear/kernels/philox.cuh"
 __global__ void known_answers(const unsigned* in, unsigned* out) {
     in += 6 * blockIdx.x;
     const Words found = philox(in[0], in[1], in[2], in[3], in[4], in[5]);

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
-from gpupc_impl.cmiknn import retest
-from gpupc_impl.cmiknn.problem import NonlinearProblem
-from gpupc_impl.cmiknn.retest import Retest
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
+from gpupc_impl.nonlinear import retest
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.retest import Retest
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpupc_impl.analysis import cost
-from gpupc_impl.analysis.cost import Job, Range, Rates
-from gpupc_impl.analysis.measured import read_csv
+from gpupc_impl.reporting import cost
+from gpupc_impl.reporting.cost import Job, Range, Rates
+from gpupc_impl.reporting.measured import read_csv
 
 ROOT = Path(__file__).parents[2]
 TIMING = {"repeats": 4, "time_limit_s": 1000, "long_run_s": 100}

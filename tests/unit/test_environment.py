@@ -9,10 +9,10 @@ import subprocess
 import jsonschema
 import pytest
 
-from gpupc_impl.core import environment as module
-from gpupc_impl.core.environment import environment, git_state
-from gpupc_impl.core.machine import available_cores
-from gpupc_impl.core.records import schema
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.measurement import environment as module
+from gpupc_impl.measurement.environment import environment, git_state
+from gpupc_impl.measurement.records import schema
 
 
 class CudaLike:

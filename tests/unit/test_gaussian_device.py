@@ -13,7 +13,7 @@ from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, met
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.pc_stable import MAX_SETS
 from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian.graph import binomial_table
+from gpupc_impl.engine.graph import binomial_table
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 
 UNRANK = Path(__file__).parent / "kernels" / "unrank.cu"

@@ -11,11 +11,11 @@ import time
 import psutil
 import pytest
 
-from gpupc_impl.core.isolate import Worker
+from gpupc_impl.measurement.isolate import Worker
 
 SERVER = textwrap.dedent("""
     import ctypes, functools, os, signal, subprocess, sys
-    from gpupc_impl.core.isolate import serve
+    from gpupc_impl.measurement.isolate import serve
 
     @functools.cache
     def spin():
@@ -204,7 +204,7 @@ def test_nothing_is_left_behind():
 def test_worker_ends_with_its_owner_even_when_that_is_killed():
     owner = textwrap.dedent(f"""
         import sys
-        from gpupc_impl.core.isolate import Worker
+        from gpupc_impl.measurement.isolate import Worker
         worker = Worker([sys.executable, "-c", {SERVER!r}])
         child = worker.request({{"do": "child"}}).value
         print(worker.pid, child, flush=True)

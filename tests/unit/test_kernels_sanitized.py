@@ -19,8 +19,8 @@ problems = [GaussianProblem.from_data(data, max_level=3)]
 """
 
 NONLINEAR = """
-from gpupc_impl.cmiknn.device import ci_test
-from gpupc_impl.cmiknn.problem import NonlinearProblem
+from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
 options = dict(permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
@@ -59,7 +59,7 @@ for problem in problems:
 FAMILIES = {
     "gaussian": ("gpupc_impl.gaussian.device", GAUSSIAN),
     "discrete": ("gpupc_impl.discrete.device", DISCRETE),
-    "nonlinear": ("gpupc_impl.cmiknn.device", NONLINEAR),
+    "nonlinear": ("gpupc_impl.nonlinear.device", NONLINEAR),
 }
 """By family: the module with its `all_kernels`, and the lines that make `problems`, at least one of four levels."""
 

@@ -16,9 +16,10 @@ import pytest
 from gpupc_impl import GaussianProblem, InvalidProblem, SeparatingSets, Skeleton, skeleton
 from gpupc_impl.core import mapped
 from gpupc_impl.core import result as result_module
-from gpupc_impl.core.large import correlation_tiles, exact_correlation, problem_from_data
-from gpupc_impl.core.problem import correlation_matrix, load_problem
+from gpupc_impl.core.problem import load_problem
 from gpupc_impl.core.result import edges_to_adjacency
+from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
+from gpupc_impl.gaussian.problem import correlation_matrix
 from workflow.scripts import problems
 from workflow.scripts.problems import write_problem
 
@@ -326,10 +327,10 @@ def test_memory_stays_small(tmp_path):
     script = """
         import sys
         import numpy as np
-        from gpupc_impl.core.large import problem_from_data
+        from gpupc_impl.gaussian.large import problem_from_data
         from gpupc_impl.core.mapped import correlation_fault
         from gpupc_impl.core.problem import load_problem
-        from gpupc_impl.core.worker import peak_process_bytes
+        from gpupc_impl.measurement.worker import peak_process_bytes
 
         folder = sys.argv[1]
         values = np.random.default_rng(0).normal(size=(50, 4000))
@@ -421,7 +422,7 @@ def test_a_wide_skeleton_takes_no_second_matrix():
     script = """
         import numpy as np
         from gpupc_impl.core.result import SeparatingSets, Skeleton
-        from gpupc_impl.core.worker import peak_process_bytes
+        from gpupc_impl.measurement.worker import peak_process_bytes
 
         p = 8000
         adjacency = np.zeros((p, p), bool)

@@ -15,8 +15,10 @@ import psutil
 import pytest
 
 from gpupc_impl import GaussianProblem, Skeleton
-from gpupc_impl.core import measure, records, registry
-from gpupc_impl.core.measure import Setting, measure_side_by_side
+from gpupc_impl.core import registry
+from gpupc_impl.measurement import records
+from gpupc_impl.measurement import sampler as measure
+from gpupc_impl.measurement.sampler import Setting, measure_side_by_side
 
 PLANTED = textwrap.dedent('''
     """Methods that behave and methods that do not. Each run of theirs leaves a line in the file PLANTED_RUNS."""
@@ -164,7 +166,7 @@ def run(problem, out, runs):
         result = measure_side_by_side(
             problem, settings, **{**given, "progress": run.events.append, "log": run.log, **options}
         )
-        assert not [child for child in psutil.Process().children() if "core.worker" in " ".join(child.cmdline())]
+        assert not [child for child in psutil.Process().children() if "measurement.worker" in " ".join(child.cmdline())]
         return result
 
     return run
@@ -302,7 +304,7 @@ def test_damaged_samples_are_measured_again(run, out, runs):
 
 def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     coordinator = textwrap.dedent(f"""
-        from gpupc_impl.core.measure import Setting, measure_side_by_side
+        from gpupc_impl.measurement.sampler import Setting, measure_side_by_side
         settings = [Setting(name, "planted-good", {{"sleep": sleep}}) for name, sleep in (("a", 0.1), ("b", 0.11))]
         measure_side_by_side(
             {str(problem)!r}, settings, backend="auto", dataset={{"name": "tiny"}}, out_dir={str(out)!r}, repeats=4,
@@ -313,7 +315,7 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     give_up = time.monotonic() + 60
     while runs()["good"] < 5 and time.monotonic() < give_up:
         time.sleep(0.01)
-    workers = [child for child in process_children(process.pid) if "core.worker" in " ".join(child.cmdline())]
+    workers = [child for child in process_children(process.pid) if "measurement.worker" in " ".join(child.cmdline())]
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert len(workers) == 2

@@ -17,7 +17,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian.graph import COUNTER_SHAPE, NO_KEY, ROW_THREADS, SOURCE, binomial_table
+from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, ROW_THREADS, SOURCE, binomial_table
 from gpupc_impl.out_of_core._search import PAIR_SOURCE
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -143,7 +143,7 @@ def test_level_zero_for_real():
     script = f"""
         import numpy as np
         from gpupc_impl import GaussianProblem, skeleton
-        from gpupc_impl.core.worker import peak_process_bytes
+        from gpupc_impl.measurement.worker import peak_process_bytes
 
         P = {P}
         rng = np.random.default_rng(0)

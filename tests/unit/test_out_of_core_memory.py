@@ -147,8 +147,8 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
     script = f"""
         import numpy as np
         from gpupc_impl import skeleton
-        from gpupc_impl.core import large
-        from gpupc_impl.core.worker import peak_process_bytes
+        from gpupc_impl.gaussian import large
+        from gpupc_impl.measurement.worker import peak_process_bytes
 
         rng = np.random.default_rng(0)
         data = rng.standard_normal((200, 20_000))

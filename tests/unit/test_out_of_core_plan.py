@@ -13,7 +13,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian.graph import binomial_table
+from gpupc_impl.engine.graph import binomial_table
 from gpupc_impl.out_of_core import _gather, _plan
 from gpupc_impl.out_of_core._search import _compositions, unrank
 

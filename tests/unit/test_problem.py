@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
-from gpupc_impl.core.problem import correlation_matrix, load_problem, problem_class
+from gpupc_impl.core.problem import load_problem, problem_class
+from gpupc_impl.gaussian.problem import correlation_matrix
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpupc_impl.analysis import recorded
-from gpupc_impl.core.records import validate
+from gpupc_impl.measurement.records import validate
+from gpupc_impl.reporting import recorded
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "results" / "recorded"

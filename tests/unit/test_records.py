@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from gpupc_impl import GaussianProblem
-from gpupc_impl.core import records
-from gpupc_impl.core.environment import environment
+from gpupc_impl.core import files
 from gpupc_impl.core.registry import Method, methods
+from gpupc_impl.measurement import records
+from gpupc_impl.measurement.environment import environment
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_write_whole_leaves_the_old_file_when_it_fails(tmp_path):
     path.write_text("old")
 
     def write():
-        with records.write_whole(path) as temporary:
+        with files.write_whole(path) as temporary:
             temporary.write_text("half of the n")
             raise RuntimeError
 

@@ -9,7 +9,14 @@ import pytest
 
 from gpupc_impl.core import registry
 from gpupc_impl.core.problem import problem_class
-from gpupc_impl.core.single_tests import Case, Implementation, draw_tests, has_single_test, measure_tests, verify_tests
+from gpupc_impl.measurement.single_tests import (
+    Case,
+    Implementation,
+    draw_tests,
+    has_single_test,
+    measure_tests,
+    verify_tests,
+)
 
 PLUGIN = """
 import os, time

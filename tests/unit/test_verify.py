@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gpupc_impl import GaussianProblem, skeleton
-from gpupc_impl.core import verify
 from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest, pseudo_inverse
+from gpupc_impl.verification import compare as verify
 
 
 def linear_data(p=15, m=60, seed=0):

@@ -27,7 +27,7 @@ for name, choice in CI_TESTS["tables"].items():
             time_limit_s=CI_TESTS["time_limit_s"],
             implementations=CI_TESTS["implementations"],
             codes=code_versions(CI_TESTS["implementations"]),
-            code=sources_version("core/single_tests.py", "cmiknn/problem.py"),
+            code=sources_version("measurement/single_tests.py", "nonlinear/problem.py"),
             parameters=problem_parameters("nonlinear", {}),
             backend=BACKEND,
             limits=config["limits"],
@@ -85,7 +85,7 @@ if CI_TESTS["tables"]:
         conda:
             ENVIRONMENT
         params:
-            code=sources_version("core/single_tests.py"),
+            code=sources_version("measurement/single_tests.py"),
         message:
             "Comparing the p-values of single tests"
         script:

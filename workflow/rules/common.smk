@@ -20,7 +20,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.envir
 from datasets import registry as dataset_registry
 from datasets.fetch import mirrored_paths
 from gpupc_impl.backends import resolve_backend
-from gpupc_impl.core.records import code_version
+from gpupc_impl.measurement.records import code_version
 from gpupc_impl.core.registry import get_method
 from workflow.scripts.check_config import check_config
 from workflow.scripts.experiments import expand as expand_experiments
@@ -137,7 +137,7 @@ def sources_version(*patterns):
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-ANALYSIS = sources_version("analysis/*.py", "analysis/*.mplstyle")
+ANALYSIS = sources_version("reporting/*.py", "reporting/*.mplstyle")
 
 
 def mirrored(wildcards):

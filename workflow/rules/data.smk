@@ -65,7 +65,7 @@ rule prepare_problem:
         parameters=lambda wildcards: problem_parameters(
             ENTRIES[wildcards.dataset]["family"], config["datasets"][wildcards.dataset]
         ),
-        code=sources_version("core/large.py", "*/problem.py"),
+        code=sources_version("gaussian/large.py", "*/problem.py"),
     message:
         "Preparing the problem of data set {wildcards.dataset}"
     script:
@@ -101,7 +101,7 @@ for experiment in EXPERIMENTS:
                     problem_parameters(EXPERIMENTS[experiment].family, {"problem": own})
                     for own in EXPERIMENTS[experiment].problems.values()
                 ],
-                code=sources_version("core/large.py", "*/problem.py"),
+                code=sources_version("gaussian/large.py", "*/problem.py"),
             message:
                 f"Generating the graphs of {experiment}"
             script:

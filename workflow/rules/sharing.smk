@@ -15,7 +15,7 @@ rule count_sharing:
         ENVIRONMENT
     params:
         kind=lambda wildcards: ENTRIES[wildcards.dataset]["kind"],
-        code=sources_version("analysis/sharing.py", "core/result.py"),
+        code=sources_version("reporting/sharing.py", "core/result.py"),
     message:
         "Counting the rows that share conditional sets on {wildcards.dataset}"
     script:

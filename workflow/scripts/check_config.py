@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from datasets import RegistryError, registry
 from gpupc_impl.core.problem import problem_class
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
-from gpupc_impl.core.single_tests import has_single_test
+from gpupc_impl.measurement.single_tests import has_single_test
 from workflow.scripts.experiments import expand
 
 

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from gpupc_impl.analysis.measured import read_csv
-from gpupc_impl.core.verify import complaints
+from gpupc_impl.reporting.measured import read_csv
+from gpupc_impl.verification.compare import complaints
 
 found = [sentence for path in snakemake.input for sentence in complaints(read_csv(path))]
 where = " and ".join(snakemake.input)

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from gpupc_impl.analysis import cmiknn, experiments
-from gpupc_impl.analysis.measured import read_csv, read_json
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.reporting import cmiknn, experiments
+from gpupc_impl.reporting.measured import read_csv, read_json
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

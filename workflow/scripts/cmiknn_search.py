@@ -2,8 +2,8 @@
 
 import sys
 
-from gpupc_impl.analysis import cmiknn, experiments
-from gpupc_impl.analysis.measured import read_csv
+from gpupc_impl.reporting import cmiknn, experiments
+from gpupc_impl.reporting.measured import read_csv
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

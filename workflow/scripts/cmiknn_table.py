@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from gpupc_impl.analysis import cmiknn
-from gpupc_impl.analysis.measured import read_csv
+from gpupc_impl.reporting import cmiknn
+from gpupc_impl.reporting.measured import read_csv
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

@@ -6,10 +6,10 @@ import tempfile
 from pathlib import Path
 
 import datasets
-from gpupc_impl.core.machine import available_cores
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.files import save_json
 from gpupc_impl.core.problem import InvalidProblem, problem_class
-from gpupc_impl.core.records import save_json
-from gpupc_impl.core.single_tests import Case, Implementation, draw_tests, measure_tests
+from gpupc_impl.measurement.single_tests import Case, Implementation, draw_tests, measure_tests
 
 params = snakemake.params
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpupc_impl.core.single_tests import verify_tests
+from gpupc_impl.measurement.single_tests import verify_tests
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

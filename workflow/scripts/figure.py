@@ -2,7 +2,7 @@
 
 import sys
 
-from gpupc_impl.analysis import figures, measured, style
+from gpupc_impl.reporting import figures, measured, style
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from gpupc_impl.analysis import gpupc
-from gpupc_impl.analysis.measured import read_csv, read_json
+from gpupc_impl.reporting import gpupc
+from gpupc_impl.reporting.measured import read_csv, read_json
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from gpupc_impl.core.machine import available_cores
-from gpupc_impl.core.measure import Setting, measure_side_by_side, write_skipped
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.measurement.sampler import Setting, measure_side_by_side, write_skipped
 
 params, timing = snakemake.params, snakemake.params.timing
 DATASET_FACTS = ("source", "licence", "citation", "sha256")

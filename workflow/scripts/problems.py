@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.large import LARGE, problem_from_data
 from gpupc_impl.core.problem import InvalidProblem, Problem, problem_class
+from gpupc_impl.gaussian.large import LARGE, problem_from_data
 
 TRUE_EDGES = 5000
 """Facts list the edges of a true graph up to this many."""

@@ -3,8 +3,8 @@
 import csv
 import sys
 
-from gpupc_impl.analysis import sharing
-from gpupc_impl.analysis.measured import read_csv
+from gpupc_impl.reporting import sharing
+from gpupc_impl.reporting.measured import read_csv
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from gpupc_impl.analysis import measured, tables
+from gpupc_impl.reporting import measured, tables
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

@@ -6,7 +6,7 @@
 
 #include "backends/simt/portable.cuh"
 
-// gpupc_impl/core/problem.py states both tolerances and what they mean.
+// gpupc_impl/gaussian/problem.py states both tolerances and what they mean.
 constexpr double RESIDUAL_TOLERANCE = 1e-10;
 constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
 

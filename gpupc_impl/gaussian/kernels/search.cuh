@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/simt/portable.cuh"
-#include "gaussian/kernels/combinations.cuh"
+#include "engine/kernels/combinations.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
 // An edge's best key tells which separating set was found for it: the side (0: S from adj(i), 1: from adj(j), i < j) in

@@ -1,6 +1,6 @@
 // Combinations by rank, one a thread.
 #include "backends/simt/portable.cuh"
-#include "gaussian/kernels/combinations.cuh"
+#include "engine/kernels/combinations.cuh"
 
 __global__ void unrank(const unsigned long long* binomials, int max_n, int n, int level,
                        const unsigned long long* ranks, int count, int* out) {

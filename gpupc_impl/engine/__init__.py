@@ -1,0 +1,1 @@
+"""What the families share on a device: the graph between levels, keys of separating sets, combinations."""

@@ -1,0 +1,139 @@
+"""The graph of a search on a device, from level to level: compaction, removal of edges, collection of separating sets.
+
+The same for all methods, of whatever family, whose kernels mark separated edges by their best key (cuPC, Algorithm 2
+and section 3.3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.pc_stable import MAX_SETS
+
+SOURCE = "engine/kernels/graph.cu"
+KERNELS = ("count_degrees", "compact", "remove_separated", "list_separated")
+ROW_THREADS = 128  # of a block that works on one row; graph.cu: the same
+NO_KEY = np.uint64(2**64 - 1)
+COUNTER_SHAPE = (64, 8)  # search.cuh: COUNTER_STRIPES, COUNTER_STRIDE
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A'_G, the compacted graph at the start of a level (section 3.3), on the device.
+
+    Attributes:
+        p: number of variables.
+        level: the size of conditioning sets, at least 1.
+        max_degree: largest number of neighbours, the length of a row.
+        neighbours: (p, max_degree) int32: row i holds the neighbours of Vi, ascending, in its first places.
+        degrees: (p,) int32: how many each variable has.
+        binomials: the table that ranks are made with, see `binomial_table`.
+    """
+
+    p: int
+    level: int
+    max_degree: int
+    neighbours: Any
+    degrees: Any
+    binomials: Any
+
+    @property
+    def arguments(self) -> list:
+        """What kernels of a row take: rows, their stride, degrees, p."""
+        return [self.neighbours, np.int32(self.max_degree), self.degrees, np.int32(self.p)]
+
+
+class DeviceGraph:
+    """The edges of a graph of p variables, and the best key that was found for each (search.cuh).
+
+    Attributes:
+        edges: (p, p) uint8 on the device; not set before level 0 has run.
+        best: (p, p) uint64 on the device, both triangles kept alike.
+        degrees: (p,) int32 on the device, as of the last `count`.
+        max_degree: the largest of them.
+        begun: whether level 0 has run.
+    """
+
+    def __init__(self, backend: Backend, p: int):
+        self.backend, self.p = backend, p
+        self.edges = backend.empty((p, p), np.uint8)
+        self.best = backend.full((p, p), NO_KEY, np.uint64)
+        self.degrees = backend.empty(p, np.int32)
+        self.max_degree = p - 1
+        self.begun = False
+
+    def adjacency(self) -> np.ndarray:
+        """(p, p) bool in host memory; with every edge in place where the search ended before it began."""
+        if not self.begun:
+            return ~np.eye(self.p, dtype=bool)
+        return self.backend.download(self.edges).astype(bool)
+
+    def count(self) -> tuple[int, int]:
+        """Edges and largest degree now; the degrees stay on the device."""
+        totals = self.backend.full(2, 0, np.uint64)
+        self._launch("count_degrees", [self.edges, np.int32(self.p), self.degrees, totals])
+        doubled, self.max_degree = map(int, self.backend.download(totals))
+        return doubled // 2, self.max_degree
+
+    def compact(self, level: int) -> Rows:
+        """The graph's rows, for a level from 1 on."""
+        neighbours = self.backend.empty((self.p, self.max_degree), np.int32)
+        self._launch("compact", [self.edges, np.int32(self.p), neighbours, np.int32(self.max_degree)])
+        binomials = self.backend.upload(binomial_table(self.max_degree, level))
+        return Rows(self.p, level, self.max_degree, neighbours, self.degrees, binomials)
+
+    def remove_separated(self, rows: Rows, of_whole_row: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Remove the edges that have a key.
+
+        Args:
+            rows: the graph at the level's start.
+            of_whole_row: whether ranks number the subsets of the whole row, not of the row without the other end.
+
+        Returns:
+            (k, 2) int32 removed pairs, ascending, and (k, level) int32 their separating sets, in host memory.
+        """
+        backend = self.backend
+        removed = backend.empty(self.p, np.int32)
+        self._launch("remove_separated", [*rows.arguments, self.best, self.edges, removed])
+        starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
+        if not starts[-1]:
+            return np.empty((0, 2), np.int32), np.empty((0, rows.level), np.int32)
+        pairs = backend.empty((starts[-1], 2), np.int32)
+        sets = backend.empty((starts[-1], rows.level), np.int32)
+        self._launch(
+            "list_separated",
+            [
+                *rows.arguments,
+                rows.binomials,
+                np.int32(rows.max_degree),
+                np.int32(rows.level),
+                np.int32(of_whole_row),
+                self.best,
+                backend.upload(starts),
+                pairs,
+                sets,
+            ],
+        )
+        return backend.download(pairs), backend.download(sets)
+
+    def _launch(self, kernel: str, arguments: list) -> None:
+        self.backend.kernel(SOURCE, kernel)((self.p,), (ROW_THREADS,), arguments)
+
+
+@functools.lru_cache(maxsize=32)
+def binomial_table(max_n: int, level: int) -> np.ndarray:
+    """(level + 1, max_n + 1) uint64: C(m, k) at row k, column m, saturated at 2^62 (combinations.cuh)."""
+    table = np.zeros((level + 1, max_n + 1), np.uint64)
+    table[0] = 1
+    for k in range(1, level + 1):
+        # Hockey-stick identity: C(m, k) is the sum of C(q, k - 1) over q < m. Sums past 2^62 may wrap; the float
+        # sums tell where.
+        sums = np.cumsum(table[k - 1, :-1])
+        saturated = np.cumsum(table[k - 1, :-1].astype(np.float64)) > MAX_SETS * (1 + 1e-9)
+        table[k, 1:] = np.where(saturated, np.uint64(MAX_SETS), sums)
+    return table

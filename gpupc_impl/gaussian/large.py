@@ -1,0 +1,196 @@
+"""Gaussian problems whose correlation matrix is too large for memory: it lies in an ``.npy`` file.
+
+    values = np.load("expression.npy", mmap_mode="r")  # samples x variables
+    problem = problem_from_data(values, "correlation.npy", alpha=0.01, max_level=1)
+    problem.save("problem.npz")  # small; the matrix stays in its file beside it
+
+The matrix is computed once and then only read, so every method sees the same bits. Any array that can be sliced in two
+dimensions serves as data: an array in memory, a mapped ``.npy``, a zarr array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core import mapped
+from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.problem import InvalidProblem, as_matrix
+from gpupc_impl.gaussian.problem import (
+    GaussianProblem,
+    check_correlations,
+    check_gaussian_parameters,
+    name_constants,
+    standardized,
+)
+
+LARGE = 10_000
+"""Variables above which the workflow keeps the correlation matrix (0.8 GB then) in a file of its own."""
+
+TILE = 2048
+"""Variables a side of a tile: 33 MB of correlations, and 16 kB of a row of the file at a time."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of tiles done and of all tiles."""
+
+
+def correlation_tiles(
+    values: Any, out_path: str | Path, *, tile: int = TILE, progress: Progress | None = None
+) -> tuple[np.memmap, np.ndarray]:
+    """Pearson correlations of the columns of an (m, p) matrix, tile by tile into an ``.npy`` file.
+
+    The matrix is exactly symmetric. It equals that of `correlation_matrix` within rounding (a few 1e-16), and bit for
+    bit where one tile holds it all; on a machine, the same tile gives the same bits.
+
+    Memory: about 8 (4 m t + 3 t^2) bytes for tiles of t variables, beside the values where they are not mapped.
+
+    Args:
+        values: (m, p) numbers, all finite.
+        out_path: where the (p, p) float64 matrix goes; all of the file or none is written.
+
+    Returns:
+        the matrix, mapped read-only, with zeros for constant columns, and (p,) bool that marks those.
+
+    Raises:
+        InvalidProblem: wrong shape, or a value that is missing or infinite.
+        OSError: there is no room for the file.
+    """
+    if len(values.shape) != 2 or values.shape[0] < 2 or values.shape[1] < 1:
+        raise InvalidProblem(
+            f"data has shape {tuple(values.shape)}; it must be 2 or more samples x 1 or more variables"
+        )
+    p = values.shape[1]
+    constant = np.zeros(p, bool)
+
+    def panel(columns: slice) -> np.ndarray:
+        found = np.asarray(values[:, columns], np.float64)
+        bad = np.argwhere(~np.isfinite(found))
+        if len(bad):
+            row, column = bad[0]
+            raise InvalidProblem(
+                f"data has missing or infinite values, one in row {row}, column {columns.start + column}; "
+                "drop such rows or impute them first"
+            )
+        standard, constant[columns] = standardized(found)
+        mapped.release(values)
+        return standard
+
+    with write_whole(Path(out_path)) as temporary:
+        out = mapped.new_npy(temporary, (p, p))
+        for rows, column_tiles in _upper_tiles(p, tile, progress):
+            left = panel(rows)
+            for columns in column_tiles:
+                if columns == rows:
+                    block = left.T @ left
+                    np.fill_diagonal(block, 1.0)
+                else:
+                    block = left.T @ panel(columns)
+                _put(out, rows, columns, np.clip(block, -1.0, 1.0, out=block))
+        out.flush()
+    return np.load(out_path, mmap_mode="r"), constant
+
+
+def exact_correlation(
+    correlation: Any, out_path: str | Path, *, tile: int = TILE, progress: Progress | None = None
+) -> np.memmap:
+    """A correlation matrix from elsewhere, made exact tile by tile, in an ``.npy`` file that a problem can use.
+
+    The bits are those that `GaussianProblem.from_correlation` makes of a matrix in memory: half the sum with its
+    transpose, within [-1, 1], ones on the diagonal. About 8 (5 t^2) bytes are in memory at a time.
+
+    Args:
+        correlation: (p, p), an array that can be sliced (mapped, zarr, in memory).
+        out_path: another file than the one the matrix lies in.
+
+    Raises:
+        InvalidProblem: what `GaussianProblem.from_correlation` refuses as well.
+        OSError: there is no room for the file.
+    """
+    p = correlation.shape[0]
+    if tuple(correlation.shape) != (p, p):
+        raise InvalidProblem(f"correlation has shape {tuple(correlation.shape)}; it must be square")
+    with write_whole(Path(out_path)) as temporary:
+        out = mapped.new_npy(temporary, (p, p))
+        for rows, column_tiles in _upper_tiles(p, tile, progress):
+            for columns in column_tiles:
+                upper = np.asarray(correlation[rows, columns], np.float64)
+                lower = np.asarray(correlation[columns, rows], np.float64).T
+                check_correlations(upper, lower, diagonal=rows == columns)
+                block = np.clip((upper + lower) / 2, -1.0, 1.0)
+                if rows == columns:
+                    np.fill_diagonal(block, 1.0)
+                _put(out, rows, columns, block)
+                mapped.release(correlation)
+        out.flush()
+    return np.load(out_path, mmap_mode="r")
+
+
+def problem_from_data(
+    data: Any,
+    correlation_path: str | Path,
+    *,
+    alpha: float = 0.05,
+    max_level: int | None = None,
+    df_convention: str = "pcalg",
+    names: Sequence[str] | None = None,
+    tile: int = TILE,
+    progress: Progress | None = None,
+) -> GaussianProblem:
+    """The problem that `GaussianProblem.from_data` makes, with its correlation matrix in a file (`correlation_tiles`).
+
+    Args:
+        data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.
+        correlation_path: the ``.npy`` file to write; 8 p^2 bytes.
+
+    Raises:
+        InvalidProblem: the data or a parameter cannot be used.
+        OSError: there is no room for the file.
+    """
+    if hasattr(data, "columns"):
+        names = [str(name) for name in data.columns] if names is None else names
+        data = data.to_numpy(np.float64)
+    width = data.shape[1] if len(data.shape) == 2 else 0
+    if width:  # what is wrong with names and parameters is found before the work; the rest is the work's to say
+        _, names = as_matrix(np.zeros((1, width)), names)
+        check_gaussian_parameters(data.shape[0], alpha, max_level, df_convention)
+    matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
+    return GaussianProblem(
+        names=names,
+        alpha=float(alpha),
+        max_level=None if max_level is None else int(max_level),
+        correlation=matrix,
+        n_samples=int(data.shape[0]),
+        df_convention=df_convention,
+        constant=name_constants(names, constant),
+    )
+
+
+def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple[slice, Iterator[slice]]]:
+    """The tiles on and above the diagonal: for each row of tiles its rows, and the columns of its tiles one by one."""
+    if tile < 1:
+        raise InvalidProblem(f"tile is {tile}; it must be at least 1")
+    per_side = math.ceil(p / tile)
+    total, done = per_side * (per_side + 1) // 2, 0
+
+    def told(columns: Iterator[slice]) -> Iterator[slice]:
+        nonlocal done
+        for one in columns:
+            yield one
+            done += 1
+            if progress is not None:
+                progress(done, total)
+
+    for rows in mapped.pieces(p, tile):
+        yield rows, told(one for one in mapped.pieces(p, tile) if one.start >= rows.start)
+
+
+def _put(out: np.memmap, rows: slice, columns: slice, block: np.ndarray) -> None:
+    """Write a tile and its mirror image."""
+    out[rows, columns] = block
+    if columns != rows:
+        out[columns, rows] = block.T
+    mapped.release(out)

@@ -1,0 +1,1 @@
+"""Measuring methods: isolated workers, samples, records."""

@@ -1,0 +1,145 @@
+"""Facts of the machine and the software that a measurement depends on.
+
+Never host names, user names, paths or URLs. A fact that cannot be found out is None, and where that matters a warning
+sentence says so.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends.base import PACKAGE_ROOT, Backend
+from gpupc_impl.backends.machine import memory_bytes
+
+PACKAGES = {
+    "numpy": ("numpy",),
+    "scipy": ("scipy",),
+    "numba": ("numba",),
+    "causal-learn": ("causal-learn",),
+    "tigramite": ("tigramite",),
+    "cupy": ("cupy", "cupy-cuda12x", "cupy-cuda13x"),
+}
+"""Packages whose versions are recorded, with the distributions that provide them."""
+
+
+def environment(
+    cores: int, threads: int, backend: Backend | None = None, gpu_processes: str | None = None
+) -> dict[str, Any]:
+    """The ``environment`` of a record.
+
+    Args:
+        cores: `available_cores` of the process that measures.
+        threads: what a worker's CPU threads are pinned to.
+        backend: the open backend, or None for CPU references.
+        gpu_processes: `gpu_process_list` of before the backend was opened (it is on the list itself).
+    """
+    warnings = []
+    commit, dirty = git_state()
+    if commit is None:
+        warnings.append("the git commit of the code is not known")
+    gpu = None
+    if backend is not None and backend.name == "cuda":
+        gpu = {"driver": _nvidia_smi("--query-gpu=driver_version"), "others_on_gpu": None}
+        if gpu["driver"] is not None:
+            gpu["driver"] = gpu["driver"].split("\n")[0]
+        if gpu_processes is None:
+            warnings.append("whether other processes used the GPU is not known (nvidia-smi did not tell)")
+        else:
+            gpu["others_on_gpu"] = bool(gpu_processes)
+            if gpu_processes:
+                warnings.append("another process used a GPU of this machine when the measurement began")
+    return {
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cores": cores,
+        "threads": threads,
+        "memory_bytes": memory_bytes(),
+        "python": platform.python_version(),
+        "packages": {name: _version(distributions) for name, distributions in PACKAGES.items()},
+        "blas": _blas(),
+        "device": None if backend is None else backend.describe(),
+        "gpu": gpu,
+        "warnings": warnings,
+    }
+
+
+def pin_cores(count: int) -> None:
+    """Keep this process on that many of its cores, where the system can: what goes by the cores then keeps to them."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def cpu_model() -> str:
+    """The processor's name as Linux or macOS gives it, else its architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.lower().startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        name = _output(["sysctl", "-n", "machdep.cpu.brand_string"])
+        if name:
+            return name
+    return platform.machine()
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """Commit of this package's repository, and whether files differ from it; (None, None) when unknown."""
+    tracked = _git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py")
+    if tracked is None:  # no git, no repository, or one that merely holds the environment we are installed in
+        return None, None
+    commit = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain")
+    return commit, None if status is None else bool(status)
+
+
+def gpu_process_list() -> str | None:
+    """The compute processes on this machine's GPUs, one a line ("" for none); None when that is not known.
+
+    Inside a container the driver may hide the processes of others: best effort.
+    """
+    return _nvidia_smi("--query-compute-apps=gpu_uuid,pid")
+
+
+def _git(*arguments: str) -> str | None:
+    return _output(["git", "-C", str(PACKAGE_ROOT.parent), *arguments])
+
+
+def _nvidia_smi(query: str) -> str | None:
+    return _output(["nvidia-smi", query, "--format=csv,noheader"]) if shutil.which("nvidia-smi") else None
+
+
+def _output(command: list[str]) -> str | None:
+    """What a command prints, stripped; None when it cannot be run or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(distributions: tuple[str, ...]) -> str | None:
+    for name in distributions:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _blas() -> str | None:
+    """Name and version of the BLAS that NumPy was built with."""
+    try:
+        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return f"{blas['name']} {blas['version']}"
+    except (KeyError, TypeError):  # other NumPy versions lay this out differently
+        return None

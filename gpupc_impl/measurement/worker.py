@@ -1,0 +1,138 @@
+"""The process in which a method is measured: ``python -m gpupc_impl.measurement.worker``, started by `measure`.
+
+The first run of a process is the cold one: it opens the backend (library, device context), compiles kernels or numba
+functions that no cache on disk holds, and warms up for the runs that follow.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.backends import Backend, open_backend, resolve_backend
+from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.pc_stable import Progress
+from gpupc_impl.core.problem import Problem, load_problem
+from gpupc_impl.core.registry import Method, get_method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from gpupc_impl.measurement.clock import numba_compilation, timed
+from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
+from gpupc_impl.measurement.isolate import serve
+
+
+def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
+    """What can run here: the backend's name, the environment, and by method why it cannot be used (None: it can).
+
+    Args:
+        backend: a name or ``"auto"``; None where only CPU references are asked about.
+        cores, threads: for the environment.
+    """
+    gpu_processes = gpu_process_list()
+    name = None if backend is None else resolve_backend(backend)
+    reasons = {method: unavailable(get_method(method), name or "auto") for method in methods}
+    opened = open_backend(name) if name is not None and None in reasons.values() else None
+    return {
+        "backend": name,
+        "environment": environment(cores, threads, opened, gpu_processes),
+        "unavailable": reasons,
+    }
+
+
+class Session:
+    """One method on one problem, run as often as asked."""
+
+    problem: Problem
+    method: Method
+    backend: Backend | None = None
+    skeleton: Skeleton | None = None
+
+    def answer(self, message: dict[str, Any]) -> Any:
+        """Do what a request names under ``do``, with the rest of it as arguments."""
+        requests = {"probe": probe, "open": self.open, "run": self.run, "save": self.save}
+        return requests[message.pop("do")](**message)
+
+    def open(
+        self,
+        problem: str,
+        method: str,
+        backend: str,
+        params: dict[str, Any],
+        separating_sets: str,
+        device_memory_limit: int | None,
+    ) -> None:
+        """Load the problem and the method's modules; the backend is opened by the first run."""
+        self.problem = load_problem(problem)
+        self.method = get_method(method)
+        self.backend_arguments = (backend, device_memory_limit)
+        self.solve_arguments = {"params": params, "separating_sets": separating_sets}
+
+    def run(self, show_levels: bool) -> dict[str, Any]:
+        """One timed run."""
+        self.skeleton = None
+        compiled = 0.0 if self.backend is None else self.backend.compile_seconds
+        with numba_compilation() as numba_seconds:
+            self.skeleton, seconds = timed(lambda: self._solve(show_levels), self._synchronize)
+        skeleton, backend = self.skeleton, self.backend
+        return {
+            "seconds": seconds,
+            "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
+            "levels": list(skeleton.seconds_per_level),
+            # As the method understood it: a reference may know only one of the problem's conventions.
+            "problem": skeleton.facts.get("problem") or self.problem.facts(),
+            "result": {
+                "edges": skeleton.n_edges,
+                "levels_run": skeleton.levels_run,
+                "stopped_because": skeleton.stopped_because,
+                "edges_per_level": list(skeleton.edges_per_level),
+                "tests_per_level": list(skeleton.tests_per_level),
+                "undefined_tests": skeleton.undefined_tests,
+                "pseudo_inverses": skeleton.pseudo_inverses,
+                "skeleton_sha256": skeleton.sha256,
+                "sepsets_sha256": skeleton.sepsets.sha256,
+            },
+            "peak_process_bytes": peak_process_bytes(),
+            "peak_device_bytes": None if backend is None else backend.memory_peak,
+        }
+
+    def save(self, path: str) -> None:
+        """Write the last run's skeleton."""
+        with write_whole(Path(path)) as file:
+            self.skeleton.save(file)
+
+    def _solve(self, show_levels: bool) -> Skeleton:
+        if self.backend is None:
+            self.backend = open_method_backend(self.method, *self.backend_arguments)
+        progress = _print_level if show_levels else None
+        return solve(self.problem, self.method, self.backend, **self.solve_arguments, progress=progress)
+
+    def _synchronize(self) -> None:
+        if self.backend is not None:
+            self.backend.synchronize()
+
+
+def peak_process_bytes() -> int:
+    """Largest resident memory of this process so far."""
+    try:
+        # Not ru_maxrss, which on Linux starts at the size of the process that started this one.
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _print_level(progress: Progress) -> None:
+    print(
+        f"level {progress.level}: {progress.edges:,} edges left, {progress.tests:,} tests, {progress.seconds:.3g} s",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    pin_cores(int(sys.argv[1]))
+    serve(Session().answer)

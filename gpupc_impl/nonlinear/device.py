@@ -1,0 +1,495 @@
+"""The CMIknn test on a device, and the search with it: what both methods share.
+
+`Engine` makes permutations and tests of a problem on a backend. `run_level` of a method decides which tests to make, in
+which batches; the level loop is that of every family (core/pc_stable.py).
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.core.mapped import pieces
+from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.registry import Parameter, Run
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
+COUNTING_SOURCE = "nonlinear/kernels/estimate.cu"
+INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
+
+TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
+"""Types of a value in kernels (lanes.cuh), with NumPy's for it and for the keys that order its distances."""
+
+IN_REGISTERS = (8, 32)
+"""Nearest distances that insertion.cu keeps in registers; more are kept in memory."""
+
+LANES = 32  # the side-by-side layout is padded to a multiple of this
+VECTOR_BYTES = 64  # lanes.cuh: what a thread of the host backend works on at a time
+MAX_GRID_Y = 65535
+ALLOCATION = 512  # CuPy's pool hands out multiples of this many bytes
+STATIC_SHARED = 8448  # of the kernels, which leaves that much less for dynamic shared memory
+
+PARAMS = {
+    "selection": Parameter(
+        "counting",
+        "how the k_CMI-th distance is found: by counting, or by sorted insertion as in the paper",
+        choices=("counting", "insertion"),
+    ),
+    "beta": Parameter(0, "threads a block that permutes (beta); 0: what suits the backend", minimum=0, maximum=1024),
+    "gamma": Parameter(0, "threads a block that estimates (gamma); 0: what suits the backend", minimum=0, maximum=512),
+}
+"""Parameters of every method of the family."""
+
+
+def all_kernels(max_level: int) -> list[tuple[str, str]]:
+    """``(source, expression)`` of every kernel of this family; they serve all levels."""
+    found = []
+    for kind in TYPES:
+        permutation = ("nearest", "assign", "assign_racing", "permute_freely", "lay_side_by_side")
+        found += [(PERMUTATION_SOURCE, f"{name}<{kind}>") for name in permutation]
+        found += [(COUNTING_SOURCE, f"estimate<{kind}, {empty}>") for empty in ("true", "false")]
+        if kind != "short":
+            found += [(INSERTION_SOURCE, f"estimate_by_insertion<{kind}, {kept}>") for kept in (*IN_REGISTERS, 0)]
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How work is spread on a backend; nothing in it changes an answer.
+
+    Attributes:
+        nearest, assign, estimate, insert, transpose: threads a block of the kernels.
+        blocks: blocks that keep the device busy.
+        samples: tests times samples that keep the device busy in one launch.
+        buffer_bytes: shared memory that distances may be buffered in.
+    """
+
+    nearest: int
+    assign: int
+    estimate: int
+    insert: int
+    transpose: int
+    blocks: int
+    samples: int
+    buffer_bytes: int
+
+
+TUNING = {
+    "cuda": Tuning(32, 256, 128, 128, 32, 16384, 1 << 17, 0),
+    "host": Tuning(32, 1, 1, 32, 1, 64, 1 << 10, 128 * 1024),
+}
+
+
+class Engine:
+    """Permutations and tests of one problem on one backend.
+
+    Args:
+        params: values of `PARAMS`.
+        racing: resolve permutations by who comes first, as the paper does; p-values then vary from run to run.
+    """
+
+    def __init__(self, problem: NonlinearProblem, backend: Backend, params: Mapping[str, object], racing: bool = False):
+        self.problem, self.backend, self.racing = problem, backend, racing
+        self.n, self.lanes = problem.n_samples, problem.permutations + 1
+        self.stride = -(-self.lanes // LANES) * LANES
+        self.counting = params["selection"] == "counting"
+        beta, gamma = int(params["beta"]), int(params["gamma"])
+        tuning = TUNING[backend.name]
+        self.tuning = dataclasses.replace(
+            tuning,
+            nearest=beta or tuning.nearest,
+            assign=beta or tuning.assign,
+            estimate=gamma or tuning.estimate,
+            insert=gamma or tuning.insert,
+        )
+        self.kind, values = _device_values(problem, self.counting)
+        self.dtype, self.key_dtype = map(np.dtype, TYPES[self.kind])
+        spread = (values.max(axis=1) - values.min(axis=1)).max(initial=0)
+        self.widest = self.dtype.type(spread).reshape(1).view(self.key_dtype)[0]
+        self.values = backend.upload(values)
+        self.psi = backend.upload(problem.psi)
+        self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
+        self._sorted = None
+        self._capacity = (-1, 0)  # level and sets that the buffers are for
+        self._buffers: dict[str, object] = {}
+
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def fitting(self, level: int, wanted: int, tests_per_set: int) -> int:
+        """How many sets, up to `wanted`, fit in device memory with their tests; makes room for them.
+
+        Raises:
+            DeviceMemoryError: not even one does.
+        """
+        if self._capacity[0] == level and wanted <= self._capacity[1]:
+            return wanted
+        self._buffers.clear()
+        self._capacity = (-1, 0)
+        if level == 0 and self._sorted is None:
+            order = np.sort(self.backend.download(self.values), axis=1)
+            self._sorted = self.backend.upload(order)
+        free = self.backend.memory_limit - self.backend.memory_used
+        sets = wanted
+        while sets > 1 and self._needed(level, sets, tests_per_set) > free:
+            # Arrays grow with the number of sets, but for their rounding and for the scratch of a launch.
+            share = free / self._needed(level, sets, tests_per_set)
+            sets = max(1, min(sets - 1, int(sets * share)))
+        needed = self._needed(level, sets, tests_per_set)
+        if needed > free:
+            raise DeviceMemoryError(needed, self.backend.memory_used, self.backend.memory_limit)
+        for name, (shape, dtype) in self._arrays(level, sets).items():
+            self._buffers[name] = self.backend.empty(shape, dtype)
+        self._capacity = (level, sets)
+        return sets
+
+    def _arrays(self, level: int, sets: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """The buffers that hold permutations of a number of sets."""
+        n, perm, k = self.n, self.problem.permutations, self.problem.k_perm
+        arrays = {"rows": ((sets, self.lanes, n), self.dtype)}
+        if self.counting:
+            arrays["columns"] = ((sets, n, self.stride), self.dtype)
+        if level == 0:
+            if self._sort_bytes() > self.shared_limit:
+                arrays["owners"] = ((sets, perm, self._sort_bytes() // 8), np.dtype(np.uint64))
+            return arrays
+        arrays["knn"] = ((sets, n, k), np.dtype(np.int32))
+        if self._list_bytes() > self.shared_limit:
+            arrays["distances"] = ((sets, n, k), self.key_dtype)
+        if self.racing:
+            arrays["used"] = ((sets, perm, n), np.dtype(np.int32))
+        elif 8 * n > self.shared_limit:
+            arrays["owners"] = ((sets, perm, n), np.dtype(np.uint64))
+        return arrays
+
+    def _needed(self, level: int, sets: int, tests_per_set: int) -> int:
+        """Bytes that so many sets and their tests take, at most."""
+        tests = sets * tests_per_set
+        sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in self._arrays(level, sets).values()]
+        sizes += [4 * sets * (level + 1), 8 * tests, 8 * tests * self.lanes, self._scratch_bytes(level, tests)]
+        return sum(-(-size // ALLOCATION) * ALLOCATION for size in sizes)
+
+    def _sort_bytes(self) -> int:
+        """permutation.cu, permute_freely: what a block needs to sort priorities."""
+        return 8 * (self.n + (self.n + 1) // 2)
+
+    def _list_bytes(self) -> int:
+        """permutation.cu, nearest: the lists of a block."""
+        entries = self.tuning.nearest * self.problem.k_perm
+        return -(-entries * self.key_dtype.itemsize // 8) * 8 + 4 * entries
+
+    def _workspace_bytes(self, level: int) -> int:
+        """estimate.cu: what a block needs, without the buffers of distances."""
+        n, key = self.n, self.key_dtype.itemsize
+        listed = n + 1 + (n + 1) % 2
+        size = self.stride * (8 + key + 4) + 4 * listed + key * (n + 1 + n + (n if level else 0))
+        return -(-size // VECTOR_BYTES) * VECTOR_BYTES
+
+    def _estimate_blocks(self, level: int, tests: int) -> int:
+        """Blocks that share the samples of a test."""
+        blocks = self.tuning.blocks
+        if self._workspace_bytes(level) > self.shared_limit:
+            blocks //= 16
+        return max(1, min(self.n, blocks // max(tests, 1)))
+
+    def _insertion_blocks(self) -> int:
+        return self.tuning.blocks // 4
+
+    def _scratch_bytes(self, level: int, tests: int) -> int:
+        """Global memory in place of shared memory or registers for one launch."""
+        if not self.counting:
+            if self.problem.k_cmi <= IN_REGISTERS[-1]:
+                return 0
+            return self._insertion_blocks() * self.tuning.insert * self.problem.k_cmi * self.key_dtype.itemsize
+        size = self._workspace_bytes(level)
+        return 0 if size <= self.shared_limit else size * self._estimate_blocks(level, tests) * tests
+
+    # --- permutations and tests --------------------------------------------------------------------------------------
+
+    def partials(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
+        """Tests of one level, with the permutations that they need.
+
+        Args:
+            sets: (s, 1 + level) the permuted variable and the members of S ascending; s as `fitting` has it.
+            tests: (t, 2) a set's number and V_j.
+
+        Returns:
+            (t, 1 + perm) int64: sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of the permutations.
+        """
+        self.permute(level, sets)
+        return self.estimate(level, sets, tests)
+
+    def permute(self, level: int, sets: np.ndarray) -> None:
+        """Fill the buffers with the permutations of the sets' variables (Algorithm 3)."""
+        backend, problem, tuning, buffers = self.backend, self.problem, self.tuning, self._buffers
+        n, perm, k = np.int32(self.n), problem.permutations, np.int32(problem.k_perm)
+        seed, size = np.uint64(problem.seed), np.int32(level)
+        for part in pieces(len(sets), MAX_GRID_Y):
+            count = part.stop - part.start
+            rows = buffers["rows"][part]
+            device_sets = backend.upload(np.ascontiguousarray(sets[part], np.int32))
+            data = [self.values, n, device_sets]
+            if level == 0:
+                scratch = buffers["owners"][part] if "owners" in buffers else None
+                self._kernel(PERMUTATION_SOURCE, "permute_freely")(
+                    (perm, count),
+                    (tuning.assign,),
+                    [*data, seed, scratch, rows],
+                    shared_bytes=0 if "owners" in buffers else self._sort_bytes(),
+                )
+            else:
+                knn = buffers["knn"][part]
+                scratch = buffers["distances"][part] if "distances" in buffers else None
+                self._kernel(PERMUTATION_SOURCE, "nearest")(
+                    (-(-self.n // tuning.nearest), count),
+                    (tuning.nearest,),
+                    [*data, size, k, knn, scratch],
+                    shared_bytes=0 if "distances" in buffers else self._list_bytes(),
+                )
+                if self.racing:
+                    buffers["used"] = None
+                    buffers["used"] = backend.full((self._capacity[1], perm, self.n), 0, np.int32)
+                    self._kernel(PERMUTATION_SOURCE, "assign_racing")(
+                        (-(-self.n // tuning.nearest), count),
+                        (tuning.nearest,),
+                        [*data, size, k, knn, seed, np.int32(perm), buffers["used"], rows],
+                    )
+                else:
+                    scratch = buffers["owners"][part] if "owners" in buffers else None
+                    self._kernel(PERMUTATION_SOURCE, "assign")(
+                        (perm, count),
+                        (tuning.assign,),
+                        [*data, size, k, knn, seed, scratch, rows],
+                        shared_bytes=0 if "owners" in buffers else 8 * self.n,
+                    )
+            if self.counting:
+                self._kernel(PERMUTATION_SOURCE, "lay_side_by_side")(
+                    (-(-self.n // 32), self.stride // 32, count),
+                    (tuning.transpose,),
+                    [rows, n, np.int32(self.lanes), np.int32(self.stride), buffers["columns"][part]],
+                )
+
+    def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
+        """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
+        backend = self.backend
+        device_sets = backend.upload(np.ascontiguousarray(sets, np.int32))
+        found = np.empty((len(tests), self.lanes), np.int64)
+        for part in pieces(len(tests), MAX_GRID_Y):
+            device_tests = backend.upload(np.ascontiguousarray(tests[part], np.int32))
+            partials = backend.full((part.stop - part.start, self.lanes), 0, np.uint64)
+            launch = self._estimate_by_counting if self.counting else self._estimate_by_insertion
+            launch(level, device_sets, device_tests, part.stop - part.start, partials)
+            found[part] = backend.download(partials).view(np.int64)
+        return found
+
+    def _estimate_by_counting(self, level: int, sets, tests, count: int, partials) -> None:
+        problem, tuning = self.problem, self.tuning
+        size, blocks = self._workspace_bytes(level), self._estimate_blocks(level, count)
+        scratch, capacity, shared = None, 0, size
+        if size > self.shared_limit:
+            scratch, shared = self.backend.empty(size * blocks * count, np.uint8), 0
+        elif tuning.buffer_bytes:
+            room = min(tuning.buffer_bytes, self.shared_limit - size)
+            capacity = min(self.n, room // (VECTOR_BYTES * tuning.estimate))
+            shared += capacity * VECTOR_BYTES * tuning.estimate
+        self._kernel(COUNTING_SOURCE, "estimate", "false" if level else "true")(
+            (blocks, count),
+            (tuning.estimate,),
+            [
+                self.values,
+                self._sorted,
+                np.int32(self.n),
+                sets,
+                np.int32(level),
+                tests,
+                self._buffers["columns"],
+                np.int32(self.lanes),
+                np.int32(self.stride),
+                np.int32(problem.k_cmi),
+                np.int32(self._first_guess(level)),
+                self.widest,
+                np.int32(problem.transform == "ranks"),
+                self.psi,
+                np.int32(capacity),
+                scratch,
+                np.int64(size),
+                partials,
+            ],
+            shared_bytes=shared,
+        )
+
+    def _first_guess(self, level: int) -> int:
+        """About how many samples are as near in (V_j, S) as the k-th nearest in (V_i, V_j, S) in the worst lane.
+
+        Of n independent uniform samples in d dimensions, the ball of k samples holds n (k / n)^((d - 1) / d) in one
+        dimension less; three standard deviations are added to k.
+        """
+        n, k = self.n, self.problem.k_cmi
+        share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
+        return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
+
+    def _estimate_by_insertion(self, level: int, sets, tests, count: int, partials) -> None:
+        k = self.problem.k_cmi
+        kept = next((capacity for capacity in IN_REGISTERS if k <= capacity), 0)
+        items = -(-self.n // self.tuning.insert) * self.lanes * count
+        blocks = min(items, 2**31 - 1) if kept else min(items, self._insertion_blocks())
+        scratch = None if kept else self.backend.empty(blocks * self.tuning.insert * k, self.key_dtype)
+        self._kernel(INSERTION_SOURCE, "estimate_by_insertion", str(kept))(
+            (blocks,),
+            (self.tuning.insert,),
+            [
+                self.values,
+                np.int32(self.n),
+                sets,
+                np.int32(level),
+                tests,
+                np.int32(count),
+                self._buffers["rows"],
+                np.int32(self.lanes),
+                np.int32(k),
+                self.psi,
+                scratch,
+                partials,
+            ],
+        )
+
+    def _kernel(self, source: str, name: str, *arguments: str):
+        return self.backend.kernel(source, f"{name}<{', '.join((self.kind, *arguments))}>")
+
+
+def ci_test(
+    problem: NonlinearProblem,
+    i: int,
+    j: int,
+    S: Sequence[int],
+    backend: Backend,
+    *,
+    selection: str = "counting",
+    beta: int = 0,
+    gamma: int = 0,
+    racing: bool = False,
+) -> tuple[int, float, np.ndarray]:
+    """One test of V_i, which is permuted, and V_j given S (Algorithm 2).
+
+    Returns:
+        how many permuted CMI values reach the data's (the p-value is that share of them), the data's CMI in nats, and
+        the (perm,) permuted ones.
+
+    Raises:
+        ValueError: i, j and S are not different variables of the problem.
+        DeviceMemoryError: the test does not fit in device memory.
+    """
+    members = sorted(map(int, S))
+    if len({i, j, *members}) != len(members) + 2 or not all(0 <= v < problem.n_variables for v in (i, j, *members)):
+        raise ValueError(f"i={i}, j={j}, S={members} must be different variables from 0 to {problem.n_variables - 1}")
+    params = {
+        name: parameter.parse(name, value)
+        for (name, parameter), value in zip(PARAMS.items(), (selection, beta, gamma), strict=True)
+    }
+    engine = Engine(problem, backend, params, racing)
+    engine.fitting(len(members), 1, 1)
+    partials = engine.partials(len(members), np.array([[i, *members]]), np.array([[0, j]]))[0]
+    cmi = problem.cmi(partials)
+    return int(counts_of(partials)), float(cmi[0]), cmi[1:]
+
+
+def counts_of(partials: np.ndarray) -> np.ndarray:
+    """(...,) how many of the permutations' CMI values reach the data's; a larger CMI has a smaller partial."""
+    return np.count_nonzero(partials[..., 1:] <= partials[..., :1], axis=-1)
+
+
+def _device_values(problem: NonlinearProblem, counting: bool) -> tuple[str, np.ndarray]:
+    """The kernels' type for the problem's values, and (p, n) values of that type with the same distances.
+
+    Whole numbers that span little have the same distances as short integers.
+    """
+    values = problem.values
+    kind = "double" if problem.precision == "float64" else "float"
+    if counting and problem.n_samples < 2**15 and (values == np.rint(values)).all():
+        shifted = values - values.min(axis=1, keepdims=True)
+        if shifted.max(initial=0) < 2**15 - 1:
+            return "short", shifted.astype(np.int16)
+    return kind, values
+
+
+# --- the search ------------------------------------------------------------------------------------------------------
+
+
+class Search(abc.ABC):
+    """One search on one backend: what both methods share of a `LevelSearch` (core/pc_stable.py).
+
+    A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). Its separating set
+    is the first of these that separates, so an earlier one may still replace one that a batch found out of turn.
+    """
+
+    def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
+        self.problem = problem
+        self.engine = Engine(problem, run.backend, run.params, racing)
+        self.first_come = run.separating_sets == "first-come"
+        p = self.p = problem.n_variables
+        self.edges = ~np.eye(p, dtype=bool)
+        self._pmax = np.full((p, p), np.nan) if run.pmax else None
+        self._side = np.empty(0)
+        self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._tests = 0
+
+    # --- LevelSearch -------------------------------------------------------------------------------------------------
+
+    def run_level(self, level: int) -> LevelOutcome:
+        self._side = np.full((self.p, self.p), 2, np.int8)  # where a set was found: 0 or 1; 2: none
+        self._sets, self._tests = {}, 0
+        self._test_all(level)
+        i, j = np.nonzero(np.triu(self._side < 2))
+        pairs = np.stack([i, j], axis=1).astype(np.int32)
+        members = [self._sets[pair] for pair in zip(i.tolist(), j.tolist(), strict=True)] if level else []
+        sets = np.array(members, np.int32).reshape(len(pairs), level)
+        self.edges[i, j] = self.edges[j, i] = False
+        degrees = self.edges.sum(axis=1)
+        return LevelOutcome(int(degrees.sum()) // 2, int(degrees.max()), self._tests, pairs, sets)
+
+    def adjacency(self) -> np.ndarray:
+        return self.edges
+
+    def pmax(self) -> np.ndarray | None:
+        if self._pmax is None:
+            return None
+        return np.where(np.tri(self.p, dtype=bool), self._pmax.T, self._pmax)
+
+    # --- for the methods ---------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _test_all(self, level: int) -> None:
+        """Make the level's tests."""
+
+    def open(self, i: int, js: np.ndarray | int) -> np.ndarray | bool:
+        """Whether a set from adj(i) can still become the separating set of the pair(s) of i and j."""
+        lower, upper = np.minimum(i, js), np.maximum(i, js)
+        return self._side[lower, upper] > (1 if self.first_come else np.greater(i, js))
+
+    def make(self, level: int, sets: Sequence[Sequence[int]], tests: Sequence[tuple[int, int]]) -> None:
+        """Make tests, (a set's number, V_j) each, a variable's sets in lexicographic order; note what separates."""
+        numbers, others = np.array(tests).T
+        counts = counts_of(self.engine.partials(level, np.array(sets), np.array(tests)))
+        self._tests += len(tests)
+        lower, upper = np.sort([np.array(sets)[numbers, 0], others], axis=0)
+        if self._pmax is not None:
+            kept = self._side[lower, upper] == 2  # a removed pair's is that of the set that separated it
+            np.fmax.at(self._pmax, (lower[kept], upper[kept]), self.problem.p_value(counts[kept]))
+        found = np.flatnonzero(counts >= self.problem.critical_count)
+        if level == 0:
+            self._side[lower[found], upper[found]] = 0
+            return
+        for at in found.tolist():
+            number, j = tests[at]
+            i, *members = sets[number]
+            if self.open(i, j):
+                pair = min(i, j), max(i, j)
+                self._side[pair] = i > j
+                self._sets[pair] = tuple(members)
+                if self._pmax is not None:
+                    self._pmax[pair] = self.problem.p_value(counts[at])

@@ -1,0 +1,97 @@
+"""GPU-CMIknn Parallel: permutations of a variable given a set serve all its neighbours (GPU-CMIknn, Algorithm 5)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpupc_impl.core.pc_stable import pc_stable
+from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.nonlinear.device import PARAMS, Search
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+
+class ParallelSearch(Search):
+    """Batches of sets: permutations of each set's variable, then the tests of all its neighbours still open."""
+
+    def __init__(self, problem: NonlinearProblem, run: Run):
+        super().__init__(problem, run)
+        self.sets_at_once = run.params["delta"]
+
+    def _test_all(self, level: int) -> None:
+        rows = [row.nonzero()[0] for row in self.edges]
+        most_tests = max(len(row) for row in rows) - level
+        for batch in self._batches(level, rows, most_tests):
+            sets = [(i, *members) for i, members, _ in batch]
+            tests = [(number, j) for number, (_, _, others) in enumerate(batch) for j in others]
+            self.make(level, sets, tests)
+
+    def _batches(
+        self, level: int, rows: list[np.ndarray], most_tests: int
+    ) -> Iterator[list[tuple[int, tuple[int, ...], list[int]]]]:
+        """Sets (i, S) with the V_j to test, in batches that fill the device.
+
+        A batch takes the next set of each variable in turn, from the first variable on: a pair then has few tests in a
+        batch, so few that its separating set makes pointless. Where the device is full with one set, variables are
+        worked off one after the other.
+        """
+        room = self.engine.fitting(level, self._wanted(level, most_tests), most_tests)
+        enough = math.inf if self.sets_at_once else self.engine.tuning.samples / self.engine.n
+        queues = [(i, rows[i], itertools.combinations(rows[i].tolist(), level)) for i in range(self.p)]
+        queues = [queue for queue in queues if len(queue[1]) > level]
+        while queues:
+            batch, tests, finished = [], 0, set()
+            while len(batch) < room and tests < enough and len(finished) < len(queues):
+                for at, (i, row, sets) in enumerate(queues):
+                    if at in finished:
+                        continue
+                    chosen = self._next(level, i, row, sets)
+                    if chosen is None:
+                        finished.add(at)
+                        continue
+                    batch.append((i, *chosen))
+                    tests += len(chosen[1])
+                    if len(batch) >= room or tests >= enough:
+                        break
+            queues = [queue for at, queue in enumerate(queues) if at not in finished]
+            if batch:
+                batch.sort(key=lambda entry: entry[:2])
+                yield batch
+
+    def _next(
+        self, level: int, i: int, row: np.ndarray, sets: Iterator[tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], list[int]] | None:
+        """The variable's next set that still has something to test, with what; None when there is none."""
+        others = row[row > i] if level == 0 else row
+        others = others[self.open(i, others)]
+        if not len(others):
+            return None
+        for members in sets:
+            chosen = others[~np.isin(others, members)] if level else others
+            if len(chosen):
+                return members, chosen.tolist()
+        return None
+
+    def _wanted(self, level: int, most_tests: int) -> int:
+        """Sets that a batch may have."""
+        if self.sets_at_once:
+            return self.sets_at_once
+        return max(1, self.engine.tuning.samples // self.engine.n)
+
+
+@method(
+    "gpucmiknn-parallel",
+    family="nonlinear",
+    source="GPU-CMIknn, section 4.2, Algorithm 5",
+    summary="permutations of several sets at once, each used for all neighbours of its variable",
+    params={
+        **PARAMS,
+        "delta": Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20),
+    },
+)
+def gpucmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
+    return pc_stable(problem, ParallelSearch(problem, run), facts=dict(run.facts), progress=run.progress)

@@ -1,0 +1,66 @@
+"""GPU-CMIknn Single: one test at a time, its samples and permutations in parallel (GPU-CMIknn, Algorithm 2)."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.pc_stable import pc_stable
+from gpupc_impl.core.registry import Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.nonlinear.device import PARAMS, Search, ci_test
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+
+class SingleSearch(Search):
+    """Pairs in ascending order, each until its first separating set, as a serial PC-stable does."""
+
+    def _test_all(self, level: int) -> None:
+        self.engine.fitting(level, 1, 1)
+        rows = [row.nonzero()[0].tolist() for row in self.edges]
+        for i in range(self.p):
+            for j in rows[i]:
+                if j > i:
+                    self._test_pair(level, i, j, rows)
+
+    def _test_pair(self, level: int, i: int, j: int, rows: list[list[int]]) -> None:
+        sides = ((i, j),) if level == 0 else ((i, j), (j, i))
+        for owner, other in sides:
+            row = [v for v in rows[owner] if v != other]
+            for members in itertools.combinations(row, level):
+                self.make(level, [(owner, *members)], [(0, other)])
+                if not self.open(owner, other):
+                    return
+
+
+@method(
+    "gpucmiknn-single",
+    family="nonlinear",
+    source="GPU-CMIknn, section 4.1, Algorithm 2",
+    summary="one test at a time: its local permutations, then its CMI values",
+    params=PARAMS,
+)
+def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
+    return pc_stable(problem, SingleSearch(problem, run), facts=dict(run.facts), progress=run.progress)
+
+
+@method(
+    "gpucmiknn-single-racing",
+    family="nonlinear",
+    source="GPU-CMIknn, section 4.1, Algorithms 2 and 3 to the letter",
+    summary="the same, but whoever comes first takes a sample, so p-values change from run to run",
+    params=PARAMS,
+    random=True,
+)
+def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
+    return pc_stable(problem, SingleSearch(problem, run, racing=True), facts=dict(run.facts), progress=run.progress)
+
+
+def open_test(problem: NonlinearProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
+    """Single tests (see `core.single_tests`): (i, j, S) -> p-value. Each brings its data to the device."""
+
+    def test(i: int, j: int, members: tuple[int, ...]) -> float:
+        count, _, _ = ci_test(problem, i, j, members, backend, **params)
+        return problem.p_value(count)
+
+    return test

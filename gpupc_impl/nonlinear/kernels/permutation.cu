@@ -1,0 +1,286 @@
+// Permutations of the values of V_i: local ones given S (GPU-CMIknn, Algorithms 1 and 3) and free ones (level 0).
+//
+// A set is a row of 1 + level numbers: the permuted variable, then the members of S ascending. A set's permutations
+// fill `rows`: (1 + perm, n) values, row 0 those of V_i itself.
+#include "nonlinear/kernels/lanes.cuh"
+#include "nonlinear/kernels/philox.cuh"
+
+constexpr unsigned long long FREE = ~0ull;  // no sample has this priority
+
+__device__ Key key_of(unsigned long long seed, const int* set, int level) {
+    Key key;
+    key.fold(static_cast<unsigned>(seed));
+    key.fold(static_cast<unsigned>(seed >> 32));
+    key.fold(set[0]);
+    key.fold(level);
+    for (int s = 1; s <= level; ++s) key.fold(set[s]);
+    return key;
+}
+
+// Algorithm 3, lines 1-17: the k nearest other samples of each sample in the space of S, nearest first, equal distances
+// in the order of the samples. A thread a sample; its list is in shared memory, or where there is no room in `scratch`.
+// Grid (ceil(n / beta), sets), block (beta).
+template <class T>
+__global__ void nearest(const T* values, int n, const int* sets, int level, int k, int* knn, KeyOf<T>* scratch) {
+    using Key = KeyOf<T>;
+#ifdef GPUPC_HOST
+    constexpr int TILE = 64;
+#else
+    constexpr int TILE = 8;
+#endif
+    GPUPC_DYNAMIC_SHARED(unsigned char, shared);
+    const int a = blockIdx.x * blockDim.x + threadIdx.x;
+    if (a >= n) return;
+    const int* members = sets + static_cast<long long>(blockIdx.y) * (level + 1) + 1;
+    int* found = knn + (static_cast<long long>(blockIdx.y) * n + a) * k;
+    Key* distances;
+    int* samples = found;
+    int stride = 1;
+    if (scratch == nullptr) {
+#ifdef GPUPC_HOST
+        const int own = threadIdx.x * k;
+#else
+        const int own = threadIdx.x;
+        stride = blockDim.x;
+#endif
+        distances = reinterpret_cast<Key*>(shared) + own;
+        samples = reinterpret_cast<int*>(shared + sizeof(long long) * ((blockDim.x * k * sizeof(Key) + 7) / 8)) + own;
+    } else {
+        distances = scratch + (static_cast<long long>(blockIdx.y) * n + a) * k;
+    }
+    for (int s = 0; s < k; ++s) distances[s * stride] = Number<T>::LARGEST;
+    Key farthest = Number<T>::LARGEST;
+    for (int start = 0; start < n; start += TILE) {
+        Key tile[TILE];
+        const int width = min(TILE, n - start);
+#pragma unroll
+        for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : Number<T>::LARGEST;
+        for (int s = 0; s < level; ++s) {
+            const T* v = values + static_cast<long long>(members[s]) * n;
+            const T own = v[a];
+            if (width == TILE) {
+#pragma unroll
+                for (int c = 0; c < TILE; ++c) tile[c] = larger(tile[c], Number<T>::distance(own, v[start + c]));
+            } else {
+#pragma unroll
+                for (int c = 0; c < TILE; ++c)
+                    if (c < width) tile[c] = larger(tile[c], Number<T>::distance(own, v[start + c]));
+            }
+        }
+        Key least = Number<T>::LARGEST;
+#pragma unroll
+        for (int c = 0; c < TILE; ++c) least = tile[c] < least ? tile[c] : least;
+        if (least >= farthest) continue;
+#pragma unroll
+        for (int c = 0; c < TILE; ++c) {
+            if (tile[c] >= farthest || start + c == a) continue;
+            int place = k - 1;
+            for (; place > 0 && distances[(place - 1) * stride] > tile[c]; --place) {
+                distances[place * stride] = distances[(place - 1) * stride];
+                samples[place * stride] = samples[(place - 1) * stride];
+            }
+            distances[place * stride] = tile[c];
+            samples[place * stride] = start + c;
+            farthest = distances[(k - 1) * stride];
+        }
+    }
+    if (samples != found) {
+        for (int s = 0; s < k; ++s) found[s] = samples[s * stride];
+    }
+}
+
+// A sample's list of neighbours in the random order of one permutation, made as far as it is looked at: a Fisher-Yates
+// shuffle from the front, of which only the draws are kept.
+struct Shuffled {
+    static constexpr int KEPT = 24;
+
+    Key key;
+    const int* knn;  // (n, k)
+    int k, permutation;
+    int sample, next;
+    const int* list;
+    Words words;
+    int drawn[KEPT];  // the first draws: position y is swapped with drawn[y]
+
+    __device__ Shuffled(const Key& key_, const int* knn_, int k_, int permutation_)
+        : key(key_), knn(knn_), k(k_), permutation(permutation_) {}
+
+    // Begins with a sample, whose priority is returned.
+    __device__ __forceinline__ unsigned long long start(int sample_) {
+        sample = sample_;
+        next = 0;
+        list = knn + static_cast<long long>(sample) * k;
+        words = key.words(sample, permutation, 0);
+        return priority(words, sample);
+    }
+
+    __device__ __forceinline__ bool exhausted() const { return next == k; }
+
+    // The list's next sample.
+    __device__ __forceinline__ int take() {
+        const int y = next++;
+        const int word = 2 + y;
+        if (word % 4 == 0) words = key.words(sample, permutation, word / 4);
+        int place = y + static_cast<int>(__umulhi(select(words, word % 4), k - y));
+        const int last = place;
+        for (int t = y - 1; t >= 0; --t) {  // where the sample at `place` was before the swaps
+            if (place == draw(t)) place = t;
+        }
+        if (y < KEPT) drawn[y] = last;
+        return list[place];
+    }
+
+ private:
+    static __device__ __forceinline__ unsigned select(const Words& words, int i) {
+        return i < 2 ? (i == 0 ? words.w[0] : words.w[1]) : (i == 2 ? words.w[2] : words.w[3]);
+    }
+
+    __device__ __forceinline__ int draw(int t) const {
+        if (t < KEPT) return drawn[t];
+        return t + static_cast<int>(__umulhi(select(key.words(sample, permutation, (2 + t) / 4), (2 + t) % 4), k - t));
+    }
+};
+
+// Algorithm 1, lines 5-20, for one permutation a block: samples in the order of their priorities each take the first
+// sample of their shuffled list that nobody took. In parallel: whoever asks a sample with a smaller priority than its
+// owner's displaces the owner, who goes on with its list from there. The outcome does not depend on who asks when
+// (Gale and Shapley 1962, all preferring the same order). Grid (perm, sets), block (beta).
+template <class T>
+__global__ void assign(const T* values, int n, const int* sets, int level, int k, const int* knn,
+                       unsigned long long seed, unsigned long long* scratch, T* rows) {
+    GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
+    const int m = blockIdx.x, perm = gridDim.x;
+    const int* set = sets + static_cast<long long>(blockIdx.y) * (level + 1);
+    const T* original = values + static_cast<long long>(set[0]) * n;
+    T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
+    unsigned long long* owners =
+        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * n;
+    for (int a = threadIdx.x; a < n; a += blockDim.x) owners[a] = FREE;
+    if (m == 0) {
+        for (int a = threadIdx.x; a < n; a += blockDim.x) row[a - n] = original[a];
+    }
+    __syncthreads();
+    Shuffled shuffled(key_of(seed, set, level), knn + static_cast<long long>(blockIdx.y) * n * k, k, m);
+    for (int a = threadIdx.x; a < n; a += blockDim.x) {
+        unsigned long long asking = shuffled.start(a);
+        for (;;) {
+            const int wanted = shuffled.take();
+            const unsigned long long owner = atomicMin(&owners[wanted], asking);
+            if (owner == FREE) break;
+            if (owner > asking) {  // displaced: it goes on behind `wanted`
+                asking = shuffled.start(sample_of(owner));
+                while (shuffled.take() != wanted) {
+                }
+            }
+            if (shuffled.exhausted()) {
+                row[shuffled.sample] = original[wanted];  // the last of the list, although another has it
+                break;
+            }
+        }
+    }
+    __syncthreads();
+    for (int x = threadIdx.x; x < n; x += blockDim.x) {
+        if (owners[x] != FREE) row[sample_of(owners[x])] = original[x];
+    }
+}
+
+// Algorithm 3, lines 18-29, to the letter but for the generator: a thread a sample, for all permutations; whoever comes
+// first takes a sample, so the outcome changes from run to run. used: (sets, perm, n) zeros.
+// Grid (ceil(n / beta), sets), block (beta).
+template <class T>
+__global__ void assign_racing(const T* values, int n, const int* sets, int level, int k, const int* knn,
+                              unsigned long long seed, int perm, int* used, T* rows) {
+    const int a = blockIdx.x * blockDim.x + threadIdx.x;
+    if (a >= n) return;
+    const int* set = sets + static_cast<long long>(blockIdx.y) * (level + 1);
+    const T* original = values + static_cast<long long>(set[0]) * n;
+    const Key key = key_of(seed, set, level);
+    T* row = rows + static_cast<long long>(blockIdx.y) * (perm + 1) * n;
+    row[a] = original[a];
+    for (int m = 0; m < perm; ++m) {
+        row += n;
+        Shuffled shuffled(key, knn + static_cast<long long>(blockIdx.y) * n * k, k, m);
+        shuffled.start(a);
+        int* taken = used + (static_cast<long long>(blockIdx.y) * perm + m) * n;
+        int wanted = shuffled.take();
+        while (atomicCAS(&taken[wanted], 0, 1) != 0 && !shuffled.exhausted()) wanted = shuffled.take();
+        row[a] = original[wanted];
+    }
+}
+
+// Level 0: permutation m gives sample a the value of the sample with the a-th smallest priority. A block sorts the
+// priorities by their leading bits, which are uniform: about one falls into a bucket, and buckets are put in order one
+// by one. Shared memory or scratch: n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
+template <class T>
+__global__ void permute_freely(const T* values, int n, const int* sets, unsigned long long seed,
+                               unsigned long long* scratch, T* rows) {
+    GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
+    __shared__ int sums[1024];
+    const int m = blockIdx.x, perm = gridDim.x, thread = threadIdx.x;
+    const int* set = sets + blockIdx.y;
+    const T* original = values + static_cast<long long>(set[0]) * n;
+    T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
+    unsigned long long* sorted =
+        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * (n + (n + 1) / 2);
+    int* ends = reinterpret_cast<int*>(sorted + n);
+    const Key key = key_of(seed, set, 0);
+    for (int a = thread; a < n; a += blockDim.x) {
+        ends[a] = 0;
+        if (m == 0) row[a - n] = original[a];
+    }
+    __syncthreads();
+    for (int a = thread; a < n; a += blockDim.x) atomicAdd(&ends[__umulhi(key.words(a, m, 0).w[0], n)], 1);
+    __syncthreads();
+    const int width = (n + blockDim.x - 1) / blockDim.x;
+    const int first = min(thread * width, n), last = min(first + width, n);
+    int sum = 0;
+    for (int b = first; b < last; ++b) sum += ends[b];
+    sums[thread] = sum;
+    __syncthreads();
+    int before = 0;
+    for (int t = 0; t < thread; ++t) before += sums[t];
+    for (int b = first; b < last; ++b) {  // now where the bucket begins; the next pass moves it to where it ends
+        const int count = ends[b];
+        ends[b] = before;
+        before += count;
+    }
+    __syncthreads();
+    for (int a = thread; a < n; a += blockDim.x) {
+        const Words words = key.words(a, m, 0);
+        sorted[atomicAdd(&ends[__umulhi(words.w[0], n)], 1)] = priority(words, a);
+    }
+    __syncthreads();
+    for (int b = thread; b < n; b += blockDim.x) {
+        const int begin = b == 0 ? 0 : ends[b - 1];
+        for (int i = begin + 1; i < ends[b]; ++i) {
+            const unsigned long long moved = sorted[i];
+            int place = i;
+            for (; place > begin && sorted[place - 1] > moved; --place) sorted[place] = sorted[place - 1];
+            sorted[place] = moved;
+        }
+    }
+    __syncthreads();
+    for (int a = thread; a < n; a += blockDim.x) row[a] = original[sample_of(sorted[a])];
+}
+
+// The rows of each set as columns: columns[b * stride + lane] = rows[lane * n + b] for lane <= perm, zero up to stride.
+// Grid (ceil(n / 32), ceil(stride / 32), sets), any block.
+template <class T>
+__global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, T* columns) {
+    __shared__ T tile[32][33];
+    const int b0 = blockIdx.x * 32, lane0 = blockIdx.y * 32;
+    rows += static_cast<long long>(blockIdx.z) * lanes * n;
+    columns += static_cast<long long>(blockIdx.z) * n * stride;
+    for (int l = 0; l < 32; ++l) {
+        for (int t = threadIdx.x; t < 32; t += blockDim.x) {
+            const bool there = lane0 + l < lanes && b0 + t < n;
+            tile[l][t] = there ? rows[static_cast<long long>(lane0 + l) * n + b0 + t] : T(0);
+        }
+    }
+    __syncthreads();
+    for (int b = 0; b < 32 && b0 + b < n; ++b) {
+        for (int t = threadIdx.x; t < 32 && lane0 + t < stride; t += blockDim.x) {
+            columns[static_cast<long long>(b0 + b) * stride + lane0 + t] = tile[t][b];
+        }
+    }
+}

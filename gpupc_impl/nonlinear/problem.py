@@ -1,0 +1,286 @@
+"""The nonlinear family's problem: samples of continuous variables, and the CMIknn test with its random numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import special
+
+from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, finite_matrix
+from gpupc_impl.gaussian.problem import name_constants
+
+TRANSFORMS = ("ranks", "standardize", "none")
+PRECISIONS = ("float32", "float64")
+
+PSI_BITS = 40
+"""Digamma values are whole multiples of 2^-40: sums of whole numbers do not depend on their order."""
+
+MAX_SAMPLES = 2**24
+"""float32 holds whole numbers up to here exactly, and priorities give a sample's index 24 bits (kernels/philox.cuh)."""
+
+MAX_PERMUTATIONS = 100_000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NonlinearProblem(Problem):
+    """PC-stable with CMIknn: conditional mutual information from nearest neighbours, and a local permutation scheme.
+
+    The test is Runge's (2018) as Hagedorn et al. give it (sections 2.2 and 4.1), stated exactly in docs/cmiknn.md.
+    Build a problem with `from_data`, which checks its input.
+
+    Attributes:
+        values: (p, n) float32 or float64, C-contiguous: the transformed samples, a variable a row.
+        transform: what was done to each variable: ``"ranks"`` (0 to n - 1), ``"standardize"`` (mean 0, variance 1) or
+            ``"none"``.
+        permutations: perm, the number of permutations behind a p-value.
+        k_cmi: k_CMI, the neighbour in the joint space whose distance is the radius of the counts.
+        k_perm: k_perm, the neighbours in S among which a permutation draws.
+        seed: of all random numbers, 0 to 2^64 - 1.
+        precision: in which distances are computed, ``"float32"`` or ``"float64"``; the dtype of `values`.
+        constant: names of constant variables, whose values are set to zero.
+    """
+
+    family: ClassVar[str] = "nonlinear"
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {
+        "transform": "ranks",
+        "permutations": 100,
+        "k_cmi": 7,
+        "k_perm": 15,
+        "seed": 0,
+        "precision": "float32",
+    }
+
+    values: np.ndarray
+    transform: str = "ranks"
+    permutations: int = 100
+    k_cmi: int = 7
+    k_perm: int = 15
+    seed: int = 0
+    precision: str = "float32"
+    constant: tuple[str, ...] = ()
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Any,
+        *,
+        alpha: float = 0.05,
+        max_level: int | None = None,
+        transform: str = "ranks",
+        permutations: int = 100,
+        k_cmi: int | float = 7,
+        k_perm: int = 15,
+        seed: int = 0,
+        precision: str = "float32",
+        names: Sequence[str] | None = None,
+    ) -> NonlinearProblem:
+        """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
+
+        A `k_cmi` below one is a fraction of the samples, as tigramite's ``knn=0.2``: max(1, int(k_cmi * n)).
+
+        Under ``"ranks"`` equal values get their ranks in a random order, drawn from the seed for each variable. A
+        constant variable would become pure noise that way; under every transform it stays constant instead: it is
+        zero, all its tests of level 0 have p = 1, and it ends isolated. A warning names it.
+
+        Raises:
+            InvalidProblem: wrong shape, a value that is missing or infinite, k_cmi or k_perm not below the number of
+                samples, or another bad parameter.
+        """
+        matrix, names = finite_matrix(data, names)
+        check_search_parameters(alpha, max_level)
+        _check_choice("transform", transform, TRANSFORMS)
+        _check_choice("precision", precision, PRECISIONS)
+        n = len(matrix)
+        if not 2 <= n < MAX_SAMPLES:
+            raise InvalidProblem(f"data has {n} sample(s); the test needs 2 to {MAX_SAMPLES - 1}")
+        permutations = _whole("permutations", permutations, 1, MAX_PERMUTATIONS)
+        seed = _whole("seed", seed, 0, 2**64 - 1)
+        if isinstance(k_cmi, (float, np.floating)) and 0 < k_cmi < 1:
+            k_cmi = max(1, int(k_cmi * n))
+        k_cmi = _neighbours("k_cmi", k_cmi, n)
+        k_perm = _neighbours("k_perm", k_perm, n)
+
+        columns = np.ascontiguousarray(matrix.T)
+        constant = (columns == columns[:, :1]).all(axis=1)
+        values = _TRANSFORMED[transform](columns, seed)
+        values[constant] = 0.0
+        with np.errstate(over="ignore"):
+            values = np.ascontiguousarray(values, dtype=precision)
+        _check_range(values, names, transform, precision)
+        values.setflags(write=False)
+        return cls(
+            names=names,
+            alpha=float(alpha),
+            max_level=None if max_level is None else int(max_level),
+            values=values,
+            transform=transform,
+            permutations=permutations,
+            k_cmi=k_cmi,
+            k_perm=k_perm,
+            seed=seed,
+            precision=precision,
+            constant=name_constants(names, constant),
+        )
+
+    @property
+    def n_samples(self) -> int:
+        return self.values.shape[1]
+
+    @functools.cached_property
+    def psi(self) -> np.ndarray:
+        """(n + 1,) int64: digamma(k) in units of 2^-40 at index k; 0 at index 0, which no count has."""
+        return psi_table(self.n_samples)
+
+    @property
+    def critical_count(self) -> int:
+        """A test separates when at least this many permuted CMI values reach the data's: the smallest c with
+        c / permutations >= alpha in float64."""
+        return int(np.argmax(np.arange(self.permutations + 1) / self.permutations >= self.alpha))
+
+    def p_value(self, counts: int | np.ndarray) -> float | np.ndarray:
+        """The p-value of a number of permuted CMI values that reach the data's (Algorithm 2, line 13)."""
+        return counts / self.permutations
+
+    def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
+        """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (equation 1)."""
+        return special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            **super().facts(),
+            "n_samples": self.n_samples,
+            "transform": self.transform,
+            "permutations": self.permutations,
+            "k_cmi": self.k_cmi,
+            "k_perm": self.k_perm,
+            "seed": self.seed,
+            "precision": self.precision,
+        }
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """sha256 over everything that changes the answer; names do not."""
+        parameters = [getattr(self, name) for name in self.PARAMETERS]
+        digest = hashlib.sha256(
+            repr((self.family, self.alpha, self.max_level, *parameters, self.values.shape)).encode()
+        )
+        digest.update(self.values.tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
+        with open(path, "wb") as file:
+            np.savez(
+                file,
+                family=self.family,
+                values=self.values,
+                names=np.array(self.names, dtype=str),
+                constant=np.array(self.constant, dtype=str),
+                alpha=self.alpha,
+                max_level=-1 if self.max_level is None else self.max_level,
+                seed=np.uint64(self.seed),
+                **{name: getattr(self, name) for name in self.PARAMETERS if name != "seed"},
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> NonlinearProblem:
+        with np.load(path) as stored:
+            max_level = int(stored["max_level"])
+            values = stored["values"]
+            values.setflags(write=False)
+            return cls(
+                names=tuple(map(str, stored["names"])),
+                alpha=float(stored["alpha"]),
+                max_level=None if max_level < 0 else max_level,
+                values=values,
+                constant=tuple(map(str, stored["constant"])),
+                **{name: type(default)(stored[name]) for name, default in cls.PARAMETERS.items()},
+            )
+
+
+def psi_table(n: int) -> np.ndarray:
+    """(n + 1,) int64: digamma(k) in units of 2^-40 at index k = 1..n, rounded to nearest; 0 at index 0."""
+    table = np.zeros(n + 1, np.int64)
+    table[1:] = np.rint(special.digamma(np.arange(1.0, n + 1)) * 2.0**PSI_BITS)
+    return table
+
+
+# --- transforms: (p, n) float64 values and the seed -> (p, n) float64 ------------------------------------------------
+
+
+def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
+    """Ranks 0 to n - 1 of each row; equal values in an order drawn for each row (PCG64 of (seed, row))."""
+    n = columns.shape[1]
+    ranks = np.empty_like(columns)
+    for k, column in enumerate(columns):
+        # The raw stream of a bit generator is fixed for good, unlike what numpy's Generator makes of it.
+        ties = np.random.PCG64(np.random.SeedSequence([seed, k])).random_raw(n)
+        ranks[k, np.lexsort((ties, column))] = np.arange(n)
+    return ranks
+
+
+def _standardized(columns: np.ndarray, seed: int) -> np.ndarray:
+    """Mean 0 and variance 1; rows are scaled by their largest magnitude first, so that no square overflows."""
+    scale = np.abs(columns).max(axis=1, keepdims=True)
+    scaled = columns / np.where(scale > 0, scale, 1.0)
+    scaled -= scaled.mean(axis=1, keepdims=True)
+    deviation = scaled.std(axis=1, keepdims=True)
+    return scaled / np.where(deviation > 0, deviation, 1.0)
+
+
+def _unchanged(columns: np.ndarray, seed: int) -> np.ndarray:
+    return columns.copy()
+
+
+_TRANSFORMED = {"ranks": _ranks, "standardize": _standardized, "none": _unchanged}
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidProblem(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    """The value as an int.
+
+    Raises:
+        InvalidProblem: no whole number, or outside [least, most].
+    """
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value or not least <= whole <= most:
+        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
+    return whole
+
+
+def _neighbours(name: str, value: Any, n: int) -> int:
+    number = _whole(name, value, 1, MAX_SAMPLES)
+    if number >= n:
+        raise InvalidProblem(
+            f"{name} is {number}, but each of the {n} samples has only {n - 1} neighbours; "
+            f"set {name} to at most {n - 1} or bring more samples"
+        )
+    return number
+
+
+def _check_range(values: np.ndarray, names: Sequence[str], transform: str, precision: str) -> None:
+    """Distances must be finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = values.max(axis=1) - values.min(axis=1)
+    bad = np.flatnonzero(~np.isfinite(spread))
+    if len(bad):
+        raise InvalidProblem(
+            f"variable {names[bad[0]]!r} spreads too far for {precision} distances with transform={transform!r}; "
+            "use another transform or rescale it"
+        )

@@ -1,0 +1,176 @@
+"""The CMIknn test from scratch, for verification: NumPy alone, by docs/cmiknn.md, sharing nothing with the kernels.
+
+Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by sample; CMI values come from all
+distances between samples, some rows of their matrix at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.core.mapped import pieces
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+_MASK = np.uint64(0xFFFFFFFF)
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL = 0x9E3779B9, 0xBB67AE85
+_FOLD, _DRAW = 0, 1
+_INDEX_BITS = 24
+
+DISTANCES_AFFORDED = 2 * 10**9
+"""Distances in the joint space when the removed edges of one answer are tested again: half a minute or so."""
+
+_AT_ONCE = 1 << 18
+"""Numbers in an array: rows of a distance matrix, or neighbours of samples in permutations."""
+
+
+class Retest:
+    """CMIknn from scratch; see `core.verify.Retest`.
+
+    A pair's first variable is the one that is permuted. The ratio is the critical count over the test's, so that one up
+    to 1 separates. Both are whole numbers: no test is near its threshold.
+    """
+
+    def __init__(self, problem: NonlinearProblem):
+        self._problem = problem
+        self.affordable = max(DISTANCES_AFFORDED // ((problem.permutations + 1) * problem.n_samples**2), 1)
+
+    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Critical counts over counts of (k, 2) pairs given (k, l) sets, and tolerances of 0, (k,) each."""
+        counts = np.array(
+            [self.count(i, j, members) for (i, j), members in zip(pairs.tolist(), sets.tolist(), strict=True)], float
+        )
+        with np.errstate(divide="ignore"):
+            return self._problem.critical_count / counts, np.zeros(len(pairs))
+
+    def count(self, i: int, j: int, members: list[int]) -> int:
+        """How many permutations of variable i have a CMI with j given the members that reaches the data's."""
+        partials = self.partials(i, j, members)
+        return int(np.count_nonzero(partials[1:] <= partials[0]))
+
+    def partials(self, i: int, j: int, members: list[int]) -> np.ndarray:
+        """(1 + perm,) sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation of variable i."""
+        problem = self._problem
+        values, n, psi = problem.values, problem.n_samples, problem.psi
+        orders = np.concatenate([np.arange(n)[None], permutations(problem, i, members)])
+        sums = np.zeros(len(orders), np.int64)
+        for rows in pieces(n, max(_AT_ONCE // n, 1)):
+            in_set = _distances(values[members], rows)
+            in_both = np.maximum(in_set, _distances(values[[j]], rows))
+            for number, order in enumerate(orders):
+                own = _distances(values[i, order][None], rows)
+                joint = np.maximum(own, in_both)
+                _set_own(joint, rows)
+                radius = np.partition(joint, problem.k_cmi - 1, axis=1)[:, problem.k_cmi - 1 : problem.k_cmi]
+                near_x = _near(np.maximum(own, in_set), radius)
+                near_y = _near(in_both, radius)
+                near_set = _near(in_set, radius)  # without members all distances are zero: n
+                sums[number] += (psi[near_x] + psi[near_y] - psi[near_set]).sum()
+        return sums
+
+
+def permutations(problem: NonlinearProblem, i: int, members: list[int]) -> np.ndarray:
+    """(perm, n) int32: the sample whose value of variable i each sample gets, given the members."""
+    n, k = problem.n_samples, problem.k_perm
+    key = _key(problem.seed, i, members)
+    nearest = _nearest(problem.values[members], k) if members else None
+    result = np.empty((problem.permutations, n), np.int32)
+    for some in pieces(problem.permutations, max(_AT_ONCE // n, 1)):
+        permutation = np.arange(some.start, some.stop)[:, None]
+        turns = _turns(key, permutation, n)
+        if nearest is None:
+            result[some] = turns
+            continue
+        used = np.zeros((len(turns), n), bool)
+        each = np.arange(len(turns))
+        for at in pieces(n, max(_AT_ONCE // (len(turns) * k), 1)):
+            lists = _shuffled(nearest, key, turns[:, at], permutation)
+            for asked, a in zip(lists.swapaxes(0, 1), turns[:, at].T, strict=True):  # whose turn it is, (perm,)
+                free = ~used[each[:, None], asked]
+                free[:, -1] = True  # the last is used all the same
+                taken = asked[each, free.argmax(axis=1)]
+                used[each, taken] = True
+                result[some.start + each, a] = taken
+    return result
+
+
+def _turns(key: tuple[int, int], permutation: np.ndarray, n: int) -> np.ndarray:
+    """(w, n) the samples in ascending order of their priorities, in (w, 1) permutations."""
+    sample = np.arange(n, dtype=np.uint64)[None, :]
+    high, low, _, _ = _words(key, sample, permutation, 0)
+    index = np.uint64((1 << _INDEX_BITS) - 1)
+    return np.argsort((high << np.uint64(32)) | (low & ~index) | sample, axis=1)
+
+
+def _nearest(in_set: np.ndarray, k: int) -> np.ndarray:
+    """(n, k) int32: each sample's nearest others by (l, n) values, nearest first, then by index."""
+    n = in_set.shape[1]
+    result = np.empty((n, k), np.int32)
+    for rows in pieces(n, max(_AT_ONCE // n, 1)):
+        distances = _distances(in_set, rows)
+        _set_own(distances, rows)
+        result[rows] = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return result
+
+
+def _shuffled(nearest: np.ndarray, key: tuple[int, int], sample: np.ndarray, permutation: np.ndarray) -> np.ndarray:
+    """(w, t, k) the neighbours of (w, t) samples in the orders in which they ask for them in (w, 1) permutations."""
+    k = nearest.shape[1]
+    lists = nearest[sample]
+    for y in range(k):
+        if y == 0 or (2 + y) % 4 == 0:
+            words = _words(key, sample, permutation, (2 + y) // 4)
+        other = y + ((words[(2 + y) % 4] * np.uint64(k - y)) >> np.uint64(32)).astype(np.int64)
+        chosen = np.take_along_axis(lists, other[:, :, None], axis=2)[:, :, 0]
+        np.put_along_axis(lists, other[:, :, None], lists[:, :, y, None], axis=2)
+        lists[:, :, y] = chosen
+    return lists
+
+
+def _distances(values: np.ndarray, rows: slice) -> np.ndarray:
+    """(r, n) Chebyshev distances of these samples to all samples in (l, n) values; zeros where l is 0."""
+    n = values.shape[1]
+    found = np.zeros((rows.stop - rows.start, n), values.dtype)
+    for column in values:
+        np.maximum(found, np.abs(column[rows, None] - column[None, :]), out=found)
+    return found
+
+
+def _set_own(distances: np.ndarray, rows: slice) -> None:
+    """Put the samples' (r, n) distances to themselves out of reach."""
+    distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
+
+
+def _near(distances: np.ndarray, radius: np.ndarray) -> np.ndarray:
+    """(r,) how many samples are nearer than (r, 1) radii; where a radius is zero, how many are at distance zero."""
+    return np.count_nonzero((distances < radius) | ((radius == 0) & (distances == 0)), axis=1)
+
+
+# --- random numbers --------------------------------------------------------------------------------------------------
+
+
+def philox(counter: tuple[np.ndarray | int, ...], key: tuple[int, int]) -> np.ndarray:
+    """Philox4x32-10: (4, ...) uint64, each below 2^32, of a counter of four words and a key of two (Salmon et al.)."""
+    c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(word, np.uint64) for word in counter))
+    k0, k1 = key
+    for _ in range(10):
+        first, second = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            (second >> np.uint64(32)) ^ c1 ^ np.uint64(k0),
+            second & _MASK,
+            (first >> np.uint64(32)) ^ c3 ^ np.uint64(k1),
+            first & _MASK,
+        )
+        k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3])
+
+
+def _key(seed: int, variable: int, members: list[int]) -> tuple[int, int]:
+    key = (0, 0)
+    for word in (seed & 0xFFFFFFFF, seed >> 32, variable, len(members), *members):
+        key = tuple(map(int, philox((word, 0, 0, _FOLD), key)[:2]))
+    return key
+
+
+def _words(key: tuple[int, int], sample: np.ndarray, permutation: np.ndarray, q: int) -> np.ndarray:
+    return philox((sample, permutation, q, _DRAW), key)

@@ -1,0 +1,1 @@
+"""Verification: skeletons compared edge by edge, removed edges tested again from scratch."""
