@@ -55,6 +55,7 @@ class CudaBackend(Backend):
     """
 
     name = "cuda"
+    warp_threads = 32
 
     def __init__(self, device_memory_limit: int | None = None):
         import cupy
@@ -157,11 +158,20 @@ class CudaBackend(Backend):
         self.synchronize()  # the host array may be gone a moment later
         return device
 
+    def upload_symmetric(self, matrix: np.ndarray) -> Any:
+        return self.upload(matrix)
+
     def download(self, array: Any) -> np.ndarray:
         with self._on_device():
             host = array.get()
         self.synchronize()
         return host
+
+    def copy(self, array: Any) -> Any:
+        target = self.empty(array.shape, array.dtype)
+        with self._on_device():
+            target.data.copy_from_device_async(array.data, array.nbytes)
+        return target
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         shape, dtype = (shape,) if np.ndim(shape) == 0 else tuple(shape), np.dtype(dtype)
