@@ -7,19 +7,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import importlib
+import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-
-FAMILIES = {
-    "gaussian": "gpupc_impl.gaussian.problem",
-    "discrete": "gpupc_impl.discrete.problem",
-    "nonlinear": "gpupc_impl.nonlinear.problem",
-}
-"""The module that defines each family's problem class."""
 
 
 class InvalidProblem(ValueError):
@@ -29,6 +21,10 @@ class InvalidProblem(ValueError):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """What every family's problem has.
+
+    A family's class also has ``from_data`` (a classmethod: data, then by keyword alpha, max_level, names and what
+    `PARAMETERS` and `DATA_PARAMETERS` name), ``fingerprint`` (a digest of everything that changes the answer), and
+    ``save`` and ``load``, an ``.npz`` that holds the family's name as ``family``.
 
     Attributes:
         family: the kind of data and test.
@@ -47,6 +43,18 @@ class Problem:
     names: tuple[str, ...]
     alpha: float
     max_level: int | None
+
+    @classmethod
+    def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
+        """From a (p, p) correlation matrix and the number of samples it was made from.
+
+        Raises:
+            InvalidProblem: the family's test needs the samples themselves, or what is given cannot be used.
+        """
+        raise InvalidProblem(
+            f"n_samples says that data is a correlation matrix, which a {cls.family} test cannot use; give the samples "
+            "themselves, without n_samples"
+        )
 
     @property
     def n_variables(self) -> int:
@@ -69,25 +77,6 @@ class Problem:
             "n_variables": self.n_variables,
             "fingerprint": self.fingerprint,
         }
-
-
-def load_problem(path: str | Path) -> Problem:
-    """Read a problem of any family that was written by its ``save``."""
-    with np.load(path) as stored:
-        family = str(stored["family"])
-    return problem_class(family).load(path)
-
-
-def problem_class(family: str) -> type[Problem]:
-    """The problem class of a family.
-
-    Raises:
-        InvalidProblem: no such family.
-    """
-    if family not in FAMILIES:
-        raise InvalidProblem(f"family {family!r} is not known; choose one of: {', '.join(FAMILIES)}")
-    module = importlib.import_module(FAMILIES[family])
-    return next(cls for cls in vars(module).values() if isinstance(cls, type) and getattr(cls, "family", 0) == family)
 
 
 def check_search_parameters(alpha: float, max_level: int | None) -> None:
@@ -152,6 +141,15 @@ def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
         repeated = [name for name, count in collections.Counter(names).items() if count > 1][:5]
         raise InvalidProblem(f"variable names must differ; repeated: {', '.join(repeated)}")
     return names
+
+
+def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
+    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
+    found = tuple(names[k] for k in np.flatnonzero(constant))
+    if found:
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
+    return found
 
 
 def _first_text(data: Any, error: Exception) -> str:

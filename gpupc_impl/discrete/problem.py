@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, variable_names
-from gpupc_impl.gaussian.problem import name_constants
+from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, name_constants, variable_names
 
 TESTS = ("chi-square", "g-square")
 DF_RULES = ("full", "adjusted")

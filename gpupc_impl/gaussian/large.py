@@ -19,12 +19,11 @@ import numpy as np
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.problem import InvalidProblem, as_matrix
+from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.gaussian.problem import (
     GaussianProblem,
     check_correlations,
     check_gaussian_parameters,
-    name_constants,
     standardized,
 )
 
@@ -167,6 +166,11 @@ def problem_from_data(
         df_convention=df_convention,
         constant=name_constants(names, constant),
     )
+
+
+def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
+    """The problem of more than `LARGE` variables, its correlation matrix beside `path`; None of fewer variables."""
+    return problem_from_data(data, Path(path).with_suffix(".npy"), **options) if data.shape[1] > LARGE else None
 
 
 def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple[slice, Iterator[slice]]]:

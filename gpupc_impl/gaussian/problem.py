@@ -7,7 +7,6 @@ import functools
 import hashlib
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +15,14 @@ import numpy as np
 from scipy import special
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.problem import InvalidProblem, Problem, as_matrix, check_search_parameters, finite_matrix
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    as_matrix,
+    check_search_parameters,
+    finite_matrix,
+    name_constants,
+)
 
 DF_CONVENTIONS = ("pcalg", "cupc")
 
@@ -297,12 +303,38 @@ def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: boo
         raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
 
 
+def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
+    """Why a (p, p) matrix cannot be used as correlations as it is, in its own bits, as a sentence; None when it can.
+
+    It must be finite, lie in [-1, 1], have ones on its diagonal and equal its transpose exactly. Two tiles are in
+    memory at a time.
+    """
+    for rows in mapped.pieces(len(matrix), tile):
+        for columns in mapped.pieces(len(matrix), tile):
+            if columns.start < rows.start:
+                continue
+            upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
+            if not (np.isfinite(upper).all() and np.isfinite(lower).all()):
+                return "it has entries that are not finite"
+            difference = float(np.abs(upper - lower).max())
+            if difference > 0:
+                return f"it is not exactly symmetric: it differs from its transpose by {difference:.3g}"
+            largest = float(np.abs(upper).max())
+            if largest > 1:
+                return f"it has an entry of size {largest:.17g}; entries must lie in [-1, 1]"
+            if rows == columns and not (np.diagonal(upper) == 1).all():
+                worst = float(np.abs(np.diagonal(upper) - 1).max())
+                return f"its diagonal differs from one by {worst:.3g}"
+            mapped.release(matrix)
+    return None
+
+
 def _mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """A mapped matrix as it is, and its names."""
     _, names = as_matrix(matrix, names)
     if matrix.shape != (len(matrix), len(matrix)):
         raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
-    fault = mapped.correlation_fault(matrix)
+    fault = correlation_fault(matrix)
     if fault is None and not matrix.flags.c_contiguous:
         fault = "it is not in C order"
     if fault is not None:
@@ -343,12 +375,3 @@ def check_gaussian_parameters(n_samples: float, alpha: float, max_level: int | N
     check_search_parameters(alpha, max_level)
     if df_convention not in DF_CONVENTIONS:
         raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
-
-
-def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
-    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
-    found = tuple(names[k] for k in np.flatnonzero(constant))
-    if found:
-        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
-    return found

@@ -19,7 +19,7 @@ _CHUNK = 1 << 16
 
 
 class Retest:
-    """Fisher's z test from scratch, by the rules that `core.problem` states; see `core.verify.Retest`."""
+    """Fisher's z test from scratch, by the rules that `problem.py` states; see `core.family.Retest`."""
 
     affordable = None
 

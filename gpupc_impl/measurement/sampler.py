@@ -30,8 +30,8 @@ from typing import Any, TextIO
 
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import save_json, write_whole
-from gpupc_impl.core.problem import load_problem
 from gpupc_impl.core.registry import SEPARATING_SETS, Method, get_method
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.measurement.environment import environment

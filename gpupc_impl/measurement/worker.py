@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import Backend, open_backend, resolve_backend
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.core.problem import Problem, load_problem
+from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable

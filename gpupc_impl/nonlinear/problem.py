@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, finite_matrix
-from gpupc_impl.gaussian.problem import name_constants
+from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, finite_matrix, name_constants
 
 TRANSFORMS = ("ranks", "standardize", "none")
 PRECISIONS = ("float32", "float64")
