@@ -33,8 +33,8 @@ class Dataset:
 
     Attributes:
         name: the name it was asked for by.
-        values: (samples, variables). Families of labels: uint8 or uint16 codes from 0, Fortran order (a variable's codes
-            side by side, so that ``values.T`` is what the tests read). Else: float64, C-contiguous, finite.
+        values: (samples, variables). Families of labels: uint8 or uint16 codes from 0, Fortran order (a variable's
+            codes side by side, so that ``values.T`` is what the tests read). Else: float64, C-contiguous, finite.
         names: one name a variable, all different.
         family: the kind of data, and of CI test, that it is meant for: a name of `gpupc_impl.core.family.families`.
         true_dag: (variables, variables) bool, ``true_dag[i, j]`` meaning i -> j; None when unknown.

@@ -23,7 +23,7 @@ from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.gaussian.problem import (
     GaussianProblem,
     check_correlations,
-    check_gaussian_parameters,
+    gaussian_parameters,
     standardized,
 )
 
@@ -155,16 +155,13 @@ def problem_from_data(
     width = data.shape[1] if len(data.shape) == 2 else 0
     if width:  # what is wrong with names and parameters is found before the work; the rest is the work's to say
         _, names = as_matrix(np.zeros((1, width)), names)
-        check_gaussian_parameters(data.shape[0], alpha, max_level, df_convention)
+        gaussian_parameters(data.shape[0], alpha, max_level, df_convention)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
     return GaussianProblem(
         names=names,
-        alpha=float(alpha),
-        max_level=None if max_level is None else int(max_level),
         correlation=matrix,
-        n_samples=int(data.shape[0]),
-        df_convention=df_convention,
         constant=name_constants(names, constant),
+        **gaussian_parameters(data.shape[0], alpha, max_level, df_convention),
     )
 
 

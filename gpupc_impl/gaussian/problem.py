@@ -19,9 +19,9 @@ from gpupc_impl.core.problem import (
     InvalidProblem,
     Problem,
     as_matrix,
-    check_search_parameters,
     finite_matrix,
     name_constants,
+    search_parameters,
 )
 
 DF_CONVENTIONS = ("pcalg", "cupc")
@@ -121,16 +121,8 @@ class GaussianProblem(Problem):
             matrix, names = _mapped_correlation(correlation, names)
         else:
             matrix, names = _correlation_in_memory(correlation, names)
-        check_gaussian_parameters(n_samples, alpha, max_level, df_convention)
-        return cls(
-            names=names,
-            alpha=float(alpha),
-            max_level=None if max_level is None else int(max_level),
-            correlation=matrix,
-            n_samples=int(n_samples),
-            df_convention=df_convention,
-            constant=tuple(constant),
-        )
+        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention)
+        return cls(names=names, correlation=matrix, constant=tuple(constant), **parameters)
 
     def degrees_of_freedom(self, level: int) -> int:
         """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
@@ -161,9 +153,6 @@ class GaussianProblem(Problem):
             )
         return None
 
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts(), "n_samples": self.n_samples, "df_convention": self.df_convention}
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over everything that changes the answer; names do not."""
@@ -183,25 +172,14 @@ class GaussianProblem(Problem):
         """
         matrix_file = mapped.npy_path(self.correlation)
         if matrix_file is None:
-            matrix = {"correlation": self.correlation}
-        else:
-            matrix = {
-                "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
-                "correlation_spot": mapped.spot_sha256(self.correlation),
-                "fingerprint": self.fingerprint,
-            }
-        with open(path, "wb") as file:
-            np.savez(
-                file,
-                family=self.family,
-                **matrix,
-                names=np.array(self.names, dtype=str),
-                constant=np.array(self.constant, dtype=str),
-                n_samples=self.n_samples,
-                alpha=self.alpha,
-                max_level=-1 if self.max_level is None else self.max_level,
-                df_convention=self.df_convention,
-            )
+            super().save(path)
+            return
+        content = {
+            "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
+            "correlation_spot": mapped.spot_sha256(self.correlation),
+            "fingerprint": self.fingerprint,
+        }
+        self._write(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> GaussianProblem:
@@ -210,25 +188,17 @@ class GaussianProblem(Problem):
         Raises:
             InvalidProblem: that file is missing, or is another matrix (64 of its rows are compared).
         """
+        problem = super().load(path)
         with np.load(path) as stored:
-            max_level = int(stored["max_level"])
-            if "correlation_file" in stored:
-                correlation = _stored_correlation(Path(path), stored)
-            else:
-                correlation = stored["correlation"]
-                correlation.setflags(write=False)
-            problem = cls(
-                names=tuple(map(str, stored["names"])),
-                alpha=float(stored["alpha"]),
-                max_level=None if max_level < 0 else max_level,
-                correlation=correlation,
-                n_samples=int(stored["n_samples"]),
-                df_convention=str(stored["df_convention"]),
-                constant=tuple(map(str, stored["constant"])),
-            )
             if "fingerprint" in stored:
                 problem.__dict__["fingerprint"] = str(stored["fingerprint"])  # else it is read whole to be hashed
-            return problem
+        return problem
+
+    @classmethod
+    def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "correlation_file" in stored:
+            return {"correlation": _stored_correlation(path, stored)}
+        return super()._read_arrays(path, stored)
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -364,14 +334,14 @@ def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndar
     return matrix
 
 
-def check_gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> None:
-    """What beside the correlations makes a Gaussian problem.
+def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> dict[str, Any]:
+    """What beside the correlations makes a Gaussian problem, by name, checked.
 
     Raises:
         InvalidProblem: out of range.
     """
     if not float(n_samples).is_integer() or n_samples < 1:
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-    check_search_parameters(alpha, max_level)
     if df_convention not in DF_CONVENTIONS:
         raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
+    return {**search_parameters(alpha, max_level), "n_samples": int(n_samples), "df_convention": df_convention}

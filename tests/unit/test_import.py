@@ -57,17 +57,6 @@ print(json.dumps({name: unavailable(method, method.backends[0]) for name, method
         assert reasons[name], f"{name} cannot run here and must say why"
 
 
-def test_the_library_imports_nothing_of_the_rest_of_the_project():
-    others = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "gpupc_impl"}
-    found = [
-        f"{path.relative_to(ROOT)}: {line.strip()}"
-        for path in sorted((ROOT / "gpupc_impl").rglob("*.py"))
-        for line in path.read_text().splitlines()
-        if line.split()[:1] in (["import"], ["from"]) and line.split()[1].partition(".")[0] in others
-    ]
-    assert found == []
-
-
 def test_every_public_name_is_there():
     assert all(hasattr(gpupc_impl, name) for name in gpupc_impl.__all__)
     assert len(set(gpupc_impl.__all__)) == len(gpupc_impl.__all__)
