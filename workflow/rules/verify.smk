@@ -12,7 +12,7 @@ rule verify_skeletons:
     conda:
         ENVIRONMENT
     params:
-        code=sources_version("verification/compare.py"),
+        code=sources_version("verification/*.py"),
     message:
         "Verifying the skeletons of {wildcards.dataset}"
     script:
@@ -39,7 +39,7 @@ for experiment in EXPERIMENTS:
         conda:
             ENVIRONMENT
         params:
-            code=sources_version("verification/compare.py"),
+            code=sources_version("verification/*.py"),
         message:
             f"Verifying the skeletons of {experiment}"
         script:
