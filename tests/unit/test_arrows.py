@@ -20,7 +20,7 @@ MAY_USE = {
     "core": {"backends"},
     "tables": set(),
     "engine": {"core", "backends"},
-    **dict.fromkeys(FAMILIES, {"engine", "core", "backends"}),
+    **{family: {"engine", "core", "backends"} for family in FAMILIES},
     "out_of_core": {"gaussian", "engine", "core", "backends"},
     "measurement": {"core", "backends"},
     "verification": {"core"},
