@@ -6,7 +6,7 @@ them. One worker runs at any moment; the others wait at their pipes, and end whe
 
 Samples are kept in a store as soon as they are taken. A measurement that was killed goes on where it was, and one that
 gets another setting measures that one only. What a stored sample belongs to is written beside it in ``key.json``: the
-problem, the setting, the code (`records.code_version`), the machine and its software. A change in any of these asks
+problem, the setting, the code (`digest.code_version`), the machine and its software. A change in any of these asks
 for new samples.
 
 ``python -m gpupc_impl.measurement.sampler PROBLEM.npz --method cupc-s --method stable-serial`` prints a small table.
@@ -34,9 +34,10 @@ from gpupc_impl.core.files import save_json, write_whole
 from gpupc_impl.core.problem import load_problem
 from gpupc_impl.core.registry import SEPARATING_SETS, Method, get_method
 from gpupc_impl.core.solve import unavailable
+from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome, Worker
-from gpupc_impl.measurement.records import SCHEMA_VERSION, band, code_version, median, save
+from gpupc_impl.measurement.records import SCHEMA_VERSION, band, median, save
 
 START_LIMIT_S = 600
 """Seconds that starting a worker, loading the problem or saving the skeleton may take; not part of any sample."""

@@ -8,7 +8,6 @@ import pytest
 
 from gpupc_impl import GaussianProblem
 from gpupc_impl.core import files
-from gpupc_impl.core.registry import Method, methods
 from gpupc_impl.measurement import records
 from gpupc_impl.measurement.environment import environment
 
@@ -150,71 +149,6 @@ def test_write_whole_leaves_the_old_file_when_it_fails(tmp_path):
         write()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-# --- the version of a method's code ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """A package of two methods that share a helper, one of which has a kernel."""
-    folder = tmp_path / "versioned_package"
-    (folder / "kernels").mkdir(parents=True)
-    files = {
-        "__init__.py": "",
-        "one.py": "from versioned_package.helper import f\nNAME = 'one'\nSOURCE = 'kernels/one.cu'\n",
-        "two.py": "def late():\n    from . import helper\nNAME = 'two'\n",
-        "dynamic.py": "NAME = 'dynamic'\ndef source(n):\n    return f'kernels/{n}.cu'\n",
-        "helper.py": "import json, gpupc_impl.core.solve\nf = 1\n",
-        "kernels/one.cu": '#include "shared.cuh"\n#include <nowhere>\n',
-        "kernels/shared.cuh": "// shared\n",
-        "kernels/other.cu": "// other\n",
-    }
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield folder
-    for name in [name for name in sys.modules if name.startswith("versioned_package")]:
-        del sys.modules[name]
-
-
-@pytest.mark.parametrize(
-    ("name", "module", "files"),
-    [
-        ("one", "one", {"one.py", "helper.py", "one.cu", "shared.cuh", "pc_stable.py"}),
-        ("two", "two", {"two.py", "helper.py", "pc_stable.py"}),
-        ("dynamic", "dynamic", {"dynamic.py", "one.cu", "shared.cuh", "other.cu", "pc_stable.py"}),
-        (
-            "registered elsewhere",
-            "helper",
-            {"__init__.py", "one.py", "two.py", "dynamic.py", "helper.py", "one.cu", "shared.cuh", "other.cu"}
-            | {"pc_stable.py"},
-        ),
-    ],
-)
-def test_code_sources(package, name, module, files):
-    method = Method(name, "gaussian", ("cpu",), "", "", solve=None, module=f"versioned_package.{module}")
-    assert {path.name for path in records.code_sources(method, "cpu").values()} == files
-    for path in package.rglob("*.*"):
-        before = records.code_version(method, "cpu")
-        path.write_text(path.read_text() + ("# changed\n" if path.suffix == ".py" else "// changed\n"))
-        assert (records.code_version(method, "cpu") != before) == (path.name in files), path.name
-
-
-def test_code_sources_of_the_backends(package):
-    method = Method("two", "gaussian", ("cuda", "host"), "", "", solve=None, module="versioned_package.two")
-    cuda, host = (set(records.code_sources(method, backend)) for backend in ("cuda", "host"))
-    assert "gpupc_impl.backends.cuda" in cuda - host
-    assert {"gpupc_impl.backends.host", "backends/simt/runtime.cpp"} <= host - cuda
-    assert "gpupc_impl.backends.base" in cuda & host
-
-
-def test_every_registered_method_has_a_code_version():
-    for method in methods().values():
-        for backend in method.backends:
-            assert records.code_version(method, backend)
-            kernels = [name for name in records.code_sources(method, backend) if name.endswith(".cu")]
-            assert bool(kernels) == (backend != "cpu"), method.name
 
 
 def test_without_jsonschema_a_record_is_written_and_said_to_be_unchecked(record, tmp_path, monkeypatch, caplog):

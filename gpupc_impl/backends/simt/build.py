@@ -308,10 +308,17 @@ def sources_of(path: Path) -> Mapping[str, str]:
         name = _include_name(current)
         if name in found:
             continue
-        text = found[name] = current.read_text()
-        for target in _INCLUDE.findall(text):
-            candidates = (current.parent / target, PACKAGE_ROOT / target)
-            pending.extend([p.resolve() for p in candidates if p.is_file()][:1])
+        found[name] = current.read_text()
+        pending += includes_of(current)
+    return found
+
+
+def includes_of(path: Path) -> list[Path]:
+    """The files that a source includes by quotes: each beside it, else below the include root."""
+    found = []
+    for target in _INCLUDE.findall(path.read_text()):
+        candidates = (path.parent / target, PACKAGE_ROOT / target)
+        found += [candidate.resolve() for candidate in candidates if candidate.is_file()][:1]
     return found
 
 
