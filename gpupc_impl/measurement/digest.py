@@ -85,7 +85,8 @@ def code_sources(method: Method, backend: str) -> dict[str, Path]:
     home = Path(importlib.util.find_spec(method.module).origin)
     if method.name not in home.read_text():  # another module beside it registered the method
         package = method.module.rpartition(".")[0]
-        roots += [f"{package}.{path.stem}".removesuffix(".__init__") for path in home.parent.glob("*.py")]
+        modules = [path.stem for path in home.parent.glob("*.py") if path.stem != "__init__"]
+        roots += [f"{package}.{module}" for module in modules] + [package] if package else modules
     return sources(*roots, named=False, without=EXCLUDED_OF_METHODS | EXCLUDED_OF_BACKENDS[backend])
 
 
