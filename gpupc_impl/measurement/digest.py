@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.sources import includes_of
-from gpupc_impl.core.family import problem_class
+from gpupc_impl.core.family import get_family
 
 if TYPE_CHECKING:
     from gpupc_impl.core.registry import Method
@@ -79,7 +79,7 @@ def code_sources(method: Method, backend: str) -> dict[str, Path]:
     Args:
         backend: ``"cuda"``, ``"host"`` or ``"cpu"``.
     """
-    roots = [method.module, problem_class(method.family).__module__, "gpupc_impl.measurement.worker"]
+    roots = [method.module, get_family(method.family).problem.__module__, "gpupc_impl.measurement.worker"]
     if backend != "cpu":
         roots.append(f"gpupc_impl.backends.{backend}")
     home = Path(importlib.util.find_spec(method.module).origin)
