@@ -193,7 +193,7 @@ class Record:
             InvalidRecord: it does not fit the schema; nothing is written.
         """
         content = self.to_json()
-        validate(content, Path(path).name)
+        validate(content, Path(path).name, schema())
         save_json(content, Path(path))
 
     @classmethod
@@ -203,12 +203,7 @@ class Record:
         Raises:
             InvalidRecord: the file is not JSON, or does not fit the schema.
         """
-        path = Path(path)
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
-        validate(content, path.name)
+        content = load_valid(path, schema())
         del content["schema_version"]
         dataset = content.pop("dataset")
         return cls(
@@ -266,8 +261,23 @@ def schema() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
 
 
-def validate(content: Mapping[str, Any], name: str) -> None:
-    """Check the content of a record's file against the schema.
+def load_valid(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a JSON file that fits a schema.
+
+    Raises:
+        InvalidRecord: it does not, or the file is not JSON.
+    """
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
+    validate(content, path.name, schema)
+    return content
+
+
+def validate(content: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> None:
+    """Check the content of a file against its schema.
 
     Without jsonschema (a GPU machine with few packages, say) nothing is checked; whoever reads the record later does.
 
@@ -282,13 +292,6 @@ def validate(content: Mapping[str, Any], name: str) -> None:
     except ImportError:
         logger.warning("%s is not validated: the package jsonschema is not installed", name)
         return
-    error = jsonschema.exceptions.best_match(_validator().iter_errors(content))
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
     if error is not None:
         raise InvalidRecord(f"{name} is not a valid record: at {error.json_path}: {error.message}")
-
-
-@functools.cache
-def _validator() -> Any:
-    import jsonschema
-
-    return jsonschema.Draft202012Validator(schema())
