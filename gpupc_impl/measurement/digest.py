@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.simt.build import includes_of
-from gpupc_impl.core.problem import problem_class
+from gpupc_impl.backends.sources import includes_of
+from gpupc_impl.core.family import get_family
 
 if TYPE_CHECKING:
     from gpupc_impl.core.registry import Method
@@ -43,6 +43,7 @@ EXCLUDED = {
 """Files that count for nothing, by pattern of their path, and why."""
 
 EXCLUDED_OF_METHODS = {
+    "gpupc_impl/core/family.py": "it finds the families; what the method's own brings counts by itself",
     "gpupc_impl/core/registry.py": "what it decides, the method and all its parameters, is in the key of a sample",
     "gpupc_impl/measurement/environment.py": "what it finds of the machine is in the key of a sample",
     "gpupc_impl/measurement/isolate.py": "it feeds and ends the process, outside the clock",
@@ -79,7 +80,7 @@ def code_sources(method: Method, backend: str) -> dict[str, Path]:
     Args:
         backend: ``"cuda"``, ``"host"`` or ``"cpu"``.
     """
-    roots = [method.module, problem_class(method.family).__module__, "gpupc_impl.measurement.worker"]
+    roots = [method.module, get_family(method.family).problem.__module__, "gpupc_impl.measurement.worker"]
     if backend != "cpu":
         roots.append(f"gpupc_impl.backends.{backend}")
     home = Path(importlib.util.find_spec(method.module).origin)

@@ -12,9 +12,7 @@ group take turns test by test, all with the same tests. Samples are taken, kept 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +21,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from gpupc_impl.core.files import save_json
-from gpupc_impl.core.problem import load_problem
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import Method
-from gpupc_impl.measurement import record
 from gpupc_impl.measurement.isolate import Outcome
+from gpupc_impl.measurement.record import SCHEMA_VERSION
 from gpupc_impl.measurement.sampler import (
     Bench,
     Job,
@@ -39,8 +36,6 @@ from gpupc_impl.measurement.sampler import (
     sample_key,
     take_turns,
 )
-
-SCHEMA_VERSION = 1
 
 Test = tuple[int, int, tuple[int, ...]]
 """The permuted or first variable, the other one, and the conditioning set, ascending."""
@@ -98,7 +93,7 @@ def measure_tests(
         progress: called with a line for each finished cell.
 
     Returns:
-        What `save_tests` writes, but for the ``source`` of the data: ``environments`` by backend, and ``cells``.
+        What `record.save_tests` writes, but for the ``source`` of the data: ``environments`` by backend, and ``cells``.
 
     Raises:
         ValueError: an implementation that cannot mean anything, or one whose method has no `open_test`.
@@ -194,36 +189,3 @@ def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mappi
         "seconds": [sample["seconds"] for sample in taken[1:]],
         "p_values": [sample["p_value"] for sample in taken[1:]],
     }
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
-    """Write what was timed, all of the file or none.
-
-    Args:
-        content: `measure_tests`', and as ``source`` where the data come from, by number of samples.
-
-    Raises:
-        InvalidRecord: it does not fit ``single_tests.schema.json``; nothing is written.
-    """
-    record.validate(content, Path(path).name, schema())
-    save_json(content, Path(path))
-
-
-def load_tests(path: str | Path) -> dict[str, Any]:
-    """Read what was timed.
-
-    Raises:
-        InvalidRecord: the file is not JSON, or does not fit the schema.
-    """
-    return record.load_valid(path, schema())
-
-
-@functools.cache
-def schema() -> dict[str, Any]:
-    """The JSON schema of a file of single tests; environments are those of records."""
-    found = json.loads(Path(__file__).with_name("single_tests.schema.json").read_text(encoding="utf-8"))
-    found["properties"]["environments"]["additionalProperties"] = record.schema()["properties"]["environment"]
-    return found

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gpupc_impl.backends import resolve_backend
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.problem import Problem, load_problem
+from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.measurement import sampler
 from gpupc_impl.measurement.digest import code_version

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from gpupc_impl.core import registry
-from gpupc_impl.core.problem import problem_class
-from gpupc_impl.measurement.record import InvalidRecord, Limits
+from gpupc_impl.core.family import get_family
+from gpupc_impl.measurement.record import InvalidRecord, Limits, load_tests, save_tests, schema_of_tests
 from gpupc_impl.measurement.sampler import Setting
 from gpupc_impl.measurement.single_tests import (
     Case,
     draw_tests,
     has_single_test,
-    load_tests,
     measure_tests,
-    save_tests,
-    schema,
 )
 from gpupc_impl.verification.single_tests import verify_tests
 
@@ -64,7 +61,7 @@ def plugin(tmp_path, monkeypatch):
 
 def case(folder, p, tests, **facts):
     path = folder / f"problem-{p}.npz"
-    problem_class("gaussian").from_data(np.random.default_rng(p).normal(size=(20, p))).save(path)
+    get_family("gaussian").problem.from_data(np.random.default_rng(p).normal(size=(20, p))).save(path)
     return Case(path, tests, facts)
 
 
@@ -152,8 +149,8 @@ def test_files_fit_their_schema(tmp_path, plugin):
     with pytest.raises(InvalidRecord, match=r"other\.json is not a valid record: at \$\.cells\[0\]\.status"):
         save_tests(content, tmp_path / "other.json")
     assert not (tmp_path / "other.json").exists()
-    cell = schema()["properties"]["cells"]["items"]["properties"]
-    assert all("description" in node for node in (*cell.values(), *schema()["properties"].values()))
+    keys = schema_of_tests()["properties"]
+    assert all("description" in node for node in (*keys.values(), *keys["cells"]["items"]["properties"].values()))
 
 
 def test_a_case_without_a_problem_says_why(tmp_path, plugin):
@@ -192,7 +189,7 @@ def test_every_implementation_of_cmiknn_finds_the_same_p_values(tmp_path):
     path = tmp_path / "problem.npz"
     values = np.random.default_rng(0).normal(size=(60, 5))
     values[:, 1] += values[:, 0]
-    problem_class("nonlinear").from_data(values, permutations=20, k_cmi=5, k_perm=5).save(path)
+    get_family("nonlinear").problem.from_data(values, permutations=20, k_cmi=5, k_perm=5).save(path)
     found = [
         Setting("serial", "cmiknn-serial"),
         Setting("parallel", "cmiknn-parallel"),

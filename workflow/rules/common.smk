@@ -18,7 +18,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.envir
 from datasets import registry as dataset_registry
 from datasets.fetch import mirrored_paths
 from gpupc_impl.backends import resolve_backend
-from gpupc_impl.core.problem import problem_class
+from gpupc_impl.core.family import get_family
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version, digest
 from workflow.scripts.check_config import check_config
@@ -130,12 +130,12 @@ def code_versions(settings):
 
 
 def code_of(script, entries=(), family=None):
-    """Digest of a script that works on data sets: what it imports, their generators and their family's problem class.
+    """Digest of a script that works on data sets: what it imports, their generators and how their family makes problems.
 
     Of what the script finds by name, other generators and families, nothing counts.
     """
     generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
-    problems = {problem_class(family).__module__} if family else set()
+    problems = {get_family(family).problem.__module__, get_family(family).prepare_large.__module__} if family else set()
     return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
 
 

@@ -4,7 +4,7 @@ import csv
 import sys
 from pathlib import Path
 
-from gpupc_impl.measurement.single_tests import load_tests
+from gpupc_impl.measurement.record import load_tests
 from gpupc_impl.verification.single_tests import verify_tests
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
