@@ -130,12 +130,12 @@ def code_versions(settings):
 
 
 def code_of(script, entries=(), family=None):
-    """Digest of a script that works on data sets: what it imports, their generators and their family's problem class.
+    """Digest of a script that works on data sets: what it imports, their generators and how their family makes problems.
 
     Of what the script finds by name, other generators and families, nothing counts.
     """
     generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
-    problems = {get_family(family).problem.__module__} if family else set()
+    problems = {get_family(family).problem.__module__, get_family(family).prepare_large.__module__} if family else set()
     return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
 
 
