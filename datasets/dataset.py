@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core.family import get_family
+from gpupc_impl.tables import DataError
 
 BLOCK_BYTES = 1 << 26
 """Matrices are copied in blocks of this size where their memory order is not the one needed."""
@@ -17,10 +18,6 @@ BLOCK_BYTES = 1 << 26
 
 class RegistryError(ValueError):
     """A registry entry or a declared spec is wrong, or no data set has this name."""
-
-
-class DataError(ValueError):
-    """A file's content cannot be used; the message names the file and, where it can, the row and the column."""
 
 
 class DatasetUnavailable(RuntimeError):
