@@ -105,7 +105,8 @@ class Method:
     Attributes:
         name: its name everywhere: command line, config, records, tables.
         family: which problems it solves (``"gaussian"``, ...).
-        backends: ``("cuda", "host")`` for methods made of kernels, ``("cpu",)`` for references.
+        backends: ``("cuda", "host")`` for methods made of kernels, ``("cuda",)`` for programs of other people that
+            need a GPU, ``("cpu",)`` for references.
         source: paper, section and algorithm; or the library.
         summary: one line.
         params: parameters by name.

@@ -20,7 +20,16 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
     reason = method.unavailable_reason()
     if reason is not None or method.backends == ("cpu",):
         return reason
-    return backend_class(resolve_backend(backend)).unavailable()
+    name = _resolve(method, backend)
+    if name not in method.backends:
+        return f"method {method.name!r} runs on backend {method.backends[0]} alone, not on {name}"
+    return backend_class(name).unavailable()
+
+
+def _resolve(method: Method, backend: str) -> str:
+    """The backend's name; ``"auto"`` leaves no choice where a method has one backend."""
+    only = len(method.backends) == 1 and backend == "auto"
+    return method.backends[0] if only else resolve_backend(backend)
 
 
 def choose_method(name: str, backend: str, family: str) -> Method:
@@ -49,7 +58,10 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
         InvalidParameter: a backend or a device memory limit for a method that has no kernels.
     """
     if method.backends != ("cpu",):
-        return open_backend(backend, device_memory_limit)
+        name = _resolve(method, backend)
+        if name not in method.backends:
+            raise BackendUnavailable(unavailable(method, name))
+        return open_backend(name, device_memory_limit)
     if backend not in ("auto", "cpu") or device_memory_limit is not None:
         asked = "device_memory_limit" if device_memory_limit is not None else f"backend {backend!r}"
         raise InvalidParameter(f"method {method.name!r} has no kernels, so {asked} means nothing to it; leave it out")

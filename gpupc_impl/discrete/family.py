@@ -9,7 +9,7 @@ FAMILY = Family(
     problem=DiscreteProblem,
     retest=Retest,
     auto={"cuda": "gpupc", "host": "gpupc", "cpu": "discrete-parallel"},
-    packages=("gpupc_impl.discrete", "baselines"),
+    packages=("gpupc_impl.discrete", "baselines", "baselines.peers"),
     data="labels",
     default=True,
 )

@@ -13,7 +13,7 @@ import pytest
 
 from gpupc_impl.backends import KernelCompilationError, nvrtc
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.simt.build import sources_of
+from gpupc_impl.backends.sources import sources_of
 from gpupc_impl.core.registry import method_packages
 
 MAX_LEVEL = 10
@@ -146,7 +146,7 @@ def test_every_kernel_compiles(library, source, expressions, architecture):
 
 
 def test_every_kernel_file_is_used():
-    used = {PACKAGE_ROOT / name for source in KERNELS for name in sources_of(PACKAGE_ROOT / source)}
+    used = {PACKAGE_ROOT / name for name in sources_of(*(PACKAGE_ROOT / source for source in KERNELS))}
     there = {path for suffix in ("*.cu", "*.cuh") for path in PACKAGE_ROOT.rglob(suffix)}
     assert there - used == set()
 
