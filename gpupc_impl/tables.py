@@ -18,7 +18,7 @@ import lzma
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -222,35 +222,20 @@ class _Text:
         """The table, read slowly; the first cell that is wrong is an error."""
         import pandas
 
-        parse = self._row_of_labels if self.labels else self._row_of_numbers
-        rows = [parse(number, cells) for number, cells in self.lines() if number > self.start]
+        rows = [self._row(number, cells) for number, cells in self.lines() if number > self.start]
         return pandas.DataFrame(rows, dtype=object) if self.labels else np.array(rows)
 
-    def _row_of_numbers(self, number: int, cells: list[str]) -> list[float]:
-        for k in self._columns(number, cells):
-            if fault := _fault(cells[k]):
+    def _row(self, number: int, cells: list[str]) -> list[str] | list[float]:
+        where = f"{self.path}, line {number}"
+        if len(cells) != self.width:
+            raise DataError(f"{where}: {len(cells)} cells where the lines before have {self.width}")
+        for k, cell in enumerate(cells[self.row_names :], start=int(self.row_names)):
+            if fault := _fault(cell, self.labels):
+                name = "" if self.names is None else f" ({self.names[k - self.row_names]!r})"
                 names_rows = k == 0 and fault == NOT_A_NUMBER
                 way_out = "; say --row-names if that column names the rows" if names_rows else ""
-                raise DataError(f"{self._place(number, k)}: {cells[k]!r} {fault}{way_out}")
-        return [float(cell) for cell in cells[self.row_names :]]
-
-    def _row_of_labels(self, number: int, cells: list[str]) -> list[str]:
-        for k in self._columns(number, cells):
-            if _missing([cells[k].strip()]):
-                raise DataError(
-                    f"{self._place(number, k)}: {cells[k]!r} is a missing value; drop such rows, or give the missing "
-                    "ones a category of their own"
-                )
-        return [cell.strip() for cell in cells[self.row_names :]]
-
-    def _columns(self, number: int, cells: list[str]) -> range:
-        if len(cells) != self.width:
-            raise DataError(f"{self.path}, line {number}: {len(cells)} cells where the lines before have {self.width}")
-        return range(self.row_names, self.width)
-
-    def _place(self, number: int, column: int) -> str:
-        name = "" if self.names is None else f" ({self.names[column - self.row_names]!r})"
-        return f"{self.path}, line {number}, column {column + 1}{name}"
+                raise DataError(f"{where}, column {k + 1}{name}: {cell!r} {fault}{way_out}")
+        return [cell.strip() if self.labels else float(cell) for cell in cells[self.row_names :]]
 
 
 def _is_header(cells: Sequence[str], path: Path) -> bool:
@@ -265,10 +250,13 @@ def _is_header(cells: Sequence[str], path: Path) -> bool:
     raise DataError(f"{path}: the first line holds {why}; say --header or --no-header (header=...)")
 
 
-def _fault(cell: str) -> str | None:
-    """What is wrong with a cell; None when it is a finite number."""
+def _fault(cell: str, label: bool = False) -> str | None:
+    """What is wrong with a cell; None when it is a finite number, or any label."""
     if _missing([cell.strip()]):
-        return "is a missing value; drop such rows or impute them"
+        other = ", or give the missing ones a category of their own" if label else " or impute them"
+        return f"is a missing value; drop such rows{other}"
+    if label:
+        return None
     try:
         number = float(cell)
     except ValueError:
@@ -278,7 +266,7 @@ def _fault(cell: str) -> str | None:
     return None if np.isfinite(number) else "is infinite; drop such rows or impute them"
 
 
-def _missing(cells: Sequence[str] | set[str]) -> bool:
+def _missing(cells: Iterable[str]) -> bool:
     return not MISSING.isdisjoint(cell.lower() for cell in cells)
 
 
