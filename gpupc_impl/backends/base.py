@@ -129,6 +129,9 @@ class Backend(abc.ABC):
 
     name: ClassVar[str]
 
+    device_memory_limit: int | None
+    """The budget asked for."""
+
     compile_seconds: float
     """Time spent compiling (or fetching from the compilation cache) since this object was made."""
 

@@ -67,6 +67,7 @@ class CudaBackend(Backend):
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._peak = 0
         self._other_pool = None
+        self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         runtime = cupy.cuda.runtime
         try:
