@@ -19,7 +19,7 @@ _CHUNK = 1 << 16
 
 
 class Retest:
-    """Fisher's z test from scratch, by the rules of docs/ci-tests.md; see `verification.answer.Retest`."""
+    """Fisher's z test from scratch, by the rules of docs/ci-tests.md; see `core.family.Retest`."""
 
     affordable = None
 

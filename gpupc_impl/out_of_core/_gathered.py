@@ -16,7 +16,7 @@ from gpupc_impl.out_of_core._layout import Layout
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
 SOURCE = "out_of_core/kernels/gathered.cu"
-SECOND_SIDE = np.uint64(2**62)  # search.cuh
+SECOND_SIDE = np.uint64(2**62)  # keys.cuh
 
 
 class Gathered(Layout):

@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
 
 _KEPT = np.iinfo(np.int64).max
-
-
-class Retest(Protocol):
-    """One family's CI test again, in code that shares nothing with the methods: `Retest(problem)` in its retest module.
-
-    Attributes:
-        affordable: how many removed edges of one answer are tested again where testing all would take too long.
-    """
-
-    affordable: int | None
-
-    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Statistics over critical values of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
-
-        A ratio up to 1 separates, an infinite one stands for a test that never does; one that differs from 1 by less
-        than its tolerance is near the threshold. Where a test is not symmetric, a pair's first variable is the one
-        whose neighbours the set is drawn from.
-        """
-
-
-RETESTS = {
-    "gaussian": "gpupc_impl.gaussian.retest",
-    "discrete": "gpupc_impl.discrete.retest",
-    "nonlinear": "gpupc_impl.nonlinear.retest",
-}
-"""The module that defines each family's `Retest`."""
-
-
-def retest_of(problem: Problem) -> Retest:
-    return importlib.import_module(RETESTS[problem.family]).Retest(problem)
 
 
 class Answer:
@@ -60,7 +30,7 @@ class Answer:
             )
         self.canonical = record["canonical"] and record["separating_sets"] == "canonical"
         self.random = record.get("random", False)
-        self.retest = retest_of(self.problem)
+        self.retest = get_family(self.problem.family).retest(self.problem)
         self._p = problem.n_variables
         self.sizes, self.set_keys = skeleton.sepsets.sizes(), self._key(skeleton.sepsets.pairs)
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.problem import Problem, load_problem
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.certificates import certificates, wrong_sizes

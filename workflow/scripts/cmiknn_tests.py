@@ -7,8 +7,9 @@ from pathlib import Path
 
 import datasets
 from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import save_json
-from gpupc_impl.core.problem import InvalidProblem, problem_class
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.measurement.single_tests import Case, Implementation, draw_tests, measure_tests
 
 params = snakemake.params
@@ -23,7 +24,7 @@ def case(data: datasets.Dataset, values: dict, folder: Path) -> Case:
     facts = values | {"k_rule": "fixed" if k >= 1 else "adaptive"}
     tests = draw_tests(data.values.shape[1], values["set_size"], params.tests, SEED)
     try:
-        problem = problem_class(data.family).from_data(data.values, names=data.names, **params.parameters | own)
+        problem = get_family(data.family).problem.from_data(data.values, names=data.names, **params.parameters | own)
     except InvalidProblem as error:
         return Case(None, tests, facts, str(error))
     path = folder / f"n{values['samples']}-perm{values['permutations']}-k{k}.npz"

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.problem import InvalidProblem, Problem, problem_class
-from gpupc_impl.gaussian.large import LARGE, problem_from_data
+from gpupc_impl.core.family import get_family
+from gpupc_impl.core.problem import InvalidProblem
 
 TRUE_EDGES = 5000
 """Facts list the edges of a true graph up to this many."""
@@ -42,7 +42,9 @@ def write_problem(
     declared = {} if labels is None else {"categories": dict(zip(names, labels, strict=True))}
     if why is None:
         try:
-            problem = _problem(family, values, names, parameters | declared, Path(problem_path).with_suffix(".npy"))
+            problem = get_family(family).prepare(
+                values, Path(problem_path), names=names, progress=_tell, **parameters, **declared
+            )
         except InvalidProblem as error:
             why = f"data set {facts['name']!r} cannot be used: {error}"
     found = {**parameters, **facts}
@@ -55,15 +57,6 @@ def write_problem(
         found["true_edges"] = np.argwhere(true_dag).tolist()
     found |= {"available": problem is not None, "why": why, "problem": problem and problem.facts()}
     Path(facts_path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
-def _problem(
-    family: str, values: np.ndarray, names: Sequence[str] | None, parameters: Mapping[str, Any], matrix_path: Path
-) -> Problem:
-    """The problem; a large correlation matrix goes into a file of its own, of which no process needs a copy."""
-    if family == "gaussian" and values.shape[1] > LARGE:
-        return problem_from_data(values, matrix_path, names=names, progress=_tell, **parameters)
-    return problem_class(family).from_data(values, names=names, **parameters)
 
 
 def _tell(done: int, total: int) -> None:
