@@ -132,6 +132,9 @@ class Backend(abc.ABC):
     warp_threads: ClassVar[int]
     """Threads that play a warp in kernels written with engine/kernels/warp.cuh."""
 
+    device_memory_limit: int | None
+    """The budget asked for."""
+
     compile_seconds: float
     """Time spent compiling (or fetching from the compilation cache) since this object was made."""
 

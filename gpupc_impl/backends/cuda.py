@@ -88,6 +88,7 @@ class CudaBackend(Backend):
         self._in_flight: list[np.ndarray] = []  # page-locked memory that queued copies read
         self._peak = 0
         self._other_pool = None
+        self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         runtime = cupy.cuda.runtime
         try:

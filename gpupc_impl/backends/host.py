@@ -337,6 +337,7 @@ class HostBackend(Backend):
             raise BackendUnavailable(reason)
         if device_memory_limit is not None and device_memory_limit < 0:
             raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
+        self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         self.threads = _thread_count()
         self._stack_bytes = _positive("GPUPC_HOST_STACK_KIB", 256, at_least=16) * 1024
