@@ -20,6 +20,7 @@ from gpupc_impl.engine.bit_graph import SOURCE as GRAPH_SOURCE
 from gpupc_impl.engine.bit_graph import BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_sets
+from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -71,7 +72,7 @@ class PairScan:
         self.problem, self.backend = problem, run.backend
         p = self.p = problem.n_variables
         self.warps, self.splits = run.params["warps"], run.params["splits"]
-        self.correlation = self.backend.upload_symmetric(problem.correlation)
+        self.correlation = device_correlation(self.backend, problem)
         self.graphs = BitGraphs(self.backend, p)
         self.graph: Any = None
         self.spare = [self.graphs.empty() for _ in range(3)]
