@@ -7,7 +7,6 @@ import functools
 import hashlib
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,9 +15,18 @@ import numpy as np
 from scipy import special
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.problem import InvalidProblem, Problem, as_matrix, check_search_parameters, finite_matrix
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    as_matrix,
+    finite_matrix,
+    name_constants,
+    search_parameters,
+)
 
 DF_CONVENTIONS = ("pcalg", "cupc")
+
+CORRELATIONS = ("host", "device")
 
 RESIDUAL_TOLERANCE = 1e-10
 """A residual variance (in units of the variable's own variance) at or below this counts as zero.
@@ -48,15 +56,33 @@ class GaussianProblem(Problem):
         df_convention: ``"pcalg"`` uses m - |S| - 3 degrees of freedom at level |S|, as equation 7 of cuPC;
             ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
         constant: names of constant variables, whose correlations are set to zero.
+        correlations: where they are made. ``"host"``: here, once, so that every method has the same bits. ``"device"``:
+            methods that run on a device make them there, of the samples; the last bits are the device's, then, and
+            `correlation` is made here when it is first asked for.
+        samples: (m, p) float64, kept where correlations are made on a device, else None.
     """
 
     family: ClassVar[str] = "gaussian"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg"}
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg", "correlations": "host"}
 
     correlation: np.ndarray
     n_samples: int
     df_convention: str = "pcalg"
     constant: tuple[str, ...] = ()
+    correlations: str = "host"
+    samples: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples is not None:
+            object.__delattr__(self, "correlation")  # until it is asked for
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "correlation":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        correlation, _ = correlation_matrix(self.samples)
+        correlation.setflags(write=False)
+        object.__setattr__(self, "correlation", correlation)
+        return correlation
 
     @classmethod
     def from_data(
@@ -66,6 +92,7 @@ class GaussianProblem(Problem):
         alpha: float = 0.05,
         max_level: int | None = None,
         df_convention: str = "pcalg",
+        correlations: str = "host",
         names: Sequence[str] | None = None,
     ) -> GaussianProblem:
         """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
@@ -79,16 +106,18 @@ class GaussianProblem(Problem):
         values, names = finite_matrix(data, names)
         if len(values) < 2:
             raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
-        correlation, constant = correlation_matrix(values)
-        return cls.from_correlation(
-            correlation,
-            n_samples=len(values),
-            alpha=alpha,
-            max_level=max_level,
-            df_convention=df_convention,
-            names=names,
-            constant=name_constants(names, constant),
-        )
+        parameters = gaussian_parameters(len(values), alpha, max_level, df_convention)
+        if correlations not in CORRELATIONS:
+            raise InvalidProblem(f"correlations is {correlations!r}; choose one of: {', '.join(CORRELATIONS)}")
+        correlation = samples = None
+        if correlations == "host":
+            correlation, constant = correlation_matrix(values)
+            correlation.setflags(write=False)
+        else:
+            samples, constant = np.array(values, np.float64, order="C"), (values == values[0]).all(axis=0)
+            samples.setflags(write=False)
+        parameters |= {"correlations": correlations, "samples": samples}
+        return cls(names=names, correlation=correlation, constant=name_constants(names, constant), **parameters)
 
     @classmethod
     def from_correlation(
@@ -115,16 +144,8 @@ class GaussianProblem(Problem):
             matrix, names = _mapped_correlation(correlation, names)
         else:
             matrix, names = _correlation_in_memory(correlation, names)
-        check_gaussian_parameters(n_samples, alpha, max_level, df_convention)
-        return cls(
-            names=names,
-            alpha=float(alpha),
-            max_level=None if max_level is None else int(max_level),
-            correlation=matrix,
-            n_samples=int(n_samples),
-            df_convention=df_convention,
-            constant=tuple(constant),
-        )
+        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention)
+        return cls(names=names, correlation=matrix, constant=tuple(constant), **parameters)
 
     def degrees_of_freedom(self, level: int) -> int:
         """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
@@ -155,19 +176,21 @@ class GaussianProblem(Problem):
             )
         return None
 
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts(), "n_samples": self.n_samples, "df_convention": self.df_convention}
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over everything that changes the answer; names do not."""
-        digest = hashlib.sha256(
-            repr(
-                (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, self.correlation.shape)
-            ).encode()
-        )
-        mapped.update_digest(digest, self.correlation)
+        matrix = self.correlation if self.samples is None else self.samples
+        told = (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, matrix.shape)
+        digest = hashlib.sha256(repr(told if self.samples is None else (*told, self.correlations)).encode())
+        mapped.update_digest(digest, matrix)
         return digest.hexdigest()
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"correlation": self.correlation} if self.samples is None else {"samples": self.samples}
+
+    def _plain(self) -> dict[str, Any]:
+        names = (field.name for field in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples")}
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
@@ -175,27 +198,16 @@ class GaussianProblem(Problem):
         A correlation matrix that is an ``.npy`` file of its own stays where it is: what is written holds its path as
         seen from here, so the two can be moved together, and a digest by which another one is told apart.
         """
-        matrix_file = mapped.npy_path(self.correlation)
+        matrix_file = mapped.npy_path(self.correlation) if self.samples is None else None
         if matrix_file is None:
-            matrix = {"correlation": self.correlation}
-        else:
-            matrix = {
-                "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
-                "correlation_spot": mapped.spot_sha256(self.correlation),
-                "fingerprint": self.fingerprint,
-            }
-        with open(path, "wb") as file:
-            np.savez(
-                file,
-                family=self.family,
-                **matrix,
-                names=np.array(self.names, dtype=str),
-                constant=np.array(self.constant, dtype=str),
-                n_samples=self.n_samples,
-                alpha=self.alpha,
-                max_level=-1 if self.max_level is None else self.max_level,
-                df_convention=self.df_convention,
-            )
+            super().save(path)
+            return
+        content = {
+            "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
+            "correlation_spot": mapped.spot_sha256(self.correlation),
+            "fingerprint": self.fingerprint,
+        }
+        self._write(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> GaussianProblem:
@@ -204,25 +216,17 @@ class GaussianProblem(Problem):
         Raises:
             InvalidProblem: that file is missing, or is another matrix (64 of its rows are compared).
         """
+        problem = super().load(path)
         with np.load(path) as stored:
-            max_level = int(stored["max_level"])
-            if "correlation_file" in stored:
-                correlation = _stored_correlation(Path(path), stored)
-            else:
-                correlation = stored["correlation"]
-                correlation.setflags(write=False)
-            problem = cls(
-                names=tuple(map(str, stored["names"])),
-                alpha=float(stored["alpha"]),
-                max_level=None if max_level < 0 else max_level,
-                correlation=correlation,
-                n_samples=int(stored["n_samples"]),
-                df_convention=str(stored["df_convention"]),
-                constant=tuple(map(str, stored["constant"])),
-            )
             if "fingerprint" in stored:
                 problem.__dict__["fingerprint"] = str(stored["fingerprint"])  # else it is read whole to be hashed
-            return problem
+        return problem
+
+    @classmethod
+    def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "correlation_file" in stored:
+            return {"correlation": _stored_correlation(path, stored)}
+        return {"correlation": None, **super()._read_arrays(path, stored)}
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -232,12 +236,12 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     float64 range do not overflow.
 
     Returns:
-        (p, p) correlations with zeros for constant columns, and (p,) bool that marks those columns.
+        (p, p) correlations, exactly symmetric, with zeros for constant columns, and (p,) bool that marks those columns.
     """
     centred, constant = standardized(values)
-    correlation = centred.T @ centred
+    correlation = centred.T @ centred  # one triangle by BLAS's syrk, and its mirror image
     np.fill_diagonal(correlation, 1.0)
-    return np.clip(correlation, -1.0, 1.0), constant
+    return np.clip(correlation, -1.0, 1.0, out=correlation), constant
 
 
 def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -297,12 +301,38 @@ def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: boo
         raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
 
 
+def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
+    """Why a (p, p) matrix cannot be used as correlations as it is, in its own bits, as a sentence; None when it can.
+
+    It must be finite, lie in [-1, 1], have ones on its diagonal and equal its transpose exactly. Two tiles are in
+    memory at a time.
+    """
+    for rows in mapped.pieces(len(matrix), tile):
+        for columns in mapped.pieces(len(matrix), tile):
+            if columns.start < rows.start:
+                continue
+            upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
+            if not (np.isfinite(upper).all() and np.isfinite(lower).all()):
+                return "it has entries that are not finite"
+            difference = float(np.abs(upper - lower).max())
+            if difference > 0:
+                return f"it is not exactly symmetric: it differs from its transpose by {difference:.3g}"
+            largest = float(np.abs(upper).max())
+            if largest > 1:
+                return f"it has an entry of size {largest:.17g}; entries must lie in [-1, 1]"
+            if rows == columns and not (np.diagonal(upper) == 1).all():
+                worst = float(np.abs(np.diagonal(upper) - 1).max())
+                return f"its diagonal differs from one by {worst:.3g}"
+            mapped.release(matrix)
+    return None
+
+
 def _mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """A mapped matrix as it is, and its names."""
     _, names = as_matrix(matrix, names)
     if matrix.shape != (len(matrix), len(matrix)):
         raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
-    fault = mapped.correlation_fault(matrix)
+    fault = correlation_fault(matrix)
     if fault is None and not matrix.flags.c_contiguous:
         fault = "it is not in C order"
     if fault is not None:
@@ -332,23 +362,14 @@ def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndar
     return matrix
 
 
-def check_gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> None:
-    """What beside the correlations makes a Gaussian problem.
+def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> dict[str, Any]:
+    """What beside the correlations makes a Gaussian problem, by name, checked.
 
     Raises:
         InvalidProblem: out of range.
     """
     if not float(n_samples).is_integer() or n_samples < 1:
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-    check_search_parameters(alpha, max_level)
     if df_convention not in DF_CONVENTIONS:
         raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
-
-
-def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
-    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
-    found = tuple(names[k] for k in np.flatnonzero(constant))
-    if found:
-        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
-    return found
+    return {**search_parameters(alpha, max_level), "n_samples": int(n_samples), "df_convention": df_convention}

@@ -25,6 +25,7 @@ PACKAGES = {
     "causal-learn": ("causal-learn",),
     "tigramite": ("tigramite",),
     "cupy": ("cupy", "cupy-cuda12x", "cupy-cuda13x"),
+    "gpucsl": ("gpucsl",),
 }
 """Packages whose versions are recorded, with the distributions that provide them."""
 

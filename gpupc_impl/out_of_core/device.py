@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpupc_impl.backends import KernelSource
-from gpupc_impl.out_of_core._search import GATHERED_SOURCE, PAIR_KERNELS, PAIR_SOURCE, SPLIT_SOURCE
+from gpupc_impl.out_of_core import _gathered, _pairs, _split_rows
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of `out-of-core-block`; `out-of-core-um` has those of cuPC-S."""
-    return [KernelSource(PAIR_SOURCE, name) for name in PAIR_KERNELS] + [
+    return [KernelSource(_pairs.SOURCE, name) for name in _pairs.KERNELS] + [
         KernelSource(source, f"{name}<{level}>")
-        for source, name in ((GATHERED_SOURCE, "gathered"), (SPLIT_SOURCE, "split_row"))
+        for source, name in ((_gathered.SOURCE, "gathered"), (_split_rows.SOURCE, "split_row"))
         for level in range(1, max_level + 1)
     ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.measurement.records import band
+from gpupc_impl.measurement.record import band
 
 METHOD_LABELS = {
     "cupc-e": "cuPC-E",

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from gpupc_impl.measurement.records import band
+from gpupc_impl.measurement.record import band
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.experiments import Drawing, Run
 from gpupc_impl.reporting.figures import NUMBERS, footer

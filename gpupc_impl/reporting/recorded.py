@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.measurement.records import band
+from gpupc_impl.measurement.record import band
 from gpupc_impl.reporting.measured import number, read_json
 
 

@@ -8,7 +8,7 @@ import xml.etree.ElementTree
 import matplotlib.pyplot as plt
 import pytest
 
-from gpupc_impl.core.problem import FAMILIES
+from gpupc_impl.core.family import families
 from gpupc_impl.core.registry import methods
 from gpupc_impl.reporting import figures, measured, style, tables
 
@@ -276,7 +276,7 @@ def test_figures_are_reproducible_and_say_where_they_are_from(tmp_path, records)
 
 
 def test_every_method_has_a_colour_of_its_own():
-    for family in FAMILIES:
+    for family in families():
         colours = [style.METHOD_COLOURS[name] for name in methods(family) if name in style.METHOD_COLOURS]
         assert len(set(colours)) == len(colours)
     assert style.colour("a-plug-in") == style.OTHER_COLOUR

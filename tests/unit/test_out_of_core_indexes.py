@@ -20,7 +20,7 @@ from gpupc_impl.core.solve import solve
 from gpupc_impl.engine import graph
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian.device import SEARCH
-from gpupc_impl.out_of_core._search import PAIR_SOURCE
+from gpupc_impl.out_of_core._pairs import SOURCE as PAIR_SOURCE
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 

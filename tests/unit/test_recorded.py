@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpupc_impl.measurement.records import validate
+from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import recorded
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,8 @@ def test_records_fit_the_schema_and_ran_on_a_gpu(device):
     records = recorded.read(device)
     assert any(record["backend"] == "cuda" for record in records)
     for record in records:
-        validate(record, f"{record['dataset']['name']}/{record['setting']}")
+        path = device / record["dataset"]["name"] / f"{record['setting']}.json"
+        assert Record.load(path).to_json() == {"random": False, **record}
         assert not record["environment"]["git_dirty"]
         if record["backend"] == "cuda":
             assert record["environment"]["gpu"]["others_on_gpu"] is False

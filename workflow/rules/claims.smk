@@ -18,7 +18,7 @@ rule cupc_claims:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/claims.py"),
     message:
         "Comparing cuPC's claims with the records"
     script:

@@ -27,7 +27,7 @@ for name, choice in CI_TESTS["tables"].items():
             time_limit_s=CI_TESTS["time_limit_s"],
             implementations=CI_TESTS["implementations"],
             codes=code_versions(CI_TESTS["implementations"]),
-            code=sources_version("measurement/single_tests.py", "nonlinear/problem.py"),
+            code=code_of("cmiknn_tests.py", [CI_TESTS["spec"]], "nonlinear"),
             parameters=problem_parameters("nonlinear", {}),
             backend=BACKEND,
             limits=config["limits"],
@@ -59,7 +59,7 @@ for name, choice in CI_TESTS["tables"].items():
             conda:
                 ENVIRONMENT
             params:
-                code=ANALYSIS,
+                code=digest("workflow/scripts/cmiknn_table.py"),
                 varies=choice["varies"],
                 percentiles=bool(kind),
             message:
@@ -85,7 +85,7 @@ if CI_TESTS["tables"]:
         conda:
             ENVIRONMENT
         params:
-            code=sources_version("measurement/single_tests.py"),
+            code=digest("workflow/scripts/cmiknn_verify_tests.py"),
         message:
             "Comparing the p-values of single tests"
         script:
@@ -115,7 +115,7 @@ for experiment in [name for name in CMIKNN_TABLES if name in EXPERIMENTS]:
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/cmiknn_search.py"),
         message:
             f"Writing GPU-CMIknn's Table {experiment.removeprefix('cmiknn_table')}"
         script:
@@ -141,7 +141,7 @@ if "cmiknn_fig1" in EXPERIMENTS:
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/cmiknn_fig1.py"),
         message:
             "Drawing GPU-CMIknn's Fig. 1"
         script:

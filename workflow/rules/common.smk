@@ -1,7 +1,5 @@
 """What the rules share: the project on the Python path, the config checked, and who is measured on what."""
 
-import functools
-import hashlib
 import os
 import re
 import sys
@@ -20,8 +18,9 @@ os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.envir
 from datasets import registry as dataset_registry
 from datasets.fetch import mirrored_paths
 from gpupc_impl.backends import resolve_backend
-from gpupc_impl.measurement.records import code_version
+from gpupc_impl.core.family import get_family
 from gpupc_impl.core.registry import get_method
+from gpupc_impl.measurement.digest import code_version, digest
 from workflow.scripts.check_config import check_config
 from workflow.scripts.experiments import expand as expand_experiments
 
@@ -130,14 +129,15 @@ def code_versions(settings):
     return {setting: code_version(m, "cpu" if m.backends == ("cpu",) else BACKEND) for setting, m in found.items()}
 
 
-@functools.cache
-def sources_version(*patterns):
-    """Digest of library files that a rule's output depends on beside its script."""
-    files = sorted(path for pattern in patterns for path in (ROOT / "gpupc_impl").glob(pattern))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+def code_of(script, entries=(), family=None):
+    """Digest of a script that works on data sets: what it imports, their generators and how their family makes problems.
 
-
-ANALYSIS = sources_version("reporting/*.py", "reporting/*.mplstyle")
+    Of what the script finds by name, other generators and families, nothing counts.
+    """
+    generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
+    makers = [get_family(family).problem, get_family(family).prepare_large] if family else []
+    problems = {maker.__module__ for maker in makers}
+    return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
 
 
 def mirrored(wildcards):

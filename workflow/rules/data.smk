@@ -18,6 +18,7 @@ rule fetch_dataset:
         ENVIRONMENT
     params:
         entry=lambda wildcards: ENTRIES[wildcards.dataset],
+        code=code_of("load_dataset.py"),
         spec=lambda wildcards: config["datasets"][wildcards.dataset].get("spec"),
         cache_dir="resources/datasets",
         mirrors=config["mirrors"],
@@ -39,6 +40,7 @@ rule simulate_dataset:
         ENVIRONMENT
     params:
         entry=lambda wildcards: ENTRIES[wildcards.dataset],
+        code=lambda wildcards: code_of("load_dataset.py", [ENTRIES[wildcards.dataset]]),
         spec=lambda wildcards: config["datasets"][wildcards.dataset].get("spec"),
         cache_dir="resources/datasets",
         mirrors=[],
@@ -61,11 +63,10 @@ rule prepare_problem:
     conda:
         ENVIRONMENT
     params:
-        family=lambda wildcards: ENTRIES[wildcards.dataset]["family"],
         parameters=lambda wildcards: problem_parameters(
             ENTRIES[wildcards.dataset]["family"], config["datasets"][wildcards.dataset]
         ),
-        code=sources_version("gaussian/large.py", "*/problem.py"),
+        code=lambda wildcards: code_of("prepare_problem.py", family=ENTRIES[wildcards.dataset]["family"]),
     message:
         "Preparing the problem of data set {wildcards.dataset}"
     script:
@@ -94,14 +95,15 @@ for experiment in EXPERIMENTS:
             conda:
                 ENVIRONMENT
             params:
-                family=EXPERIMENTS[experiment].family,
                 entries=EXPERIMENTS[experiment].graphs,
                 where={"cache_dir": "resources/datasets", "mirrors": config["mirrors"], "offline": config["offline"]},
                 parameters=[
                     problem_parameters(EXPERIMENTS[experiment].family, {"problem": own})
                     for own in EXPERIMENTS[experiment].problems.values()
                 ],
-                code=sources_version("gaussian/large.py", "*/problem.py"),
+                code=code_of(
+                    "generate_graphs.py", EXPERIMENTS[experiment].graphs.values(), EXPERIMENTS[experiment].family
+                ),
             message:
                 f"Generating the graphs of {experiment}"
             script:

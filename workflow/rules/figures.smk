@@ -12,7 +12,7 @@ rule overview:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/figure.py"),
     message:
         "Drawing the runtimes of all methods"
     script:
@@ -31,7 +31,7 @@ rule cupc_fig5:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/figure.py"),
     message:
         "Drawing cuPC's Fig. 5"
     script:
@@ -51,7 +51,7 @@ rule cupc_fig6:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/experiment.py"),
         sweeps={},
     message:
         "Drawing cuPC's Fig. 6"
@@ -82,7 +82,7 @@ for experiment in [name for name in LABELS if name in EXPERIMENTS]:
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/experiment.py"),
             sweeps=EXPERIMENTS[experiment].sweeps,
         message:
             f"Drawing cuPC's Fig. {experiment.removeprefix('cupc_fig')}"

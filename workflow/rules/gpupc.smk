@@ -17,7 +17,7 @@ if FAMILIES.get("discrete"):
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/gpupc_table1.py"),
         message:
             "Writing gpuPC's Table 1"
         script:
@@ -37,7 +37,7 @@ if FAMILIES.get("discrete"):
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/gpupc_table3.py"),
         message:
             "Writing gpuPC's Table 3"
         script:
@@ -60,7 +60,7 @@ if "gpupc_table2" in EXPERIMENTS:
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/gpupc_table2.py"),
             sweeps=EXPERIMENTS["gpupc_table2"].sweeps,
         message:
             "Writing gpuPC's Table 2"

@@ -26,6 +26,7 @@ for name, measurement in measurements().items():
             family=measurement.family,
             settings=measurement.settings,
             codes=code_versions(measurement.settings),
+            code=code_of("measure.py"),
             backend=BACKEND,
             timing=config["timing"] | {"repeats": measurement.repeats},
             limits=config["limits"],

@@ -20,7 +20,7 @@ if "ooc_fig2" in OUT_OF_CORE:
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/out_of_core.py"),
             sweeps=OUT_OF_CORE["ooc_fig2"].sweeps,
         message:
             "Drawing Out-of-Core's Fig. 2"
@@ -44,7 +44,7 @@ if "ooc_table1" in OUT_OF_CORE:
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/out_of_core.py"),
         message:
             "Writing Out-of-Core's Table 1"
         script:
@@ -76,6 +76,7 @@ if "ooc_table1" in OUT_OF_CORE:
         params:
             setting=TIMELINE_SETTING,
             codes=code_versions(TIMELINE_SETTING),
+            code=code_of("record_timeline.py"),
             backend=BACKEND,
             limits=config["limits"],
         message:
@@ -94,7 +95,7 @@ if "ooc_table1" in OUT_OF_CORE:
         conda:
             ENVIRONMENT
         params:
-            code=ANALYSIS,
+            code=digest("workflow/scripts/ooc_fig1.py"),
             title=f"Block-based, {TIMELINE_DATASET}, backend {BACKEND}",
         message:
             "Drawing Out-of-Core's Fig. 1 from a run"

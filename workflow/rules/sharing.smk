@@ -15,7 +15,7 @@ rule count_sharing:
         ENVIRONMENT
     params:
         kind=lambda wildcards: ENTRIES[wildcards.dataset]["kind"],
-        code=sources_version("reporting/sharing.py", "core/result.py"),
+        code=digest("workflow/scripts/sharing_count.py"),
     message:
         "Counting the rows that share conditional sets on {wildcards.dataset}"
     script:
@@ -31,6 +31,8 @@ rule collect_sharing:
         "logs/collect_sharing.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_csv.py"),
     message:
         "Collecting the shared conditional sets of all data sets"
     script:
@@ -48,7 +50,7 @@ rule cupc_fig9:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/sharing.py"),
     message:
         "Drawing cuPC's Fig. 9"
     script:

@@ -11,6 +11,8 @@ rule collect_records:
         "logs/collect_records.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_records.py"),
     message:
         "Collecting all records"
     script:
@@ -28,7 +30,7 @@ rule methods_by_dataset:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/table.py"),
     message:
         "Writing the table of every setting on every data set"
     script:
@@ -45,7 +47,7 @@ rule provenance:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/provenance.py"),
     message:
         "Writing down machine, software and code"
     script:
@@ -63,7 +65,7 @@ rule cupc_table1:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/cupc_table1.py"),
     message:
         "Writing cuPC's Table 1"
     script:
@@ -82,7 +84,7 @@ rule cupc_table2:
     conda:
         ENVIRONMENT
     params:
-        code=ANALYSIS,
+        code=digest("workflow/scripts/table.py"),
     message:
         "Writing cuPC's Table 2"
     script:

@@ -12,7 +12,7 @@ rule verify_skeletons:
     conda:
         ENVIRONMENT
     params:
-        code=sources_version("verification/compare.py"),
+        code=digest("workflow/scripts/verify_skeletons.py"),
     message:
         "Verifying the skeletons of {wildcards.dataset}"
     script:
@@ -39,7 +39,7 @@ for experiment in EXPERIMENTS:
         conda:
             ENVIRONMENT
         params:
-            code=sources_version("verification/compare.py"),
+            code=digest("workflow/scripts/verify_skeletons.py"),
         message:
             f"Verifying the skeletons of {experiment}"
         script:
@@ -60,6 +60,8 @@ rule collect_verification:
         "logs/collect_verification.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_csv.py"),
     message:
         "Collecting the verification of all data sets"
     script:
@@ -77,6 +79,8 @@ rule check_verification:
         "logs/check_verification.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/check_verification.py"),
     message:
         "Checking that no difference between skeletons is unexplained"
     script:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import datasets
 from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.core.files import save_json
-from gpupc_impl.core.problem import InvalidProblem, problem_class
-from gpupc_impl.measurement.single_tests import Case, Implementation, draw_tests, measure_tests
+from gpupc_impl.core.family import get_family
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.measurement.record import Limits, save_tests
+from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.single_tests import Case, draw_tests, measure_tests
 
 params = snakemake.params
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
 SEED = 0
-"""Of the tests that are drawn."""
+"""From which the tests are drawn."""
 
 
 def case(data: datasets.Dataset, values: dict, folder: Path) -> Case:
@@ -23,7 +25,7 @@ def case(data: datasets.Dataset, values: dict, folder: Path) -> Case:
     facts = values | {"k_rule": "fixed" if k >= 1 else "adaptive"}
     tests = draw_tests(data.values.shape[1], values["set_size"], params.tests, SEED)
     try:
-        problem = problem_class(data.family).from_data(data.values, names=data.names, **params.parameters | own)
+        problem = get_family(data.family).problem.from_data(data.values, names=data.names, **params.parameters | own)
     except InvalidProblem as error:
         return Case(None, tests, facts, str(error))
     path = folder / f"n{values['samples']}-perm{values['permutations']}-k{k}.npz"
@@ -51,18 +53,18 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, tempfile
         cases = [combination | {params.table["varies"]: value} for combination in combinations]
         groups.append([case(drawn[values["samples"]], values, Path(folder)) for values in cases])
     memory_mb = params.limits["memory_mb"]
+    limits = Limits(params.time_limit_s, None if memory_mb is None else int(memory_mb * 1_000_000))
     timed = measure_tests(
         groups,
         [
-            Implementation(name, choice.get("method", name), choice.get("params", {}))
+            Setting(name, choice.get("method", name), choice.get("params", {}), limits=limits)
             for name, choice in params.implementations.items()
         ],
         backend=params.backend,
-        time_limit_s=params.time_limit_s,
-        store=params.store,
-        memory_limit_bytes=None if memory_mb is None else int(memory_mb * 1_000_000),
+        store=Path(params.store),
         threads=min(snakemake.threads, available_cores()),
         log=log,
         progress=tell,
     )
-    save_json(timed | {"source": {n: data.facts["source"] for n, data in drawn.items()}}, Path(snakemake.output[0]))
+    sources = {str(n): data.facts["source"] for n, data in drawn.items()}
+    save_tests(timed | {"source": sources}, snakemake.output[0])

@@ -1,18 +1,17 @@
 """The p-values of single tests, compared."""
 
 import csv
-import json
 import sys
 from pathlib import Path
 
-from gpupc_impl.measurement.single_tests import verify_tests
+from gpupc_impl.measurement.record import load_tests
+from gpupc_impl.verification.single_tests import verify_tests
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
 rows = []
 for path in snakemake.input:
-    timed = json.loads(Path(path).read_text(encoding="utf-8"))
-    rows += [{"table": Path(path).stem, **row} for row in verify_tests(timed["cells"])]
+    rows += [{"table": Path(path).stem, **row} for row in verify_tests(load_tests(path)["cells"])]
 with open(snakemake.output[0], "w", newline="", encoding="utf-8") as file:
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
