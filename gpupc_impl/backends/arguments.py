@@ -38,6 +38,9 @@ _CPP = {
 }
 """C++'s names of NumPy's types."""
 
+ASSERTIONS = "backends/simt/arguments.cuh"
+"""What the assertions of `struct_checks` are made of, below the include root."""
+
 Address = Callable[[Any], int]
 """Gives the address of a C-contiguous device array of a backend; raises `Unfit` for anything else."""
 
@@ -216,7 +219,7 @@ def struct_checks(kernels: Mapping[str, Sequence[Struct]]) -> str:
     Args:
         kernels: the structs among each kernel's parameters, by the kernel's expression.
     """
-    lines = ['#include "backends/simt/arguments.cuh"']
+    lines = [f'#include "{ASSERTIONS}"']
     for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, itertools.chain(*kernels.values())))):
         name, size = struct.name, struct.storage.itemsize
         lines.append(f'static_assert(sizeof({name}) == {size}, "{name} has {size} bytes as Python declares it");')

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends.arguments import Parameter, Struct, Word, struct_checks
+from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Word, struct_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT, KernelCompilationError
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.backends.sources import sources_of
@@ -121,7 +121,8 @@ def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struc
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, struct_checks(kernels), sources_of(source))
+    files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
+    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, struct_checks(kernels), files)
     key = hashlib.sha256(repr(material).encode()).hexdigest()
     folder = cache_folder() / "cuda"
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"

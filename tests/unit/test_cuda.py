@@ -5,6 +5,7 @@ Nothing here shows that CuPy or a device behaves as the stand-in does; tests/gpu
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import sys
 import types
@@ -40,7 +41,7 @@ class OutOfMemory(MemoryError):
 class Context:
     """A device or a stream: something that is entered before work."""
 
-    entered = 0
+    entered, ptr = 0, 0
 
     def __init__(self, number=None, **options):
         self.id, self.compute_capability, self.options = number or 0, "90", options
@@ -61,7 +62,7 @@ class Context:
 
 
 class Pointer:
-    ptr = 0x7F00_0000_0100
+    ptr = 0
 
     def memset_async(self, value, size):
         assert Context.entered
@@ -104,17 +105,21 @@ class Array:
     def __init__(self, shape, dtype, memptr):
         self.host, self.data, self.device = np.zeros(shape, dtype), memptr, Context(0)
         self.size, self.nbytes, self.flags = self.host.size, self.host.nbytes, self.host.flags
-        self.dtype, self.strides = self.host.dtype, self.host.strides
+        self.shape, self.dtype, self.strides = self.host.shape, self.host.dtype, self.host.strides
+        memptr.ptr = self.host.ctypes.data
 
-    def set(self, host):
-        assert Context.entered
-        self.host[...] = host
 
-    def get(self):
-        assert Context.entered
-        if Function.fault:
-            raise CudaError("cudaErrorIllegalAddress")
-        return self.host.copy()
+class PinnedMemory:
+    def __init__(self, size):
+        self.memory = ctypes.create_string_buffer(size)
+        self.ptr = ctypes.addressof(self.memory)
+
+
+def copy(target, source, size, kind, stream):
+    assert Context.entered
+    if Function.fault:
+        raise CudaError("cudaErrorIllegalAddress")
+    ctypes.memmove(target, source, size)
 
 
 class Function:
@@ -142,6 +147,9 @@ def cupy(monkeypatch):
         memGetInfo=lambda: (Pool.has, Pool.has),
         deviceGetAttribute=lambda attribute, device: 100 * KIB,
         cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
+        memcpyAsync=copy,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
     )
     module = types.SimpleNamespace(
         ndarray=Array,
@@ -150,6 +158,7 @@ def cupy(monkeypatch):
             Device=Context,
             Stream=Context,
             MemoryPool=Pool,
+            PinnedMemory=PinnedMemory,
             runtime=runtime,
             driver=types.SimpleNamespace(CUDADriverError=CudaError),
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
@@ -277,7 +286,7 @@ def test_a_launch_reaches_the_device_as_it_was_asked_for(backend, arguments):
     ((grid, block, passed, shared),) = Function.launches
     assert (grid, block, shared) == ((2, 3, 1), (64, 1, 1), 16)
     assert all(value.size == 1 for value in passed)  # CuPy passes these by value
-    assert b"".join(value.tobytes() for value in passed) == struct.pack("=QQid", Pointer.ptr, 0, 3, 0.5)
+    assert b"".join(value.tobytes() for value in passed) == struct.pack("=QQid", arguments[0].data.ptr, 0, 3, 0.5)
 
 
 def test_structs_arrive_by_value(backend, arguments):
@@ -285,7 +294,8 @@ def test_structs_arrive_by_value(backend, arguments):
     kernel = backend.kernel("a.cu", "kernel", [pair])
     kernel([1], [1], [pair(values=arguments[0], n=-1, scale=np.float32(0.5)), np.int32(3)])
     ((_, _, passed, _),) = Function.launches
-    assert [value.tobytes() for value in passed] == [struct.pack("=Qif", Pointer.ptr, -1, 0.5), struct.pack("=i", 3)]
+    assert passed[0].tobytes() == struct.pack("=Qif", arguments[0].data.ptr, -1, 0.5)
+    assert passed[1].tobytes() == struct.pack("=i", 3)
     wrong = backend.upload(np.arange(3))
     with pytest.raises(
         KernelLaunchError, match=r"kernel kernel: Pair\.values must be a device array of float64, not an array of int64"

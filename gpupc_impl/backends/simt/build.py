@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupc_impl.backends.arguments import Struct, struct_checks
+from gpupc_impl.backends.arguments import ASSERTIONS, Struct, struct_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT, BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
 from gpupc_impl.backends.sources import source_name, sources_of
@@ -305,7 +305,7 @@ def is_whole(path: Path) -> bool:
 
 def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[str]:
     compiler = find_compiler()
-    files = sources_of(SIMT / "simt.hpp", SIMT / "export.hpp", *sources)
+    files = sources_of(SIMT / "simt.hpp", SIMT / "export.hpp", PACKAGE_ROOT / ASSERTIONS, *sources)
     return [
         unit,
         *(part for file in files.items() for part in file),
