@@ -19,17 +19,18 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends import nvrtc
+from gpupc_impl.backends.arguments import Parameter, Struct, Unfit
 from gpupc_impl.backends.base import (
     PACKAGE_ROOT,
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
     Event,
-    Kernel,
     KernelCompilationError,
     KernelLaunchError,
     Stream,
 )
+from gpupc_impl.backends.launch import MAX_THREADS, Kernel
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
 from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, staged_download, staged_upload
@@ -42,11 +43,6 @@ DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
 
 MEMORY_MARGIN = 512 * 2**20
 """Device memory left for code and for the local memory of running threads; a sixteenth where that is more."""
-
-# Limits of every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
-MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_BLOCK = (1024, 1024, 64)
-MAX_THREADS = 1024
 
 
 PINNED_RESULT_BYTES = 256 << 20
@@ -314,10 +310,10 @@ class CudaBackend(Backend):
 
     # --- kernels -----------------------------------------------------------------------------------------------
 
-    def kernel(self, source: str | Path, expression: str) -> CudaKernel:
+    def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> CudaKernel:
         key = str(source), expression
         if key not in self._kernels:
-            self._kernels[key] = self._load(PACKAGE_ROOT / source, expression)
+            self._kernels[key] = self._load(PACKAGE_ROOT / source, expression, structs)
         return self._kernels[key]
 
     def synchronize(self) -> None:
@@ -326,9 +322,9 @@ class CudaBackend(Backend):
         self._running.clear()
         self._in_flight.clear()
 
-    def _load(self, source: Path, expression: str) -> CudaKernel:
+    def _load(self, source: Path, expression: str, structs: Sequence[Struct]) -> CudaKernel:
         start = time.perf_counter()
-        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, [expression], self._architecture)
+        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, {expression: structs}, self._architecture)
         entry = image.entries[expression]
         with self._on_device():
             try:
@@ -338,7 +334,7 @@ class CudaBackend(Backend):
                 raise KernelCompilationError(
                     f"{expression} in {source.name}, compiled for {self._architecture}, cannot be loaded: {error}"
                 ) from error
-            kernel = CudaKernel(self, expression, entry.parameters, function)
+            kernel = CudaKernel(self, expression, nvrtc.parameters(entry, structs), function)
             seconds = time.perf_counter() - start
             logger.info(
                 "%s %s: %d registers, %d bytes local, %d bytes static shared, %.0f ms (%s)",
@@ -425,73 +421,39 @@ class CudaStream(Stream):
 class CudaKernel(Kernel):
     """A kernel loaded on the device."""
 
-    def __init__(self, backend: CudaBackend, expression: str, parameters: Sequence[str], function: Any):
-        self._backend, self._expression, self._function = backend, expression, function
-        self._parameters = parameters
-        self._max_threads = min(MAX_THREADS, function.max_threads_per_block)
-        self._max_shared = backend.max_shared_bytes - function.shared_size_bytes
+    def __init__(self, backend: CudaBackend, expression: str, parameters: Sequence[Parameter], function: Any):
+        threads = min(MAX_THREADS, function.max_threads_per_block)
+        shared_bytes = backend.max_shared_bytes - function.shared_size_bytes
+        super().__init__(expression, parameters, threads, shared_bytes, function.num_regs)
+        self._backend, self._function = backend, function
         self._allowed_shared = function.max_dynamic_shared_size_bytes
 
-    def __call__(
+    def _launch(
         self,
-        grid: Sequence[int],
-        block: Sequence[int],
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
         args: Sequence[Any],
-        shared_bytes: int = 0,
-        stream: CudaStream | None = None,
+        encoded: Sequence[bytes],
+        shared_bytes: int,
+        stream: CudaStream | None,
     ) -> None:
-        grid = self._dimensions("grid", grid, MAX_GRID)
-        block = self._dimensions("block", block, MAX_BLOCK)
-        threads = math.prod(block)
-        if not 1 <= threads <= self._max_threads:
-            raise self._error(
-                f"block {block} has {threads} threads; this kernel's may have 1 to {self._max_threads}"
-                + (f" (it uses {self._function.num_regs} registers a thread)" if threads <= MAX_THREADS else "")
-            )
-        if not 0 <= shared_bytes <= self._max_shared:
-            raise self._error(
-                f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {self._max_shared}"
-            )
-        if len(args) != len(self._parameters):
-            raise self._error(f"takes {len(self._parameters)} arguments; {len(args)} given")
-        checked = tuple(map(self._argument, range(len(args)), self._parameters, args))
-        if 0 in grid:
-            return
-        with self._backend._on_device(self._expression, stream):
+        # CuPy passes an array of one element by value, whatever its type; of None it makes another address than null
+        # (its issue 9046).
+        values = tuple(np.frombuffer(value, f"V{len(value)}") for value in encoded)
+        with self._backend._on_device(self.name, stream):
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
-                self._function.max_dynamic_shared_size_bytes = self._allowed_shared = int(shared_bytes)
-            self._function(grid, block, checked, shared_mem=int(shared_bytes))
+                self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
+            self._function(grid, block, values, shared_mem=shared_bytes)
 
-    def _error(self, text: str) -> KernelLaunchError:
-        return KernelLaunchError(f"kernel {self._expression}: {text}")
-
-    def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, ...]:
-        sizes = tuple(map(int, given))
-        if not 1 <= len(sizes) <= 3:
-            raise self._error(f"{what} {sizes} must have one to three numbers")
-        for axis, size, limit in zip("xyz", sizes, limits, strict=False):
-            if not 0 <= size <= limit:
-                raise self._error(f"{what} {sizes}: {axis} is {size}; it may be 0 to {limit}")
-        return sizes
-
-    def _argument(self, index: int, declared: str, value: Any) -> Any:
-        """What CuPy is to pass for a parameter of a PTX type: u64 (also of pointers), s32, f64, b8 (of any kind)."""
-        kind, bits = declared[0], int(declared[1:])
-        if isinstance(value, np.generic):
-            if value.dtype.kind in {"f": "f", "b": "biuf"}.get(kind, "biu") and value.dtype.itemsize * 8 == bits:
-                return value
-        elif kind != "f" and bits == 64:
-            if value is None:
-                return np.uint64(0)  # CuPy makes another address than null of None (its issue 9046)
-            if isinstance(value, self._backend._cupy.ndarray):
-                if value.size and not (value.flags.c_contiguous and value.device == self._backend._device):
-                    raise self._error(f"argument {index} must be C-contiguous and on {self._backend._device}")
-                return value
-        expected = f"a NumPy {bits}-bit {'floating-point' if kind == 'f' else 'integer'} scalar"
-        if kind != "f" and bits == 64:
-            expected = f"a device array, None or {expected}"
-        got = f"an array of {value.dtype}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
-        raise self._error(f"argument {index} must be {expected}, not {got}")
+    def _address(self, array: Any) -> int:
+        device = self._backend._device
+        if not isinstance(array, self._backend._cupy.ndarray):
+            raise Unfit("a device array", "a NumPy array in host memory (use upload)")
+        if array.size and array.device != device:
+            raise Unfit(f"an array on {device}", f"one on {array.device}")
+        if not array.flags.c_contiguous:
+            raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
+        return array.data.ptr
 
 
 def _chosen_device() -> int | None:
