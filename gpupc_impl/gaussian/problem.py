@@ -85,16 +85,10 @@ class GaussianProblem(Problem):
         values, names = finite_matrix(data, names)
         if len(values) < 2:
             raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
+        parameters = gaussian_parameters(len(values), alpha, max_level, df_convention)
         correlation, constant = correlation_matrix(values)
-        return cls.from_correlation(
-            correlation,
-            n_samples=len(values),
-            alpha=alpha,
-            max_level=max_level,
-            df_convention=df_convention,
-            names=names,
-            constant=name_constants(names, constant),
-        )
+        correlation.setflags(write=False)
+        return cls(names=names, correlation=correlation, constant=name_constants(names, constant), **parameters)
 
     @classmethod
     def from_correlation(
@@ -208,12 +202,12 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     float64 range do not overflow.
 
     Returns:
-        (p, p) correlations with zeros for constant columns, and (p,) bool that marks those columns.
+        (p, p) correlations, exactly symmetric, with zeros for constant columns, and (p,) bool that marks those columns.
     """
     centred, constant = standardized(values)
-    correlation = centred.T @ centred
+    correlation = centred.T @ centred  # one triangle by BLAS's syrk, and its mirror image
     np.fill_diagonal(correlation, 1.0)
-    return np.clip(correlation, -1.0, 1.0), constant
+    return np.clip(correlation, -1.0, 1.0, out=correlation), constant
 
 
 def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

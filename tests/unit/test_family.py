@@ -15,7 +15,7 @@ from gpupc_impl import InvalidProblem, Skeleton, UnknownMethod, cli, methods, sk
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import families, get_family, load_problem
 from gpupc_impl.measurement.sampler import Setting, measure_side_by_side
-from gpupc_impl.verification.compare import verify_files
+from gpupc_impl.verification.verify import verify_files
 from workflow.scripts.check_config import check_config
 
 ROOT = Path(gpupc_impl.__file__).parents[1]

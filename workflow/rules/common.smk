@@ -135,7 +135,8 @@ def code_of(script, entries=(), family=None):
     Of what the script finds by name, other generators and families, nothing counts.
     """
     generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
-    problems = {get_family(family).problem.__module__, get_family(family).prepare_large.__module__} if family else set()
+    makers = [get_family(family).problem, get_family(family).prepare_large] if family else []
+    problems = {maker.__module__ for maker in makers}
     return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
 
 

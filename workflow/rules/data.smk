@@ -63,7 +63,6 @@ rule prepare_problem:
     conda:
         ENVIRONMENT
     params:
-        family=lambda wildcards: ENTRIES[wildcards.dataset]["family"],
         parameters=lambda wildcards: problem_parameters(
             ENTRIES[wildcards.dataset]["family"], config["datasets"][wildcards.dataset]
         ),
@@ -96,7 +95,6 @@ for experiment in EXPERIMENTS:
             conda:
                 ENVIRONMENT
             params:
-                family=EXPERIMENTS[experiment].family,
                 entries=EXPERIMENTS[experiment].graphs,
                 where={"cache_dir": "resources/datasets", "mirrors": config["mirrors"], "offline": config["offline"]},
                 parameters=[

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from datasets.dataset import Dataset, DatasetUnavailable
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import InvalidProblem
 
@@ -17,44 +18,39 @@ TRUE_EDGES = 5000
 
 
 def write_problem(
-    family: str,
-    facts: Mapping[str, Any],
+    name: str,
+    data: Dataset | DatasetUnavailable,
     parameters: Mapping[str, Any],
-    values: np.ndarray | None,
-    names: Sequence[str] | None,
-    why: str | None,
     problem_path: str,
     facts_path: str,
-    labels: Sequence[Sequence[str]] | None = None,
-    true_dag: np.ndarray | None = None,
 ) -> None:
     """The problem that all methods are given, and its facts; an empty file when there is no problem.
 
+    Where the true graph is known, the facts have ``true_edges``, pairs [i, j] for i -> j, unless there are more than
+    `TRUE_EDGES`.
+
     Args:
-        facts: of the data set, its name included.
+        data: the data set, or why there is none.
         parameters: what beside the data makes the problem.
-        values: samples by variables; None when the data set cannot be had, and then ``why`` says the reason.
-        labels: discrete data: of each variable, the labels of its codes, where the source declares them.
-        true_dag: (variables, variables) bool, [i, j] for i -> j, where it is known; the facts then have
-            ``true_edges``, pairs [i, j], unless there are more than `TRUE_EDGES`.
     """
-    problem = None
-    declared = {} if labels is None else {"categories": dict(zip(names, labels, strict=True))}
-    if why is None:
+    problem, found = None, {**parameters, "name": name, **data.facts}
+    if isinstance(data, DatasetUnavailable):
+        why = str(data)
+    else:
+        labels = {} if data.labels is None else {"categories": dict(zip(data.names, data.labels, strict=True))}
+        made = {"names": data.names, **parameters, **labels}
         try:
-            problem = get_family(family).prepare(
-                values, Path(problem_path), names=names, progress=_tell, **parameters, **declared
-            )
+            problem = get_family(data.family).prepare(data.values, Path(problem_path), progress=_tell, **made)
+            why = None
         except InvalidProblem as error:
-            why = f"data set {facts['name']!r} cannot be used: {error}"
-    found = {**parameters, **facts}
+            why = f"data set {name!r} cannot be used: {error}"
+        if data.true_dag is not None and data.true_dag.sum() <= TRUE_EDGES:
+            found["true_edges"] = np.argwhere(data.true_dag).tolist()
     if problem is None:
         Path(problem_path).touch()
     else:
         problem.save(problem_path)
         found |= problem.facts()
-    if true_dag is not None and true_dag.sum() <= TRUE_EDGES:
-        found["true_edges"] = np.argwhere(true_dag).tolist()
     found |= {"available": problem is not None, "why": why, "problem": problem and problem.facts()}
     Path(facts_path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
