@@ -7,6 +7,7 @@ One closure serves every rule of the workflow and every measured method. It star
   where something is taken from it;
 - files that a module names in a string and that lie beside it or are named from the package ``gpupc_impl`` (kernels,
   C++ sources, a schema, a style), and what C++ and CUDA sources include by quotes;
+- files that an environment variable of ours names, where a module names the variable (a library that the user built);
 - unless told otherwise, modules of the project that a string names, ``f"datasets.{name}"`` all that fit.
 
 What is left out is in the tables below, each with its reason.
@@ -18,6 +19,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import os
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -174,6 +176,9 @@ def _led_to(path: Path, name: str, homes: dict[str, Path], named: bool) -> Itera
                 yield file.resolve()
         if named:
             yield from _with_packages([text], homes)
+    for variable in mentions.variables:
+        if (file := Path(os.environ.get(variable, ""))).is_file():
+            yield file.resolve()
     for pattern in mentions.patterns:
         if pattern.endswith(SOURCE_SUFFIXES):
             yield from path.parent.rglob(pattern.rpartition("/")[2])
@@ -201,11 +206,13 @@ class _Mentions(NamedTuple):
         imports: modules, as written, each with the names taken from it.
         strings: words that may be files or modules.
         patterns: the same of f-strings, ``*`` for what is filled in.
+        variables: names of environment variables.
     """
 
     imports: list[tuple[str, tuple[str, ...]]]
     strings: list[str]
     patterns: list[str]
+    variables: list[str]
 
 
 @functools.cache
@@ -231,4 +238,5 @@ def _mentions(content: bytes) -> _Mentions:
         imports,
         [text for text in texts if re.fullmatch(r"[\w-][\w./-]*\.\w+", text)],
         [pattern for pattern in patterns if re.fullmatch(r"[\w./*-]*\.[\w./*-]*", pattern)],
+        [text for text in texts if re.fullmatch("GPUPC_[A-Z_]+", text)],
     )
