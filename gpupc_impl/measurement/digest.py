@@ -85,7 +85,8 @@ def code_sources(method: Method, backend: str) -> dict[str, Path]:
     roots = [method.module, get_family(method.family).problem.__module__, "gpupc_impl.measurement.worker"]
     if backend != "cpu":
         roots.append(f"gpupc_impl.backends.{backend}")
-    home = Path(importlib.util.find_spec(method.module).origin)
+    spec = importlib.util.find_spec(method.module)
+    home = Path(str(spec and spec.origin))
     if method.name not in home.read_text():  # another module beside it registered the method
         package = method.module.rpartition(".")[0]
         modules = [path.stem for path in home.parent.glob("*.py") if path.stem != "__init__"]
@@ -108,16 +109,13 @@ def sources(*roots: str, named: bool = True, without: Iterable[str] = ()) -> dic
     homes = dict.fromkeys(PACKAGES, ROOT)
     waiting = []
     for root in roots:
-        if root.endswith(".py"):
-            path = ROOT / root
-        else:
-            top = root.partition(".")[0]
-            if top not in homes:
-                homes[top] = _home(top)
-            path = _module_file(root, homes)
-        if path is None or not path.is_file():
+        top = root.partition(".")[0]
+        if not root.endswith(".py") and top not in homes and (home := _home(top)):
+            homes[top] = home
+        start = ROOT / root if root.endswith(".py") else _module_file(root, homes)
+        if start is None or not start.is_file():
             raise ValueError(f"{root} is no module and no script of the project")
-        waiting.append(path)
+        waiting.append(start)
     left_out = (*EXCLUDED, *without)
     found: dict[str, Path] = {}
     while waiting:
@@ -144,10 +142,8 @@ def _digest(files: dict[str, Path]) -> str:
 def _home(top: str) -> Path | None:
     """The folder that a top-level package or module of somebody else's lies in."""
     spec = importlib.util.find_spec(top)
-    if spec is None:
-        return None
-    folder = spec.submodule_search_locations[0] if spec.submodule_search_locations else spec.origin
-    return Path(folder).resolve().parent
+    places = spec and (spec.submodule_search_locations or [str(spec.origin)])
+    return Path(places[0]).resolve().parent if places else None
 
 
 def _module_file(module: str, homes: dict[str, Path]) -> Path | None:
@@ -217,11 +213,13 @@ class _Mentions(NamedTuple):
 
 @functools.cache
 def _mentions(content: bytes) -> _Mentions:
-    imports, texts, patterns = [], [], []
+    imports: list[tuple[str, tuple[str, ...]]] = []
+    texts: list[str] = []
+    patterns: list[str] = []
     waiting: list[ast.AST] = [ast.parse(content)]
     while waiting:
         node = waiting.pop()
-        children = list(ast.iter_child_nodes(node))
+        children: Iterable[ast.AST] = ast.iter_child_nodes(node)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             children = node.orelse
         elif isinstance(node, ast.Import):
@@ -229,7 +227,7 @@ def _mentions(content: bytes) -> _Mentions:
         elif isinstance(node, ast.ImportFrom):
             imports.append(("." * node.level + (node.module or ""), tuple(alias.name for alias in node.names)))
         elif isinstance(node, ast.JoinedStr):
-            patterns.append("".join(part.value if isinstance(part, ast.Constant) else "*" for part in node.values))
+            patterns.append("".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in node.values))
             children = [part for part in node.values if not isinstance(part, ast.Constant)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             texts.append(node.value)
