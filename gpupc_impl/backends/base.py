@@ -177,8 +177,8 @@ class Backend(abc.ABC):
         """A copy of a device array in host memory, after the work queued so far."""
 
     @abc.abstractmethod
-    def copy(self, array: Any) -> Any:
-        """A copy of a device array on the device."""
+    def gram(self, matrix: Any) -> Any:
+        """X^T X of an (m, p) float64 device array, on the device, by the device's linear algebra library."""
 
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:

@@ -397,8 +397,9 @@ class HostBackend(Backend):
     def download(self, array: np.ndarray) -> np.ndarray:
         return np.array(array, order="C")
 
-    def copy(self, array: np.ndarray) -> np.ndarray:
-        return self.upload(array)
+    def gram(self, matrix: np.ndarray) -> np.ndarray:
+        out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
+        return np.matmul(matrix.T, matrix, out=out)
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return np.empty(shape, dtype)
