@@ -20,8 +20,8 @@ from gpupc_impl.core.problem import load_problem
 from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
 from gpupc_impl.gaussian.problem import correlation_matrix
-from workflow.scripts import problems
-from workflow.scripts.problems import write_problem
+from workflow.lib import problems
+from workflow.lib.problems import Source, write_problem
 
 
 def data(p=23, m=40, seed=0):
@@ -287,8 +287,13 @@ def test_a_part_of_a_file_is_saved_with_the_problem(large, tmp_path):
 
 def test_the_workflow_keeps_wide_matrices_in_files(tmp_path, monkeypatch):
     values = data()
-    given = {"family": "gaussian", "facts": {"name": "wide"}, "parameters": {"alpha": 0.1}, "values": values}
-    given |= {"names": None, "why": None, "facts_path": str(tmp_path / "facts.json")}
+    source = Source("wide", {}, {"values": values, "names": np.array([f"V{k}" for k in range(values.shape[1])])})
+    given = {
+        "source": source,
+        "family": "gaussian",
+        "parameters": {"alpha": 0.1},
+        "facts_path": tmp_path / "facts.json",
+    }
     write_problem(**given, problem_path=str(tmp_path / "small.npz"))
     assert not (tmp_path / "small.npy").exists()
     monkeypatch.setattr(problems, "LARGE", 22)
