@@ -24,6 +24,7 @@ from datasets import fetch, networks, readers, registry
 from datasets.dataset import DataError, Dataset, DatasetUnavailable, RegistryError
 from datasets.readers import read_table
 from datasets.registry import names
+from gpupc_impl.core.family import get_family
 
 __all__ = [
     "DataError",
@@ -113,7 +114,7 @@ def _read_file(name: str, found: dict[str, Any], path: Path) -> Dataset:
     registered = (found["samples"], found["variables"])
     if values.shape != registered:
         raise DataError(f"{path}: {values.shape} samples x variables; registered for {name!r}: {registered}")
-    if found["family"] == "discrete":
+    if get_family(found["family"]).data == "labels":
         values = _codes(values, variables, path)
     return Dataset(name, values, variables, found["family"], facts={"source": found.get("url", found["file"])})
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core.family import get_family
+
 BLOCK_BYTES = 1 << 26
 """Matrices are copied in blocks of this size where their memory order is not the one needed."""
 
@@ -31,13 +33,13 @@ class Dataset:
 
     Attributes:
         name: the name it was asked for by.
-        values: (samples, variables). Family discrete: uint8 or uint16 codes from 0, Fortran order (a variable's codes
-            side by side, so that ``values.T`` is what the tests read). Else: float64, C-contiguous, finite.
+        values: (samples, variables). Families of labels: uint8 or uint16 codes from 0, Fortran order (a variable's
+            codes side by side, so that ``values.T`` is what the tests read). Else: float64, C-contiguous, finite.
         names: one name a variable, all different.
-        family: ``"gaussian"``, ``"discrete"`` or ``"nonlinear"``: the kind of CI test it is meant for.
+        family: the kind of data, and of CI test, that it is meant for: a name of `gpupc_impl.core.family.families`.
         true_dag: (variables, variables) bool, ``true_dag[i, j]`` meaning i -> j; None when unknown.
         facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and what else is known.
-        labels: family discrete: for each variable the labels of its codes, in code order, all that its source
+        labels: families of labels: for each variable the labels of its codes, in code order, all that its source
             declares, whether they occur or not; None where the source declares none, and for the other families.
     """
 
@@ -51,7 +53,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         where = f"data set {self.name!r}"
-        if self.family == "discrete":
+        if get_family(self.family).data == "labels":
             values = np.asfortranarray(self.values)
             if values.dtype not in (np.uint8, np.uint16):
                 raise DataError(f"{where}: codes of categories are uint8 or uint16, not {values.dtype}")
@@ -66,7 +68,7 @@ class Dataset:
             object.__setattr__(self, "facts", {**self.facts, "sha256": fingerprint(values)})
 
     def _check_labels(self, values: np.ndarray, where: str) -> None:
-        if self.family != "discrete":
+        if get_family(self.family).data != "labels":
             raise DataError(f"{where}: labels belong to discrete data, not to {self.family} data")
         if len(self.labels) != len(self.names):
             raise DataError(f"{where}: labels for {len(self.labels)} of {len(self.names)} variables")

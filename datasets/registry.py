@@ -14,6 +14,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from datasets.dataset import RegistryError
+from gpupc_impl.core.family import families
 
 Entry = dict[str, Any]
 MERGE = "tag:yaml.org,2002:merge"
@@ -62,7 +63,9 @@ def _where(path: Any) -> str:
 
 @functools.cache
 def _validator() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(_read("registry.schema.json")))
+    schema = json.loads(_read("registry.schema.json"))
+    schema["$defs"]["family"]["enum"] = list(families())
+    return Draft202012Validator(schema)
 
 
 @functools.cache

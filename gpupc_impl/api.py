@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.core.problem import InvalidProblem, Problem, problem_class
+from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve
@@ -63,7 +64,7 @@ def skeleton(
     """
     if family == "auto":
         family = get_method(method).family if method != "auto" else data_family(data)
-    cls = problem_class(family)
+    cls = get_family(family).problem
     chosen = choose_method(method, backend, family)
     if chosen.family != family:
         raise InvalidProblem(f"method {chosen.name!r} is of family {chosen.family!r}, not {family!r}")
@@ -90,13 +91,8 @@ def skeleton(
         search = {"alpha": alpha, "max_level": max_level, "names": names, **test}
         if n_samples is None:
             problem = cls.from_data(data, **search)
-        elif family == "gaussian":
-            problem = cls.from_correlation(data, n_samples=n_samples, **search)
         else:
-            raise InvalidProblem(
-                f"n_samples says that data is a correlation matrix, which a {family} test cannot use; give the samples "
-                "themselves, without n_samples"
-            )
+            problem = cls.from_correlation(data, n_samples=n_samples, **search)
     return solve(
         problem,
         chosen,
@@ -109,11 +105,13 @@ def skeleton(
 
 
 def data_family(data: Any) -> str:
-    """The family of a ready problem; discrete for a DataFrame without a column of numbers, Gaussian for all else."""
+    """The family of a ready problem, else the default one for its kind of data: labels where a DataFrame has no column
+    of numbers, numbers elsewhere."""
     if isinstance(data, Problem):
         return data.family
     kinds = [dtype.kind for dtype in getattr(data, "dtypes", [])] if hasattr(data, "columns") else []
-    return "discrete" if kinds and not set(kinds) & set("iufc") else "gaussian"
+    kind = "labels" if kinds and not set(kinds) & set("iufc") else "numbers"
+    return next(family.name for family in families().values() if family.default and family.data == kind)
 
 
 def pc(data: Any, alpha: float = 0.05, **options: Any) -> CPDAG:

@@ -31,8 +31,9 @@ from gpupc_impl.backends.base import (
     KernelLaunchError,
     Stream,
 )
-from gpupc_impl.backends.machine import available_cores, memory_bytes
+from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
 from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.sources import source_name
 
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -275,12 +276,8 @@ class _Recorder:
             for memory in memories.values():
                 file.write(ctypes.string_at(memory.address, memory.nbytes))
         # Written last: a launch counts once its description is there.
-        described = {"source": _portable_name(source), "expression": expression, "launch": f"{name}.launch"}
+        described = {"source": source_name(source), "expression": expression, "launch": f"{name}.launch"}
         (self._folder / f"{name}.json").write_text(json.dumps(described) + "\n")
-
-
-def _portable_name(source: Path) -> str:
-    return str(source.relative_to(PACKAGE_ROOT)) if source.is_relative_to(PACKAGE_ROOT) else str(source)
 
 
 class HostEvent(Event):
@@ -369,7 +366,7 @@ class HostBackend(Backend):
     def describe(self) -> dict[str, Any]:
         compiler = build.find_compiler()
         return {
-            "device": build.cpu_name(),
+            "device": cpu_name(),
             "threads": self.threads,
             "compiler": compiler.version,
             "sanitizers": list(self._sanitizers),

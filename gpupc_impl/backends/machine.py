@@ -1,9 +1,11 @@
-"""What this process may use of the machine."""
+"""The machine: its processor, and what this process may use of it."""
 
 from __future__ import annotations
 
 import math
 import os
+import platform
+import subprocess
 from pathlib import Path
 
 
@@ -20,3 +22,23 @@ def available_cores() -> int:
 def memory_bytes() -> int:
     """The machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def cpu_name() -> str:
+    """The processor's name as Linux or macOS gives it, else its architecture."""
+    for line in cpu_facts("model name"):
+        return line.partition(":")[2].strip()
+    try:
+        said = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
+    except OSError:
+        return platform.machine()
+    return said.stdout.strip() or platform.machine()
+
+
+def cpu_facts(*names: str) -> list[str]:
+    """The different lines that Linux has on the processors under these names ("flags", say), sorted."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return []
+    return sorted({line for line in lines if line.startswith(names)})

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends.base import PACKAGE_ROOT, KernelCompilationError
-from gpupc_impl.backends.simt.build import cache_folder, sources_of
+from gpupc_impl.backends.simt.build import cache_folder
+from gpupc_impl.backends.sources import sources_of
 
 NVRTC_OPTIONS = (
     "-std=c++17",
@@ -110,8 +111,7 @@ def compile_image(nvrtc: Any, source: Path, expressions: Sequence[str], architec
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-    files = sorted(sources_of(source).items())
-    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, tuple(expressions), files)
+    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, tuple(expressions), sources_of(source))
     key = hashlib.sha256(repr(material).encode()).hexdigest()
     folder = cache_folder() / "cuda"
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"

@@ -29,9 +29,10 @@ import numpy as np
 import gpupc_impl
 from gpupc_impl.api import pc, skeleton
 from gpupc_impl.backends import BACKENDS, BackendUnavailable, DeviceMemoryError, KernelCompilationError
+from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.core.problem import FAMILIES, InvalidProblem, problem_class
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, unavailable
@@ -146,7 +147,7 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
 def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--family",
-        choices=FAMILIES,
+        choices=families(),
         help="numbers with Fisher's z (gaussian, the default), categories with chi-square (discrete) or numbers with "
         "CMIknn (nonlinear); where a method is named, it is that one's",
     )
@@ -270,7 +271,7 @@ def _search(args: argparse.Namespace) -> None:
     if len(params) != len(args.param):
         raise UsageError("a --param is given twice")
     family = args.family or ("gaussian" if args.method == "auto" else get_method(args.method).family)
-    known = problem_class(family).PARAMETERS
+    known = get_family(family).problem.PARAMETERS
     test = {key: _plain(params.pop(key)) for key in known if key in params}
     method = choose_method(args.method, args.backend, family)
     method.parse_params(params)
@@ -278,7 +279,7 @@ def _search(args: argparse.Namespace) -> None:
     if args.output is not None:
         _check_output(args.output, args.data)
 
-    values, names = read_table(args.data, args.header, args.row_names, labels=family == "discrete")
+    values, names = read_table(args.data, args.header, args.row_names, labels=get_family(family).data == "labels")
     start = time.perf_counter()
     result = args.call(
         values,

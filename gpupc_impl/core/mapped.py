@@ -1,4 +1,4 @@
-"""Matrices that lie in files: mapped into memory, read a piece at a time, and checked without a copy.
+"""Matrices that lie in files: mapped into memory and read a piece at a time.
 
 The pages of a mapped file that were read count as memory of the process, although the system can take them back at any
 time. Whoever reads a large matrix through, therefore, calls `release` now and then; it costs next to nothing.
@@ -89,29 +89,3 @@ def spot_sha256(matrix: np.ndarray) -> str:
         digest.update(np.ascontiguousarray(matrix[row]))
     release(matrix)
     return digest.hexdigest()
-
-
-def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
-    """Why a (p, p) matrix cannot be used as correlations as it is, in its own bits, as a sentence; None when it can.
-
-    It must be finite, lie in [-1, 1], have ones on its diagonal and equal its transpose exactly. Two tiles are in
-    memory at a time.
-    """
-    for rows in pieces(len(matrix), tile):
-        for columns in pieces(len(matrix), tile):
-            if columns.start < rows.start:
-                continue
-            upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
-            if not (np.isfinite(upper).all() and np.isfinite(lower).all()):
-                return "it has entries that are not finite"
-            difference = float(np.abs(upper - lower).max())
-            if difference > 0:
-                return f"it is not exactly symmetric: it differs from its transpose by {difference:.3g}"
-            largest = float(np.abs(upper).max())
-            if largest > 1:
-                return f"it has an entry of size {largest:.17g}; entries must lie in [-1, 1]"
-            if rows == columns and not (np.diagonal(upper) == 1).all():
-                worst = float(np.abs(np.diagonal(upper) - 1).max())
-                return f"its diagonal differs from one by {worst:.3g}"
-            release(matrix)
-    return None

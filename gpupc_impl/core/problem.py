@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import importlib
+import functools
+import hashlib
+import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-FAMILIES = {
-    "gaussian": "gpupc_impl.gaussian.problem",
-    "discrete": "gpupc_impl.discrete.problem",
-    "nonlinear": "gpupc_impl.nonlinear.problem",
-}
-"""The module that defines each family's problem class."""
+from gpupc_impl.core import mapped
 
 
 class InvalidProblem(ValueError):
@@ -29,6 +27,9 @@ class InvalidProblem(ValueError):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """What every family's problem has.
+
+    A family's class has fields of its own (arrays, and what JSON holds), ``n_samples``, and a classmethod
+    ``from_data(data, *, alpha, max_level, names, **parameters)`` that checks what it is given.
 
     Attributes:
         family: the kind of data and test.
@@ -47,6 +48,18 @@ class Problem:
     names: tuple[str, ...]
     alpha: float
     max_level: int | None
+
+    @classmethod
+    def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
+        """From a (p, p) correlation matrix and the number of samples it was made from.
+
+        Raises:
+            InvalidProblem: the family's test needs the samples themselves, or what is given cannot be used.
+        """
+        raise InvalidProblem(
+            f"n_samples says that data is a correlation matrix, which a {cls.family} test cannot use; give the samples "
+            "themselves, without n_samples"
+        )
 
     @property
     def n_variables(self) -> int:
@@ -68,30 +81,71 @@ class Problem:
             "max_level": self.max_level,
             "n_variables": self.n_variables,
             "fingerprint": self.fingerprint,
+            "n_samples": self.n_samples,
+            **{name: getattr(self, name) for name in self.PARAMETERS},
         }
 
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """sha256 over everything that changes the answer; names do not."""
+        plain = {name: value for name, value in self._plain().items() if name != "names"}
+        digest = hashlib.sha256(json.dumps([self.family, plain]).encode())
+        for name, array in self._arrays().items():
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            mapped.update_digest(digest, array)
+        return digest.hexdigest()
 
-def load_problem(path: str | Path) -> Problem:
-    """Read a problem of any family that was written by its ``save``."""
-    with np.load(path) as stored:
-        family = str(stored["family"])
-    return problem_class(family).load(path)
+    # --- files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
+        self._write(path, self._arrays())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Problem:
+        """Read what `save` wrote.
+
+        Raises:
+            InvalidProblem: it was written by another version, or a file that belongs to it is missing or another.
+        """
+        with np.load(path) as stored:
+            if "fields" not in stored:
+                raise InvalidProblem(f"{Path(path).name} is no problem that this version wrote; make it again")
+            arrays = cls._read_arrays(Path(path), stored)
+            fields = json.loads(str(stored["fields"]))
+        for array in arrays.values():
+            array.setflags(write=False)
+        return cls(**{name: _frozen(value) for name, value in fields.items()}, **arrays)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The fields that are arrays, by name."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
+
+    def _plain(self) -> dict[str, Any]:
+        """The other fields, by name."""
+        arrays = self._arrays()
+        names = (field.name for field in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in names if name not in arrays}
+
+    def _write(self, path: str | Path, content: Mapping[str, Any]) -> None:
+        with open(path, "wb") as file:
+            np.savez(file, family=self.family, fields=json.dumps(self._plain()), **content)
+
+    @classmethod
+    def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The fields that are arrays, from the open file at `path`."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        return {name: stored[name] for name in stored if name in names}
 
 
-def problem_class(family: str) -> type[Problem]:
-    """The problem class of a family.
-
-    Raises:
-        InvalidProblem: no such family.
-    """
-    if family not in FAMILIES:
-        raise InvalidProblem(f"family {family!r} is not known; choose one of: {', '.join(FAMILIES)}")
-    module = importlib.import_module(FAMILIES[family])
-    return next(cls for cls in vars(module).values() if isinstance(cls, type) and getattr(cls, "family", 0) == family)
+def _frozen(value: Any) -> Any:
+    """JSON's lists as tuples, those inside of lists as well."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def check_search_parameters(alpha: float, max_level: int | None) -> None:
-    """What every family asks of alpha and max_level.
+def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
+    """alpha and max_level by name, checked.
 
     Raises:
         InvalidProblem: out of range.
@@ -100,6 +154,7 @@ def check_search_parameters(alpha: float, max_level: int | None) -> None:
         raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
     if max_level is not None and (max_level < 0 or int(max_level) != max_level):
         raise InvalidProblem(f"max_level is {max_level!r}; it must be a whole number of at least 0, or None")
+    return {"alpha": float(alpha), "max_level": None if max_level is None else int(max_level)}
 
 
 def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -152,6 +207,15 @@ def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
         repeated = [name for name, count in collections.Counter(names).items() if count > 1][:5]
         raise InvalidProblem(f"variable names must differ; repeated: {', '.join(repeated)}")
     return names
+
+
+def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
+    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
+    found = tuple(names[k] for k in np.flatnonzero(constant))
+    if found:
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
+    return found
 
 
 def _first_text(data: Any, error: Exception) -> str:

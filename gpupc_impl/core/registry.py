@@ -1,8 +1,7 @@
 """The registry of methods: one file adds a method, and nothing else has to know.
 
-A method is a class decorated with `method`. It is found because its module lies in one of `METHOD_PACKAGES`, in a
-package or module named by the entry point group ``gpupc_impl.methods``, or in one named by the environment variable
-``GPUPC_PLUGINS`` (comma separated), which the processes that measure methods inherit.
+A method is a function decorated with `method`. It is found because its module lies in a package that its family names
+(`Family.packages`), or in a plug-in (`gpupc_impl.core.family.plugins`).
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import importlib.metadata
 import importlib.util
-import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,18 +18,10 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.core.family import families, plugins
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
-
-METHOD_PACKAGES = (
-    "gpupc_impl.gaussian",
-    "gpupc_impl.out_of_core",
-    "gpupc_impl.discrete",
-    "gpupc_impl.nonlinear",
-    "baselines",
-)
-"""Packages searched for methods; one that is not installed is passed over."""
 
 SEPARATING_SETS = ("canonical", "first-come")
 
@@ -116,7 +105,8 @@ class Method:
     Attributes:
         name: its name everywhere: command line, config, records, tables.
         family: which problems it solves (``"gaussian"``, ...).
-        backends: ``("cuda", "host")`` for methods made of kernels, ``("cpu",)`` for references.
+        backends: ``("cuda", "host")`` for methods made of kernels, ``("cuda",)`` for programs of other people that
+            need a GPU, ``("cpu",)`` for references.
         source: paper, section and algorithm; or the library.
         summary: one line.
         params: parameters by name.
@@ -236,18 +226,17 @@ def get_method(name: str) -> Method:
     return known[name]
 
 
+def method_packages() -> list[str]:
+    """The packages and modules that hold methods: those that families name and are installed, then plug-ins."""
+    named = dict.fromkeys(package for family in families().values() for package in family.packages)
+    return [package for package in named if importlib.util.find_spec(package)] + plugins()
+
+
 @functools.cache
 def _discover() -> None:
-    """Import every public module of the method packages once, so that their decorators run."""
-    plugins = [point.value for point in importlib.metadata.entry_points(group="gpupc_impl.methods")]
-    plugins += [name for name in os.environ.get("GPUPC_PLUGINS", "").split(",") if name]
-    for package_name in (*METHOD_PACKAGES, *plugins):
-        try:
-            package = importlib.import_module(package_name)
-        except ModuleNotFoundError as error:
-            if error.name != package_name or package_name in plugins:
-                raise
-            continue
+    """Import every public module of the packages once, so that their decorators run."""
+    for name in method_packages():
+        package = importlib.import_module(name)
         for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
             if not found.name.startswith("_"):
-                importlib.import_module(f"{package_name}.{found.name}")
+                importlib.import_module(f"{name}.{found.name}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpupc_impl.backends import Backend, BackendUnavailable, open_backend, resolve_backend
+from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, open_backend, resolve_backend
+from gpupc_impl.core.family import get_family
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run, get_method, methods
+from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 
 
@@ -19,41 +20,34 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
     reason = method.unavailable_reason()
     if reason is not None or method.backends == ("cpu",):
         return reason
-    from gpupc_impl.backends import backend_class
-
-    return backend_class(resolve_backend(backend)).unavailable()
-
-
-AUTO = {
-    "gaussian": ("cupc-s", "stable-parallel", "baseline-1"),
-    "discrete": ("gpupc", "discrete-parallel", "gpupc"),
-    "nonlinear": ("gpucmiknn-parallel", "gpucmiknn-parallel", "gpucmiknn-parallel"),
-}
-"""What ``"auto"`` means for a family: on a GPU; without one, where the references are installed; where they are not.
-
-On CPU cores the compiled references make the same tests in less time than kernels do (docs/timing.md), on large data
-at least; of the Gaussian kernels, `baseline-1` reads memory in the order that suits a CPU best. The nonlinear kernels
-work on many permutations at a time on cores, too, and are faster there than the references.
-"""
+    name = _resolve(method, backend)
+    if name not in method.backends:
+        return f"method {method.name!r} runs on backend {method.backends[0]} alone, not on {name}"
+    return backend_class(name).unavailable()
 
 
-def choose_method(name: str, backend: str = "auto", family: str = "gaussian") -> Method:
-    """The method of that name; ``"auto"`` is the fastest of the family that is installed (see `AUTO`).
+def _resolve(method: Method, backend: str) -> str:
+    """The backend's name; ``"auto"`` leaves no choice where a method has one backend."""
+    only = len(method.backends) == 1 and backend == "auto"
+    return method.backends[0] if only else resolve_backend(backend)
+
+
+def choose_method(name: str, backend: str, family: str) -> Method:
+    """The method of that name; ``"auto"`` is the fastest of the family that is installed (`Family.auto`).
 
     Raises:
-        UnknownMethod: there is none of that name.
+        UnknownMethod: there is none of that name, or none that ``"auto"`` could mean.
         InvalidProblem: no such family.
     """
     if name != "auto":
         return get_method(name)
-    if family not in AUTO:
-        raise InvalidProblem(f"family {family!r} is not known; choose one of: {', '.join(AUTO)}")
-    on_gpu, compiled, on_cores = AUTO[family]
-    if resolve_backend(backend) == "cuda":
-        return get_method(on_gpu)
-    reference = methods().get(compiled)  # the references may not be installed
-    usable = backend == "auto" and reference is not None and reference.unavailable_reason() is None
-    return reference if usable else get_method(on_cores)
+    auto, known = get_family(family).auto, methods(family)
+    where = resolve_backend(backend)
+    asked = [where] if backend != "auto" else ["cuda", "cpu"] if where == "cuda" else ["cpu", "host"]
+    for found in (known.get(auto.get(place, "")) for place in asked):
+        if found is not None and (found.backends != ("cpu",) or found.unavailable_reason() is None):
+            return found
+    raise UnknownMethod(f"family {family!r} has no method for backend {backend!r} here; name one: {', '.join(known)}")
 
 
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:
@@ -64,7 +58,10 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
         InvalidParameter: a backend or a device memory limit for a method that has no kernels.
     """
     if method.backends != ("cpu",):
-        return open_backend(backend, device_memory_limit)
+        name = _resolve(method, backend)
+        if name not in method.backends:
+            raise BackendUnavailable(unavailable(method, name))
+        return open_backend(name, device_memory_limit)
     if backend not in ("auto", "cpu") or device_memory_limit is not None:
         asked = "device_memory_limit" if device_memory_limit is not None else f"backend {backend!r}"
         raise InvalidParameter(f"method {method.name!r} has no kernels, so {asked} means nothing to it; leave it out")

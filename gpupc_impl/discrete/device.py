@@ -19,7 +19,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Run
 from gpupc_impl.discrete import forecast
 from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
-from gpupc_impl.discrete.retest import Retest
+from gpupc_impl.discrete.statistic import p_values
 from gpupc_impl.engine import graph
 from gpupc_impl.engine.graph import ROW_THREADS
 
@@ -128,8 +128,8 @@ class DiscreteSearch(abc.ABC):
         if self.largest_p is None:
             return None
         largest = self.backend.download(self.largest_p).view(np.float64).copy()
-        for pairs, p_values in self._p_of_removed:
-            largest[pairs[:, 0], pairs[:, 1]] = p_values
+        for pairs, found in self._p_of_removed:
+            largest[pairs[:, 0], pairs[:, 1]] = found
         lower = np.tril_indices(self.p, -1)
         largest[lower] = largest.T[lower]
         np.fill_diagonal(largest, np.nan)
@@ -199,7 +199,7 @@ class DiscreteSearch(abc.ABC):
         else:
             pairs, sets = self.graph.remove_separated(rows, of_whole_row=False)
             if self.largest_p is not None:
-                self._p_of_removed.append((pairs, self._p_values(pairs, sets)))
+                self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
         tests = int(backend.download(self.counters)[:, 0].sum())
         return LevelOutcome(*self.graph.count(), tests, pairs, sets)
 
@@ -274,12 +274,6 @@ class DiscreteSearch(abc.ABC):
         if not level:
             return np.empty((0, 2), np.int32), np.empty((0, 0), np.int32)
         return backend.download(pairs), backend.download(sets)
-
-    def _p_values(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        retest = Retest(self.problem)
-        tested = [retest.test(i, j, S) for (i, j), S in zip(pairs, sets, strict=True)]
-        statistics, df = np.array(tested, np.float64).reshape(-1, 2).T
-        return self.problem.p_value(statistics, df)
 
     def _make_planes(self) -> None:
         """Which samples have which category, as bits: an eighth of 8-bit codes a category, and counted by popcount."""

@@ -6,17 +6,14 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, variable_names
-from gpupc_impl.gaussian.problem import name_constants
+from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, search_parameters, variable_names
 
 TESTS = ("chi-square", "g-square")
 DF_RULES = ("full", "adjusted")
@@ -115,7 +112,7 @@ class DiscreteProblem(Problem):
             )
         if unknown := sorted(set(categories) - set(names), key=str):
             raise InvalidProblem(f"categories are given for {unknown[0]!r}, which is no variable of the data")
-        check_search_parameters(alpha, max_level)
+        search = search_parameters(alpha, max_level)
         _check_parameters(test, df_rule, tests_per_edge, decay)
         coded, labels, declared = [], [], []
         for name, column in zip(names, columns, strict=True):
@@ -129,8 +126,7 @@ class DiscreteProblem(Problem):
         name_constants(names, (matrix == matrix[:, :1]).all(axis=1))
         return cls(
             names=names,
-            alpha=float(alpha),
-            max_level=None if max_level is None else int(max_level),
+            **search,
             codes=_frozen(matrix),
             categories=_frozen(np.array([len(found) for found in labels], np.int32)),
             declared=_frozen(np.array(declared, bool)),
@@ -227,8 +223,6 @@ class DiscreteProblem(Problem):
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
-            "n_samples": self.n_samples,
-            **{name: getattr(self, name) for name in self.PARAMETERS},
             "min_categories": int(self.categories.min()),
             "max_categories": int(self.categories.max()),
             "categories_declared": int(self.declared.sum()),
@@ -246,37 +240,6 @@ class DiscreteProblem(Problem):
         digest.update(self.categories.tobytes())
         digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # as bytes, without a copy of them
         return digest.hexdigest()
-
-    def save(self, path: str | Path) -> None:
-        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
-        with open(path, "wb") as file:
-            np.savez(
-                file,
-                family=self.family,
-                codes=self.codes,
-                categories=self.categories,
-                declared=self.declared,
-                labels=json.dumps(self.labels),
-                names=np.array(self.names, dtype=str),
-                alpha=self.alpha,
-                max_level=-1 if self.max_level is None else self.max_level,
-                parameters=json.dumps({name: getattr(self, name) for name in self.PARAMETERS}),
-            )
-
-    @classmethod
-    def load(cls, path: str | Path) -> DiscreteProblem:
-        with np.load(path) as stored:
-            max_level = int(stored["max_level"])
-            return cls(
-                names=tuple(map(str, stored["names"])),
-                alpha=float(stored["alpha"]),
-                max_level=None if max_level < 0 else max_level,
-                codes=_frozen(stored["codes"]),
-                categories=_frozen(stored["categories"]),
-                declared=_frozen(stored["declared"]),
-                labels=tuple(map(tuple, json.loads(str(stored["labels"])))),
-                **json.loads(str(stored["parameters"])),
-            )
 
 
 @functools.lru_cache(maxsize=1 << 16)

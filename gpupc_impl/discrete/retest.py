@@ -1,10 +1,11 @@
-"""The discrete CI test once more, for verification: NumPy and SciPy, nothing of the kernels."""
+"""The discrete CI test from scratch, for verification: NumPy and SciPy, sharing nothing with the methods."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from scipy import stats
 
 from gpupc_impl.discrete.problem import DiscreteProblem
 
@@ -29,8 +30,6 @@ class Retest:
 
         A test without degrees of freedom has the ratio 0.
         """
-        from scipy import stats  # here, since workers import this module and never test again
-
         tested = [self.test(i, j, np.sort(S)) for (i, j), S in zip(pairs, sets, strict=True)]
         statistics, df = np.array(tested, np.float64).reshape(-1, 2).T
         with np.errstate(divide="ignore", invalid="ignore"):

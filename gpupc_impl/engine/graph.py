@@ -19,7 +19,7 @@ SOURCE = "engine/kernels/graph.cu"
 KERNELS = ("count_degrees", "compact", "remove_separated", "list_separated")
 ROW_THREADS = 128  # of a block that works on one row; graph.cu: the same
 NO_KEY = np.uint64(2**64 - 1)
-COUNTER_SHAPE = (64, 8)  # search.cuh: COUNTER_STRIPES, COUNTER_STRIDE
+COUNTER_SHAPE = (64, 8)  # tally.cuh: COUNTER_STRIPES, COUNTER_STRIDE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Rows:
 
 
 class DeviceGraph:
-    """The edges of a graph of p variables, and the best key that was found for each (search.cuh).
+    """The edges of a graph of p variables, and the best key that was found for each (keys.cuh).
 
     Attributes:
         edges: (p, p) uint8 on the device; not set before level 0 has run.

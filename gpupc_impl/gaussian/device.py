@@ -18,6 +18,7 @@ from gpupc_impl.engine import graph
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import GaussianProblem
 
+ZERO_SOURCE = "gaussian/kernels/level_zero.cu"
 MAX_GRID_Y = 65535
 
 
@@ -58,7 +59,7 @@ def all_kernels(max_level: int) -> list[tuple[str, str]]:
     import gpupc_impl.core.registry as registry
 
     registry.methods()  # imports every method, which registers its kernel
-    return [(graph.SOURCE, name) for name in ("level_zero", *graph.KERNELS)] + [
+    return [(ZERO_SOURCE, "level_zero"), *((graph.SOURCE, name) for name in graph.KERNELS)] + [
         (kernel.source, kernel.expression(level))
         for kernel in _LEVEL_KERNELS.values()
         for level in range(1, max_level + 1)
@@ -95,7 +96,7 @@ class GaussianSearch:
         p, problem = self.p, self.problem
         tiles = -(-p // 32)
         arguments = [self.correlation, np.int32(p), np.float64(problem.critical_r_squared(0)), self.graph.edges]
-        self.backend.kernel(graph.SOURCE, "level_zero")((tiles, tiles), (32, 32), arguments)
+        self.backend.kernel(ZERO_SOURCE, "level_zero")((tiles, tiles), (32, 32), arguments)
         self.graph.begun = True
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))

@@ -19,12 +19,11 @@ import numpy as np
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.problem import InvalidProblem, as_matrix
+from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.gaussian.problem import (
     GaussianProblem,
     check_correlations,
-    check_gaussian_parameters,
-    name_constants,
+    gaussian_parameters,
     standardized,
 )
 
@@ -156,17 +155,19 @@ def problem_from_data(
     width = data.shape[1] if len(data.shape) == 2 else 0
     if width:  # what is wrong with names and parameters is found before the work; the rest is the work's to say
         _, names = as_matrix(np.zeros((1, width)), names)
-        check_gaussian_parameters(data.shape[0], alpha, max_level, df_convention)
+        gaussian_parameters(data.shape[0], alpha, max_level, df_convention)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
     return GaussianProblem(
         names=names,
-        alpha=float(alpha),
-        max_level=None if max_level is None else int(max_level),
         correlation=matrix,
-        n_samples=int(data.shape[0]),
-        df_convention=df_convention,
         constant=name_constants(names, constant),
+        **gaussian_parameters(data.shape[0], alpha, max_level, df_convention),
     )
+
+
+def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
+    """The problem of more than `LARGE` variables, its correlation matrix beside `path`; None of fewer variables."""
+    return problem_from_data(data, Path(path).with_suffix(".npy"), **options) if data.shape[1] > LARGE else None
 
 
 def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple[slice, Iterator[slice]]]:

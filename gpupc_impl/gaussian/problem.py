@@ -7,7 +7,6 @@ import functools
 import hashlib
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +15,14 @@ import numpy as np
 from scipy import special
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.problem import InvalidProblem, Problem, as_matrix, check_search_parameters, finite_matrix
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    as_matrix,
+    finite_matrix,
+    name_constants,
+    search_parameters,
+)
 
 DF_CONVENTIONS = ("pcalg", "cupc")
 
@@ -115,16 +121,8 @@ class GaussianProblem(Problem):
             matrix, names = _mapped_correlation(correlation, names)
         else:
             matrix, names = _correlation_in_memory(correlation, names)
-        check_gaussian_parameters(n_samples, alpha, max_level, df_convention)
-        return cls(
-            names=names,
-            alpha=float(alpha),
-            max_level=None if max_level is None else int(max_level),
-            correlation=matrix,
-            n_samples=int(n_samples),
-            df_convention=df_convention,
-            constant=tuple(constant),
-        )
+        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention)
+        return cls(names=names, correlation=matrix, constant=tuple(constant), **parameters)
 
     def degrees_of_freedom(self, level: int) -> int:
         """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
@@ -155,9 +153,6 @@ class GaussianProblem(Problem):
             )
         return None
 
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts(), "n_samples": self.n_samples, "df_convention": self.df_convention}
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over everything that changes the answer; names do not."""
@@ -177,25 +172,14 @@ class GaussianProblem(Problem):
         """
         matrix_file = mapped.npy_path(self.correlation)
         if matrix_file is None:
-            matrix = {"correlation": self.correlation}
-        else:
-            matrix = {
-                "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
-                "correlation_spot": mapped.spot_sha256(self.correlation),
-                "fingerprint": self.fingerprint,
-            }
-        with open(path, "wb") as file:
-            np.savez(
-                file,
-                family=self.family,
-                **matrix,
-                names=np.array(self.names, dtype=str),
-                constant=np.array(self.constant, dtype=str),
-                n_samples=self.n_samples,
-                alpha=self.alpha,
-                max_level=-1 if self.max_level is None else self.max_level,
-                df_convention=self.df_convention,
-            )
+            super().save(path)
+            return
+        content = {
+            "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
+            "correlation_spot": mapped.spot_sha256(self.correlation),
+            "fingerprint": self.fingerprint,
+        }
+        self._write(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> GaussianProblem:
@@ -204,25 +188,17 @@ class GaussianProblem(Problem):
         Raises:
             InvalidProblem: that file is missing, or is another matrix (64 of its rows are compared).
         """
+        problem = super().load(path)
         with np.load(path) as stored:
-            max_level = int(stored["max_level"])
-            if "correlation_file" in stored:
-                correlation = _stored_correlation(Path(path), stored)
-            else:
-                correlation = stored["correlation"]
-                correlation.setflags(write=False)
-            problem = cls(
-                names=tuple(map(str, stored["names"])),
-                alpha=float(stored["alpha"]),
-                max_level=None if max_level < 0 else max_level,
-                correlation=correlation,
-                n_samples=int(stored["n_samples"]),
-                df_convention=str(stored["df_convention"]),
-                constant=tuple(map(str, stored["constant"])),
-            )
             if "fingerprint" in stored:
                 problem.__dict__["fingerprint"] = str(stored["fingerprint"])  # else it is read whole to be hashed
-            return problem
+        return problem
+
+    @classmethod
+    def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "correlation_file" in stored:
+            return {"correlation": _stored_correlation(path, stored)}
+        return super()._read_arrays(path, stored)
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -297,12 +273,38 @@ def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: boo
         raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
 
 
+def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
+    """Why a (p, p) matrix cannot be used as correlations as it is, in its own bits, as a sentence; None when it can.
+
+    It must be finite, lie in [-1, 1], have ones on its diagonal and equal its transpose exactly. Two tiles are in
+    memory at a time.
+    """
+    for rows in mapped.pieces(len(matrix), tile):
+        for columns in mapped.pieces(len(matrix), tile):
+            if columns.start < rows.start:
+                continue
+            upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
+            if not (np.isfinite(upper).all() and np.isfinite(lower).all()):
+                return "it has entries that are not finite"
+            difference = float(np.abs(upper - lower).max())
+            if difference > 0:
+                return f"it is not exactly symmetric: it differs from its transpose by {difference:.3g}"
+            largest = float(np.abs(upper).max())
+            if largest > 1:
+                return f"it has an entry of size {largest:.17g}; entries must lie in [-1, 1]"
+            if rows == columns and not (np.diagonal(upper) == 1).all():
+                worst = float(np.abs(np.diagonal(upper) - 1).max())
+                return f"its diagonal differs from one by {worst:.3g}"
+            mapped.release(matrix)
+    return None
+
+
 def _mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """A mapped matrix as it is, and its names."""
     _, names = as_matrix(matrix, names)
     if matrix.shape != (len(matrix), len(matrix)):
         raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
-    fault = mapped.correlation_fault(matrix)
+    fault = correlation_fault(matrix)
     if fault is None and not matrix.flags.c_contiguous:
         fault = "it is not in C order"
     if fault is not None:
@@ -332,23 +334,14 @@ def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndar
     return matrix
 
 
-def check_gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> None:
-    """What beside the correlations makes a Gaussian problem.
+def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> dict[str, Any]:
+    """What beside the correlations makes a Gaussian problem, by name, checked.
 
     Raises:
         InvalidProblem: out of range.
     """
     if not float(n_samples).is_integer() or n_samples < 1:
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-    check_search_parameters(alpha, max_level)
     if df_convention not in DF_CONVENTIONS:
         raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
-
-
-def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
-    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
-    found = tuple(names[k] for k in np.flatnonzero(constant))
-    if found:
-        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
-    return found
+    return {**search_parameters(alpha, max_level), "n_samples": int(n_samples), "df_convention": df_convention}

@@ -19,7 +19,7 @@ _CHUNK = 1 << 16
 
 
 class Retest:
-    """Fisher's z test from scratch, by the rules that `core.problem` states; see `core.verify.Retest`."""
+    """Fisher's z test from scratch, by the rules of docs/ci-tests.md; see `core.family.Retest`."""
 
     affordable = None
 
@@ -68,9 +68,8 @@ class Retest:
         singular = np.flatnonzero(smallest <= RESIDUAL_TOLERANCE) if size else []
         residual = matrix[:, size:, size:]
         for k in singular:
-            inverse = pseudo_inverse(original[k, :size, :size])
-            cross = original[k, size:, :size]
-            residual[k] = original[k, size:, size:] - cross @ inverse @ cross.T
+            explained = pseudo_inverse_products(original[k, :size, :size], original[k, :size, size:])
+            residual[k] = original[k, size:, size:] - explained
         variance = np.minimum(residual[:, 0, 0], residual[:, 1, 1])
         undefined = variance <= RESIDUAL_TOLERANCE
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -80,33 +79,33 @@ class Retest:
         return squares, np.minimum(NEAR / conditioning, NEAR_LIMIT).astype(float)
 
 
-def pseudo_inverse(matrix: np.ndarray) -> np.ndarray:
-    """Moore-Penrose inverse by Algorithm 7 of cuPC (Courrieu 2008), in the precision of its argument."""
-    size = len(matrix)
-    gram = matrix.T @ matrix
-    diagonal = np.diagonal(gram)
-    tolerance = PSEUDO_INVERSE_TOLERANCE * diagonal[diagonal > 0].min(initial=np.inf)
-    factor = np.zeros_like(matrix)
-    rank = 0
+def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """v^T M^+ w for all pairs of the (l, k) columns of `vectors`, (k, k), of an (l, l) symmetric matrix M.
+
+    Algorithm 7 of cuPC in the form that docs/ci-tests.md states, in the precision of the arguments.
+    """
+    size, gram = len(matrix), matrix.T @ matrix
+    tolerance = PSEUDO_INVERSE_TOLERANCE * np.diagonal(gram).min()
+    factor = np.zeros((size, 0), matrix.dtype)
     for k in range(size):
-        factor[k:, rank] = gram[k:, k] - factor[k:, :rank] @ factor[k, :rank]
-        if factor[k, rank] > tolerance:
-            factor[k, rank] = np.sqrt(factor[k, rank])
-            factor[k + 1 :, rank] /= factor[k, rank]
-            rank += 1
-        else:
-            factor[k:, rank] = 0
-    factor = factor[:, :rank]
-    inner = _inverse(factor.T @ factor)
-    return factor @ inner @ inner @ factor.T @ matrix.T
+        column = gram[:, k] - factor @ factor[k]
+        column[:k] = 0
+        if column[k] > tolerance:
+            factor = np.column_stack([factor, column / np.sqrt(column[k])])
+    return _least_squares(factor, vectors).T @ _least_squares(factor, matrix @ vectors)
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray:
-    """Inverse of a positive definite matrix; `numpy.linalg` has no extended precision."""
-    size = len(matrix)
-    work = np.concatenate([matrix, np.eye(size, dtype=matrix.dtype)], axis=1)
-    for k in range(size):
-        work[k] /= work[k, k]
-        others = np.arange(size) != k
-        work[others] -= work[others, k : k + 1] * work[k]
-    return work[:, size:]
+def _least_squares(matrix: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """x that minimises |matrix x - target| for each column; `numpy.linalg` has no extended precision."""
+    rank = matrix.shape[1]
+    work = np.concatenate([matrix, targets], axis=1)
+    triangle = np.zeros((rank, work.shape[1]), matrix.dtype)
+    for k in range(rank):  # modified Gram-Schmidt
+        triangle[k, k] = np.sqrt(work[:, k] @ work[:, k])
+        along = work[:, k] / triangle[k, k]
+        triangle[k, k + 1 :] = along @ work[:, k + 1 :]
+        work[:, k + 1 :] -= along[:, None] * triangle[k, k + 1 :]
+    x = triangle[:, rank:]
+    for k in reversed(range(rank)):
+        x[k] = (x[k] - triangle[k, k + 1 : rank] @ x[k + 1 :]) / triangle[k, k]
+    return x

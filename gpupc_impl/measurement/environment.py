@@ -11,13 +11,12 @@ import os
 import platform
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends.base import PACKAGE_ROOT, Backend
-from gpupc_impl.backends.machine import memory_bytes
+from gpupc_impl.backends.machine import cpu_name, memory_bytes
 
 PACKAGES = {
     "numpy": ("numpy",),
@@ -26,6 +25,7 @@ PACKAGES = {
     "causal-learn": ("causal-learn",),
     "tigramite": ("tigramite",),
     "cupy": ("cupy", "cupy-cuda12x", "cupy-cuda13x"),
+    "gpucsl": ("gpucsl",),
 }
 """Packages whose versions are recorded, with the distributions that provide them."""
 
@@ -60,7 +60,7 @@ def environment(
         "git_commit": commit,
         "git_dirty": dirty,
         "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": cpu_model(),
+        "cpu": cpu_name(),
         "cores": cores,
         "threads": threads,
         "memory_bytes": memory_bytes(),
@@ -77,19 +77,6 @@ def pin_cores(count: int) -> None:
     """Keep this process on that many of its cores, where the system can: what goes by the cores then keeps to them."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
-
-
-def cpu_model() -> str:
-    """The processor's name as Linux or macOS gives it, else its architecture."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.lower().startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        name = _output(["sysctl", "-n", "machdep.cpu.brand_string"])
-        if name:
-            return name
-    return platform.machine()
 
 
 def git_state() -> tuple[str | None, bool | None]:

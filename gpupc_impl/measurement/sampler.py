@@ -6,7 +6,7 @@ them. One worker runs at any moment; the others wait at their pipes, and end whe
 
 Samples are kept in a store as soon as they are taken. A measurement that was killed goes on where it was, and one that
 gets another setting measures that one only. What a stored sample belongs to is written beside it in ``key.json``: the
-problem, the setting, the code (`records.code_version`), the machine and its software. A change in any of these asks
+problem, the setting, the code (`digest.code_version`), the machine and its software. A change in any of these asks
 for new samples.
 
 ``python -m gpupc_impl.measurement.sampler PROBLEM.npz --method cupc-s --method stable-serial`` prints a small table.
@@ -30,13 +30,14 @@ from typing import Any, TextIO
 
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import save_json, write_whole
-from gpupc_impl.core.problem import load_problem
 from gpupc_impl.core.registry import SEPARATING_SETS, Method, get_method
 from gpupc_impl.core.solve import unavailable
+from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome, Worker
-from gpupc_impl.measurement.records import SCHEMA_VERSION, band, code_version, median, save
+from gpupc_impl.measurement.record import Limits, Peaks, Record, Result, Times, band
 
 START_LIMIT_S = 600
 """Seconds that starting a worker, loading the problem or saving the skeleton may take; not part of any sample."""
@@ -119,7 +120,7 @@ def measure_side_by_side(
     fresh: bool = False,
     log: TextIO | None = None,
     progress: Callable[[Event], None] = show,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Record]:
     """Measure all settings of one problem; ``<name>.json`` (and ``<name>.npz`` when ok) of each is in ``out_dir`` then.
 
     Whatever a method does, its record says so and the others are measured.
@@ -288,7 +289,7 @@ class _Job:
         self.reused = 0
         self.group_peak: int | None = None
         self.worker: Worker | None = None
-        self.record: dict[str, Any] | None = None
+        self.record: Record | None = None
 
     @property
     def other_family(self) -> bool:
@@ -455,44 +456,31 @@ class _Job:
         process_peaks = [s["peak_process_bytes"] for s in self.samples]
         if self.group_peak is not None:
             process_peaks.append(self.group_peak)
-        self.record = {
-            "schema_version": SCHEMA_VERSION,
-            "setting": self.setting.name,
-            "method": self.method.name,
-            "family": self.common.family,
-            "reference": self.method.reference,
-            "canonical": self.canonical,
-            "random": self.method.random,
-            "backend": self.backend,
-            "params": self.params,
-            "separating_sets": self.setting.separating_sets,
-            "dataset": self.common.dataset,
-            "problem": self.samples[-1]["problem"] if self.samples else self.common.facts,
-            "status": outcome.status,
-            "why": outcome.why,
-            "limits": self._limits,
-            "time_s": {
-                "cold": cold[0]["seconds"] if cold else None,
-                "compile": cold[0]["compile_seconds"] if cold else None,
-                "warm": [sample["seconds"] for sample in warm],
-                "levels": [sample["levels"] for sample in warm],
-            },
-            "result": cold[0]["result"] if outcome.ok else None,
-            "peak_bytes": {
-                "process": max(process_peaks, default=None),
-                "device": max(device_peaks, default=None),
-            },
-            "code": self.code,
-            "reused_samples": self.reused,
-            "environment": self.environment,
-        }
+        self.record = _record(
+            self.setting,
+            self.backend,
+            self.common.dataset,
+            self.samples[-1]["problem"] if self.samples else self.common.facts,
+            self.environment,
+            status=outcome.status,
+            why=outcome.why,
+            time_s=Times(
+                cold=cold[0]["seconds"] if cold else None,
+                compile=cold[0]["compile_seconds"] if cold else None,
+                warm=[sample["seconds"] for sample in warm],
+                levels=[sample["levels"] for sample in warm],
+            ),
+            result=Result(**cold[0]["result"]) if outcome.ok else None,
+            peak_bytes=Peaks(max(process_peaks, default=None), max(device_peaks, default=None)),
+            reused_samples=self.reused,
+        )
         skeleton = self.common.out_dir / f"{self.setting.name}.npz"
         if outcome.ok:
             with write_whole(skeleton) as temporary:
                 shutil.copyfile(self._skeleton_path, temporary)
         else:
             skeleton.unlink(missing_ok=True)
-        save(self.record, self.common.out_dir / f"{self.setting.name}.json")
+        self.record.save(self.common.out_dir / f"{self.setting.name}.json")
         why = outcome.why or (f"{self.reused} stored samples reused" if self.reused else None)
         self.common.progress(Event(self.setting.name, "done", outcome.status, why=why))
 
@@ -520,59 +508,66 @@ def write_skipped(
         backend: where its kernels would have run.
         problem: the problem's facts; None when its data cannot be reached.
     """
-    method, cores = get_method(setting.method), available_cores()
-    backend = "cpu" if method.backends == ("cpu",) else backend
+    method = get_method(setting.method)
     (Path(out_dir) / f"{setting.name}.npz").unlink(missing_ok=True)
-    save(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "setting": setting.name,
-            "method": method.name,
-            "family": method.family,
-            "reference": method.reference,
-            "canonical": method.canonical and setting.separating_sets == "canonical",
-            "random": method.random,
-            "backend": backend,
-            "params": method.parse_params(setting.params),
-            "separating_sets": setting.separating_sets,
-            "dataset": dict(dataset),
-            "problem": problem,
-            "status": "skipped",
-            "why": why,
-            "limits": {
-                "time_s": setting.time_limit_s,
-                "memory_bytes": setting.memory_limit_bytes,
-                "device_memory_bytes": setting.device_memory_limit,
-            },
-            "time_s": {"cold": None, "compile": None, "warm": [], "levels": []},
-            "result": None,
-            "peak_bytes": {"process": None, "device": None},
-            "code": code_version(method, backend),
-            "reused_samples": 0,
-            "environment": environment(cores, threads),
-        },
-        Path(out_dir) / f"{setting.name}.json",
+    _record(
+        setting,
+        "cpu" if method.backends == ("cpu",) else backend,
+        dataset,
+        problem,
+        environment(available_cores(), threads),
+        status="skipped",
+        why=why,
+    ).save(Path(out_dir) / f"{setting.name}.json")
+
+
+def _record(
+    setting: Setting,
+    backend: str,
+    dataset: Mapping[str, Any],
+    problem: Mapping[str, Any] | None,
+    environment: Mapping[str, Any],
+    **outcome: Any,
+) -> Record:
+    """The record of a setting; ``outcome`` is what came of it, nothing measured where that is left out."""
+    method = get_method(setting.method)
+    return Record(
+        setting=setting.name,
+        method=method.name,
+        family=method.family,
+        reference=method.reference,
+        canonical=method.canonical and setting.separating_sets == "canonical",
+        random=method.random,
+        backend=backend,
+        params=method.parse_params(setting.params),
+        separating_sets=setting.separating_sets,
+        dataset=dataset["name"],
+        dataset_facts={name: fact for name, fact in dataset.items() if name != "name"},
+        problem=problem,
+        limits=Limits(setting.time_limit_s, setting.memory_limit_bytes, setting.device_memory_limit),
+        code=code_version(method, backend),
+        environment=environment,
+        **outcome,
     )
 
 
 # --- command line ----------------------------------------------------------------------------------------------------
 
 
-def table(records: Sequence[Mapping[str, Any]]) -> str:
+def table(records: Sequence[Record]) -> str:
     """A small table: median and 20-80 % band of the repeats, and how many times faster than the first setting."""
     rows = [("setting", "status", "cold", "compile", "median", "20 %", "80 %", "speedup", "edges")]
-    base = median(records[0]["time_s"]["warm"]) if records[0]["status"] == "ok" else None
+    base = records[0].median
     for record in records:
-        ok = record["status"] == "ok"
-        low, middle, high = band(record["time_s"]["warm"])
-        numbers = (record["time_s"]["cold"], record["time_s"]["compile"], middle, low, high)
-        speedup = f"{base / middle:.3g}x" if ok and base else "-"
+        low, middle, high = band(record.time_s.warm)
+        numbers = (record.time_s.cold, record.time_s.compile, middle, low, high)
+        speedup = f"{base / record.median:.3g}x" if base and record.median else "-"
         cells = ["-" if number is None else f"{number:.4g} s" for number in numbers]
-        edges = str(record["result"]["edges"]) if ok else "-"
-        rows.append((record["setting"], record["status"], *cells, speedup, edges))
+        edges = "-" if record.edges is None else str(record.edges)
+        rows.append((record.setting, record.status, *cells, speedup, edges))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines + [f"{r['setting']}: {r['status']}: {r['why']}" for r in records if r["why"]])
+    return "\n".join(lines + [f"{record.setting}: {record.status}: {record.why}" for record in records if record.why])
 
 
 def parse_setting(text: str) -> Setting:

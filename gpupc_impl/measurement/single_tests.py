@@ -26,11 +26,11 @@ from typing import Any, TextIO
 import numpy as np
 
 from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import save_json
-from gpupc_impl.core.problem import load_problem
 from gpupc_impl.core.registry import Method, get_method
+from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.isolate import Outcome, Worker, serve
-from gpupc_impl.measurement.records import code_version
 from gpupc_impl.measurement.sampler import START_LIMIT_S, THREAD_VARIABLES
 
 SCHEMA_VERSION = 1

@@ -6,14 +6,12 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.problem import InvalidProblem, Problem, check_search_parameters, finite_matrix
-from gpupc_impl.gaussian.problem import name_constants
+from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
 
 TRANSFORMS = ("ranks", "standardize", "none")
 PRECISIONS = ("float32", "float64")
@@ -93,7 +91,7 @@ class NonlinearProblem(Problem):
                 samples, or another bad parameter.
         """
         matrix, names = finite_matrix(data, names)
-        check_search_parameters(alpha, max_level)
+        search = search_parameters(alpha, max_level)
         _check_choice("transform", transform, TRANSFORMS)
         _check_choice("precision", precision, PRECISIONS)
         n = len(matrix)
@@ -116,8 +114,7 @@ class NonlinearProblem(Problem):
         values.setflags(write=False)
         return cls(
             names=names,
-            alpha=float(alpha),
-            max_level=None if max_level is None else int(max_level),
+            **search,
             values=values,
             transform=transform,
             permutations=permutations,
@@ -151,18 +148,6 @@ class NonlinearProblem(Problem):
         """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (equation 1)."""
         return special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
 
-    def facts(self) -> dict[str, Any]:
-        return {
-            **super().facts(),
-            "n_samples": self.n_samples,
-            "transform": self.transform,
-            "permutations": self.permutations,
-            "k_cmi": self.k_cmi,
-            "k_perm": self.k_perm,
-            "seed": self.seed,
-            "precision": self.precision,
-        }
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over everything that changes the answer; names do not."""
@@ -172,36 +157,6 @@ class NonlinearProblem(Problem):
         )
         digest.update(self.values.tobytes())
         return digest.hexdigest()
-
-    def save(self, path: str | Path) -> None:
-        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
-        with open(path, "wb") as file:
-            np.savez(
-                file,
-                family=self.family,
-                values=self.values,
-                names=np.array(self.names, dtype=str),
-                constant=np.array(self.constant, dtype=str),
-                alpha=self.alpha,
-                max_level=-1 if self.max_level is None else self.max_level,
-                seed=np.uint64(self.seed),
-                **{name: getattr(self, name) for name in self.PARAMETERS if name != "seed"},
-            )
-
-    @classmethod
-    def load(cls, path: str | Path) -> NonlinearProblem:
-        with np.load(path) as stored:
-            max_level = int(stored["max_level"])
-            values = stored["values"]
-            values.setflags(write=False)
-            return cls(
-                names=tuple(map(str, stored["names"])),
-                alpha=float(stored["alpha"]),
-                max_level=None if max_level < 0 else max_level,
-                values=values,
-                constant=tuple(map(str, stored["constant"])),
-                **{name: type(default)(stored[name]) for name, default in cls.PARAMETERS.items()},
-            )
 
 
 def psi_table(n: int) -> np.ndarray:

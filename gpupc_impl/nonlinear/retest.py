@@ -25,7 +25,7 @@ _AT_ONCE = 1 << 18
 
 
 class Retest:
-    """CMIknn from scratch; see `core.verify.Retest`.
+    """CMIknn from scratch; see `core.family.Retest`.
 
     A pair's first variable is the one that is permuted. The ratio is the critical count over the test's, so that one up
     to 1 separates. Both are whole numbers: no test is near its threshold.

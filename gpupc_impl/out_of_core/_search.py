@@ -31,7 +31,7 @@ SPLIT_SOURCE = "out_of_core/kernels/split_row.cu"
 
 NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
 MEMBER = np.uint32(2**31 - 1)  # its key without the side
-SECOND_SIDE = np.uint64(2**62)  # search.cuh
+SECOND_SIDE = np.uint64(2**62)  # keys.cuh
 TILE, TILE_SIDE = 64, 16  # pair_blocks.cu
 ZERO_THREADS = 128
 SPLIT_THREADS, SPLIT_BLOCKS = 64, 1024

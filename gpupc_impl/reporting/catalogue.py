@@ -31,7 +31,6 @@ EVERY = "every"
 
 READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "runs": lambda files: load(files["records"], files["verification"]),
-    "records": lambda files: list(map(read_json, files["records"])),
     "problems": lambda files: list(map(read_json, files["problems"])),
     "sharing": lambda files: read_csv(files["sharing"]),
     "tests": lambda files: read_json(files["tests"]),
@@ -40,7 +39,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 """What a function may have as parameters beside `GIVEN`, and how it is read from files by kind:
 
-- runs: the records with what the verification says of them (`Run`); records: the same alone.
+- runs: the records, with what the verification says of each.
 - problems: the facts of each data set's problem.
 - sharing: the lines of results/sharing.csv.
 - tests: the times of single tests; timeline: when each block of an out-of-core run was at work.

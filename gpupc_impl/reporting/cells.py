@@ -66,7 +66,7 @@ def time_cell(run: Run | None, **words: str) -> str:
     if run.status in words:
         return words[run.status]
     if run.status == "timeout":
-        return f"> {number(run.limit)} †"
+        return f"> {number(run.limits.time_s)} †"
     if run.median is None:
         return status_word(run.status)
     band = f" ({number(run.low)}–{number(run.high)})" if run.repeats > 1 else ""
@@ -104,9 +104,9 @@ def speedup(slow: Run | None, fast: Run | None) -> Speedup:
     if slow.median is not None and fast.median is not None:
         return Speedup(slow.median / fast.median)
     if slow.status == "timeout" and fast.median is not None:
-        return Speedup(slow.limit / fast.median, ">")
+        return Speedup(slow.limits.time_s / fast.median, ">")
     if fast.status == "timeout" and slow.median is not None:
-        return Speedup(slow.median / fast.limit, "<")
+        return Speedup(slow.median / fast.limits.time_s, "<")
     if slow.status == fast.status == "timeout":
         return Speedup(None, why="–")
     return Speedup(None, why=status_word((fast if fast.median is None else slow).status))
@@ -117,24 +117,6 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
-
-
-def machine(environment: Mapping[str, Any], backend: str, threads: int) -> str:
-    """What ran it: the GPU's name, or the processor's with the number of threads."""
-    if backend == "cuda" and environment["device"]:
-        return environment["device"]["device"]
-    return f"{environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
-
-
-def machine_of(run: Run) -> str:
-    threads = 1 if run.method.endswith("-serial") else run.params.get("workers") or run.environment["threads"]
-    return machine(run.environment, run.backend, threads)
-
-
-def commit(environment: Mapping[str, Any]) -> str | None:
-    """The code's version, with a plus where files differed from it; None outside a repository."""
-    name = environment["git_commit"]
-    return name and name[:10] + ("+" if environment["git_dirty"] else "")
 
 
 def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
@@ -150,7 +132,7 @@ def places(runs: Sequence[Run]) -> list[str]:
     notes = []
     for backend in [*device_backends(runs), "cpu"]:
         settings = grouped(
-            (machine_of(run), run.setting) for run in runs if run.backend == backend and run.median is not None
+            (run.machine, run.setting) for run in runs if run.backend == backend and run.median is not None
         )
         if settings:
             where = "; ".join(f"{place} ({', '.join(names)})" for place, names in settings.items())
@@ -199,12 +181,14 @@ COLUMNS: dict[str, Callable[[Run], Any]] = {
     "median_s": lambda run: run.median,
     "low_s": lambda run: run.low,
     "high_s": lambda run: run.high,
-    "limit_s": lambda run: run.limit,
-    "machine": machine_of,
-    "commit": lambda run: commit(run.environment),
-    "tests_per_level": lambda run: " ".join(map(str, run.result.get("tests_per_level", []))),
-    "edges_per_level": lambda run: " ".join(map(str, run.result.get("edges_per_level", []))),
-    "process_bytes": lambda run: run.record["peak_bytes"]["process"],
+    "limit_s": lambda run: run.limits.time_s,
+    "limit": lambda run: run.limits.time_s,
+    "cold": lambda run: run.time_s.cold,
+    "tests_per_level": lambda run: " ".join(map(str, run.result.tests_per_level)) if run.result else "",
+    "edges_per_level": lambda run: " ".join(map(str, run.result.edges_per_level)) if run.result else "",
+    "device_bytes": lambda run: run.peak_bytes.device,
+    "device_limit_bytes": lambda run: run.limits.device_memory_bytes,
+    "process_bytes": lambda run: run.peak_bytes.process,
 }
 """The columns of CSV files that are no attributes of a run."""
 

@@ -13,7 +13,6 @@ from matplotlib.ticker import FuncFormatter
 
 from gpupc_impl.core.files import write_csv
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.cells import commit, machine_of
 from gpupc_impl.reporting.runs import Run
 
 NUMBERS = FuncFormatter(lambda value, _: f"{value:g}")
@@ -44,9 +43,9 @@ def footer(figure: Figure, runs: Sequence[Run]) -> None:
     """Where the numbers come from, in small print below the figure."""
     ran = [run for run in runs if run.median is not None]
     machines = "; ".join(
-        dict.fromkeys(f"{run.backend}: {machine_of(run)}" for run in sorted(ran, key=lambda run: run.backend))
+        dict.fromkeys(f"{run.backend}: {run.machine}" for run in sorted(ran, key=lambda run: run.backend))
     )
-    commits = ", ".join(sorted({commit(run.environment) or "unknown" for run in ran}))
+    commits = ", ".join(sorted({run.commit or "unknown" for run in ran}))
     figure.supxlabel(f"{machines}\ncommit {commits}", **SMALL_PRINT)
 
 

@@ -8,73 +8,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import read_csv, read_json
+from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.measurement.records import band
+from gpupc_impl.measurement.record import Record
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Run:
-    """One setting on one data set.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(Record):
+    """One setting on one data set: its record, with what the verification says of it.
 
     Attributes:
-        record: the whole record.
-        path: its file; the skeleton lies beside it.
+        path: the record's file; the skeleton lies beside it.
         verification: the status in the verification's table.
         differing_edges: from the reference's skeleton, as that table has it; empty when nothing was compared.
     """
 
-    record: Mapping[str, Any]
     path: Path
     verification: str
-    differing_edges: str = ""
-
-    family = property(lambda self: self.record["family"])
-    dataset = property(lambda self: self.record["dataset"]["name"])
-    setting = property(lambda self: self.record["setting"])
-    method = property(lambda self: self.record["method"])
-    params = property(lambda self: self.record["params"])
-    reference = property(lambda self: self.record["reference"])
-    backend = property(lambda self: self.record["backend"])
-    status = property(lambda self: self.record["status"])
-    why = property(lambda self: self.record["why"])
-    problem = property(lambda self: self.record["problem"] or {})
-    result = property(lambda self: self.record["result"] or {})
-    time_s = property(lambda self: self.record["time_s"])
-    repeats = property(lambda self: len(self.time_s["warm"]))
-    cold = property(lambda self: self.time_s["cold"])
-    limit = property(lambda self: self.record["limits"]["time_s"])
-    edges = property(lambda self: self.result.get("edges"))
-    levels = property(lambda self: self.result.get("levels_run"))
-    low = property(lambda self: self.band[0])
-    median = property(lambda self: self.band[1])
-    high = property(lambda self: self.band[2])
-    environment = property(lambda self: self.record["environment"])
-    device_bytes = property(lambda self: self.record["peak_bytes"]["device"])
-    device_limit_bytes = property(lambda self: self.record["limits"]["device_memory_bytes"])
-
-    @functools.cached_property
-    def band(self) -> tuple[float | None, float | None, float | None]:
-        """Seconds of the warm runs: 20 % quantile, median and 80 % quantile; Nones unless the status is ok."""
-        return band(self.time_s["warm"] if self.status == "ok" else [])
-
-    @property
-    def tests(self) -> int | None:
-        return sum(self.result["tests_per_level"]) if self.result else None
+    differing_edges: str
 
     @property
     def counts(self) -> bool:
         """Finished with a verified result: fit for a mean."""
         return self.median is not None and self.verification != "unexplained"
 
-    @property
-    def canonical(self) -> bool:
-        return self.record["separating_sets"] == "canonical"
-
     @functools.cached_property
     def skeleton(self) -> Skeleton | None:
         """What it found; None unless the status is ok."""
-        return Skeleton.load(self.path.with_suffix(".npz")) if self.status == "ok" else None
+        return Skeleton.load(self.path.with_suffix(".npz")) if self.ok else None
 
 
 def load(record_paths: Iterable[str | Path], verification_paths: Iterable[str | Path]) -> list[Run]:
@@ -89,9 +50,10 @@ def load(record_paths: Iterable[str | Path], verification_paths: Iterable[str | 
             verified.setdefault((row["dataset"], row["setting"]), row)
     runs = []
     for path in dict.fromkeys(map(Path, record_paths)):
-        record = read_json(path)
-        row = verified[record["dataset"]["name"], record["setting"]]
-        runs.append(Run(record, path, row["status"], row.get("differing_edges", "")))
+        record = Record.load(path)
+        row = verified[record.dataset, record.setting]
+        said = {"verification": row["status"], "differing_edges": row["differing_edges"]}
+        runs.append(Run(**vars(record), path=path, **said))
     return runs
 
 
@@ -112,7 +74,7 @@ def on_backend(runs: Iterable[Run], backend: str) -> list[Run]:
 def of_method(runs: Iterable[Run], method: str, **params: Any) -> list[Run]:
     """The runs of one setting of a method, found by what it is: of the settings with canonical separating sets the
     first with these parameters or, where there is none, the first."""
-    found = [run for run in runs if run.method == method and run.canonical]
+    found = [run for run in runs if run.method == method and run.separating_sets == "canonical"]
     best = next((run for run in found if params.items() <= run.params.items()), next(iter(found), None))
     return [run for run in found if run.setting == best.setting]
 

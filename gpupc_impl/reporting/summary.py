@@ -57,7 +57,7 @@ def _overview_panel(axes: Axes, group: Sequence[Run]) -> None:
                     x, run.median, error, fmt=marker, color=colour, markerfacecolor=fill, elinewidth=1, **half
                 )
             elif run.status == "timeout":
-                axes.plot(x, run.limit, "^", color=colour, markerfacecolor="none")
+                axes.plot(x, run.limits.time_s, "^", color=colour, markerfacecolor="none")
             else:
                 absent = True
                 axes.plot(x, 0.02, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
@@ -100,7 +100,7 @@ def methods_by_dataset(runs: Sequence[Run]) -> Table:
                 run.setting,
                 run.backend,
                 time_cell(run),
-                "–" if run.cold is None else number(run.cold),
+                "–" if run.time_s.cold is None else number(run.time_s.cold),
                 str(run.repeats or "–"),
                 count(run.edges),
                 count(run.levels),
@@ -120,17 +120,17 @@ def methods_by_dataset(runs: Sequence[Run]) -> Table:
 
 
 @table("provenance", "Machine, software and code", paper="Provenance", family=EVERY)
-def provenance(records: Sequence[Mapping[str, Any]]) -> Table:
+def provenance(runs: Sequence[Run]) -> Table:
     """Machine, software and code of the records behind every table and figure, a column for each distinct
     environment."""
     environments: dict[str, dict[str, str]] = {}
     warnings: dict[str, None] = {}
-    for record in records:
-        if record["status"] == "skipped":
+    for run in runs:
+        if run.status == "skipped":
             continue
-        facts = _flat(record["environment"])
-        warnings |= dict.fromkeys(record["environment"]["warnings"])
-        environments.setdefault(str([record["backend"], facts]), {"backend": record["backend"], **facts})
+        facts = _flat(run.environment)
+        warnings |= dict.fromkeys(run.environment["warnings"])
+        environments.setdefault(str([run.backend, facts]), {"backend": run.backend, **facts})
     names = list(dict.fromkeys(name for facts in environments.values() for name in facts))
     rows = [[name, *(facts.get(name, "–") for facts in environments.values())] for name in names]
     header = ["fact", *(facts["backend"] for facts in environments.values())]

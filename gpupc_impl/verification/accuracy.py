@@ -1,4 +1,4 @@
-"""How far a result is from the true graph, where that is known."""
+"""How far a result is from the true graph, where it is known."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def dag_of_edges(edges: Iterable[Sequence[int]], p: int) -> np.ndarray:
 
 
 def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]:
-    """Edges of the true skeleton that are missing, and edges found that it does not have.
+    """How many edges of the true skeleton are missing, and how many edges were found that it does not have.
 
-    Their sum is the structural Hamming distance of the two skeletons. A DAG and its CPDAG have the same one.
+    Their sum is the structural Hamming distance of the two skeletons. A DAG and its CPDAG have the same skeleton.
     """
     true = dag | dag.T
     missing, extra = true & ~skeleton.adjacency, skeleton.adjacency & ~true
@@ -29,10 +29,10 @@ def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]
 
 
 def structural_hamming_distance(cpdag: CPDAG, dag: np.ndarray) -> int:
-    """Pairs of variables between which a CPDAG and the true one have not the same: an edge or none, or its direction.
+    """The number of pairs of variables on which a CPDAG and the true one disagree, in an edge or its direction.
 
-    The definition of Tsamardinos et al. (2006), on CPDAGs: edges to add or to remove, and directions to add, to remove
-    or to turn round, each counted once. Conflicts count as edges without a direction.
+    The definition of Tsamardinos et al. (2006): edges to add or remove, and directions to add, remove or reverse, each
+    counted once. Conflicts count as undirected edges.
     """
     directed, undirected = equivalence_class(dag)
     differs = (cpdag.directed != directed) | (cpdag.undirected != undirected)

@@ -13,6 +13,7 @@ from gpupc_impl import (
     InvalidProblem,
     Skeleton,
     UnknownMethod,
+    methods,
     orient,
     pc,
     skeleton,
@@ -101,18 +102,19 @@ def test_refuses(frame, call):
 
 def test_auto_takes_the_method_that_is_fastest_where_it_runs(monkeypatch):
     monkeypatch.setattr(solve, "resolve_backend", lambda name: "host" if name == "auto" else name)
-    assert choose_method("auto", "cuda").name == "cupc-s"
-    assert choose_method("auto", "auto").name == "stable-parallel"
-    assert choose_method("auto", "host").name == "baseline-1"
-    monkeypatch.setattr(solve, "methods", dict)  # the references are not installed
-    assert choose_method("auto", "auto").name == "baseline-1"
-    assert choose_method("cupc-e", "auto").name == "cupc-e"
+    assert choose_method("auto", "cuda", "gaussian").name == "cupc-s"
+    assert choose_method("auto", "auto", "gaussian").name == "stable-parallel"
+    assert choose_method("auto", "host", "gaussian").name == "baseline-1"
+    installed = {name: found for name, found in methods("gaussian").items() if not found.reference}
+    monkeypatch.setattr(solve, "methods", lambda family: installed)
+    assert choose_method("auto", "auto", "gaussian").name == "baseline-1"
+    assert choose_method("cupc-e", "auto", "gaussian").name == "cupc-e"
 
 
 def test_the_default_method_gives_the_same_graph_with_the_same_directions(frame):
     reference = pc(frame, method=METHOD)
     found = pc(frame)
-    assert found.skeleton.facts["method"] == choose_method("auto").name
+    assert found.skeleton.facts["method"] == choose_method("auto", "auto", "gaussian").name
     assert found == reference
     assert found.skeleton == reference.skeleton
 
@@ -154,7 +156,7 @@ def test_a_method_names_its_family(labels):
     ("options", "message"),
     [
         ({"family": "discrete", "method": "cupc-s"}, "method 'cupc-s' is of family 'gaussian', not 'discrete'"),
-        ({"family": "ordinal"}, "family 'ordinal' is not known; choose one of: gaussian, discrete, nonlinear"),
+        ({"family": "ordinal"}, "family 'ordinal' is not known; choose one of: discrete, gaussian, nonlinear"),
         ({"family": "nonlinear", "n_samples": 9}, "a correlation matrix, which a nonlinear test cannot use"),
         ({"family": "nonlinear", "k_cmi": 5000}, "k_cmi"),
     ],

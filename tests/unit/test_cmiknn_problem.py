@@ -7,7 +7,8 @@ import pandas
 import pytest
 from scipy import special, stats
 
-from gpupc_impl.core.problem import InvalidProblem, load_problem
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
 
 

@@ -439,7 +439,7 @@ GROWTH = """
 import sys
 import numpy as np
 from gpupc_impl.backends import open_backend
-from gpupc_impl.core.problem import load_problem
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 

@@ -12,7 +12,7 @@ import pytest
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.measurement import environment as module
 from gpupc_impl.measurement.environment import environment, git_state
-from gpupc_impl.measurement.records import schema
+from gpupc_impl.measurement.record import schema
 
 
 class CudaLike:

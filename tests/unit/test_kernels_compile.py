@@ -13,8 +13,8 @@ import pytest
 
 from gpupc_impl.backends import KernelCompilationError, nvrtc
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.simt.build import sources_of
-from gpupc_impl.core.registry import METHOD_PACKAGES
+from gpupc_impl.backends.sources import sources_of
+from gpupc_impl.core.registry import method_packages
 
 MAX_LEVEL = 10
 ARCHITECTURES = ("sm_80", "sm_90")
@@ -23,8 +23,7 @@ BETWEEN = re.compile(r"<[5-9]>$")
 
 def kernel_lists() -> list:
     """The `all_kernels` of each package of methods that has a module `device` with one."""
-    installed = [package for package in METHOD_PACKAGES if importlib.util.find_spec(package)]
-    devices = [f"{package}.device" for package in installed if importlib.util.find_spec(f"{package}.device")]
+    devices = [f"{name}.device" for name in method_packages() if importlib.util.find_spec(f"{name}.device")]
     found = [getattr(importlib.import_module(name), "all_kernels", None) for name in devices]
     return [all_kernels for all_kernels in found if all_kernels is not None]
 
@@ -147,7 +146,7 @@ def test_every_kernel_compiles(library, source, expressions, architecture):
 
 
 def test_every_kernel_file_is_used():
-    used = {PACKAGE_ROOT / name for source in KERNELS for name in sources_of(PACKAGE_ROOT / source)}
+    used = {PACKAGE_ROOT / name for name in sources_of(*(PACKAGE_ROOT / source for source in KERNELS))}
     there = {path for suffix in ("*.cu", "*.cuh") for path in PACKAGE_ROOT.rglob(suffix)}
     assert there - used == set()
 

@@ -16,12 +16,13 @@ import pytest
 from gpupc_impl import GaussianProblem, InvalidProblem, SeparatingSets, Skeleton, skeleton
 from gpupc_impl.core import mapped
 from gpupc_impl.core import result as result_module
-from gpupc_impl.core.problem import load_problem
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.result import edges_to_adjacency
+from gpupc_impl.gaussian import large as large_module
 from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
-from gpupc_impl.gaussian.problem import correlation_matrix
-from workflow.lib import problems
-from workflow.lib.problems import Source, write_problem
+from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
+from workflow.lib.problems import write_problem
+from workflow.lib.sources import Source
 
 
 def data(p=23, m=40, seed=0):
@@ -64,7 +65,7 @@ def test_tiles_hold_the_correlations(tmp_path, tile):
     assert (np.diagonal(made) == 1).all()
     assert np.abs(made).max() <= 1
     assert not made.flags.writeable
-    assert mapped.correlation_fault(made, tile=4) is None
+    assert correlation_fault(made, tile=4) is None
     if tile >= 23:
         assert np.array_equal(made, expected)
     again, _ = correlation_tiles(np.asfortranarray(values), tmp_path / "again.npy", tile=tile)
@@ -153,8 +154,8 @@ def test_a_mapped_matrix_must_be_exact(tmp_path, place, value, message):
     stored = np.load(tmp_path / "c.npy", mmap_mode="r")
     with pytest.raises(InvalidProblem, match=f"lies in a file.*{message}.*exact_correlation"):
         GaussianProblem.from_correlation(stored, n_samples=40)
-    assert mapped.correlation_fault(stored, tile=5) == mapped.correlation_fault(stored, tile=1000)
-    assert message.split(":")[0] in mapped.correlation_fault(stored, tile=5)
+    assert correlation_fault(stored, tile=5) == correlation_fault(stored, tile=1000)
+    assert message.split(":")[0] in correlation_fault(stored, tile=5)
 
 
 def test_a_mapped_matrix_with_an_entry_above_one_or_in_another_order_is_refused(tmp_path):
@@ -288,15 +289,11 @@ def test_a_part_of_a_file_is_saved_with_the_problem(large, tmp_path):
 def test_the_workflow_keeps_wide_matrices_in_files(tmp_path, monkeypatch):
     values = data()
     source = Source("wide", {}, {"values": values, "names": np.array([f"V{k}" for k in range(values.shape[1])])})
-    given = {
-        "source": source,
-        "family": "gaussian",
-        "parameters": {"alpha": 0.1},
-        "facts_path": tmp_path / "facts.json",
-    }
+    given = {"source": source, "family": "gaussian", "parameters": {"alpha": 0.1}}
+    given["facts_path"] = tmp_path / "facts.json"
     write_problem(**given, problem_path=str(tmp_path / "small.npz"))
     assert not (tmp_path / "small.npy").exists()
-    monkeypatch.setattr(problems, "LARGE", 22)
+    monkeypatch.setattr(large_module, "LARGE", 22)
     write_problem(**given, problem_path=str(tmp_path / "wide.npz"))
     assert (tmp_path / "wide.npy").stat().st_size > 8 * 23 * 23
     same(load_problem(tmp_path / "wide.npz"), load_problem(tmp_path / "small.npz"))
@@ -333,8 +330,8 @@ def test_memory_stays_small(tmp_path):
         import sys
         import numpy as np
         from gpupc_impl.gaussian.large import problem_from_data
-        from gpupc_impl.core.mapped import correlation_fault
-        from gpupc_impl.core.problem import load_problem
+        from gpupc_impl.gaussian.problem import correlation_fault
+        from gpupc_impl.core.family import load_problem
         from gpupc_impl.measurement.worker import peak_process_bytes
 
         folder = sys.argv[1]

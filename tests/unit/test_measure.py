@@ -1,5 +1,6 @@
 """Settings measured side by side: whatever one does, each gets its record, and nothing is measured twice."""
 
+import dataclasses
 import io
 import json
 import os
@@ -16,8 +17,8 @@ import pytest
 
 from gpupc_impl import GaussianProblem, Skeleton
 from gpupc_impl.core import registry
-from gpupc_impl.measurement import records
 from gpupc_impl.measurement import sampler as measure
+from gpupc_impl.measurement.record import load_records
 from gpupc_impl.measurement.sampler import Setting, measure_side_by_side
 
 PLANTED = textwrap.dedent('''
@@ -197,16 +198,16 @@ def test_whatever_happens_becomes_a_record(run, out):
     found = run([setting(name, **own_limits.get(name, {})) for name in expected], repeats=2)
 
     assert list(found) == list(expected)
-    assert {record["setting"]: record for record in records.load_records(list(out.glob("*.json")))} == found
+    assert {record.setting: record for record in load_records(list(out.glob("*.json")))} == found
     for name, (status, why) in expected.items():
         record = found[name]
-        assert record["status"] == status, (name, record["why"])
-        assert record["why"] is None if why is None else why in record["why"]
-        assert (out / f"{name}.npz").exists() == (record["result"] is not None) == (status == "ok")
-    assert len(found["raises-later"]["time_s"]["warm"]) == 1
-    assert found["spins"]["limits"]["time_s"] == 1
-    assert found["good"]["limits"]["time_s"] == 60
-    assert not found["own-sets"]["canonical"]
+        assert record.status == status, (name, record.why)
+        assert record.why is None if why is None else why in record.why
+        assert (out / f"{name}.npz").exists() == (record.result is not None) == (status == "ok")
+    assert len(found["raises-later"].time_s.warm) == 1
+    assert found["spins"].limits.time_s == 1
+    assert found["good"].limits.time_s == 60
+    assert not found["own-sets"].canonical
     assert "[raises] RuntimeError: the wheel came off" in run.log.getvalue()
     assert "[other] working" in run.log.getvalue()
 
@@ -220,57 +221,57 @@ def test_rounds_samples_and_skeleton(run, out, runs):
     ]
     assert runs() == {"good": 3, "other": 3}
     record = found["good"]
-    assert record["params"] == {"sleep": 0.01}
-    assert record["reference"]
-    assert record["canonical"]
-    assert not found["other"]["canonical"]
-    assert record["backend"] == "cpu"
-    assert record["environment"]["device"] is None
-    assert record["environment"]["threads"] == 1
-    times = record["time_s"]
-    assert len(times["warm"]) == 2
-    assert times["levels"] == [[0.1, 0.2]] * 2
-    assert min(times["cold"], *times["warm"]) >= 0.01
-    assert record["peak_bytes"]["process"] > 1_000_000
-    assert record["peak_bytes"]["device"] is None
+    assert record.params == {"sleep": 0.01}
+    assert record.reference
+    assert record.canonical
+    assert not found["other"].canonical
+    assert record.backend == "cpu"
+    assert record.environment["device"] is None
+    assert record.environment["threads"] == 1
+    times = record.time_s
+    assert len(times.warm) == 2
+    assert times.levels == [[0.1, 0.2]] * 2
+    assert min(times.cold, *times.warm) >= 0.01
+    assert record.peak_bytes.process > 1_000_000
+    assert record.peak_bytes.device is None
     skeleton = Skeleton.load(out / "good.npz")
-    assert (skeleton.n_edges, skeleton.sha256) == (record["result"]["edges"], record["result"]["skeleton_sha256"])
-    assert skeleton.sepsets.sha256 == record["result"]["sepsets_sha256"]
+    assert (skeleton.n_edges, skeleton.sha256) == (record.result.edges, record.result.skeleton_sha256)
+    assert skeleton.sepsets.sha256 == record.result.sepsets_sha256
     assert skeleton.facts["method"] == "planted-good"
 
 
 def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(run):
     settings = [setting("good", params={"sleep": 0.05}), setting("other")]
     found = run(settings, long_run_s=0.05, repeats=3, interleave=False)
-    assert len(found["good"]["time_s"]["warm"]) == 1
-    assert len(found["other"]["time_s"]["warm"]) == 3
+    assert len(found["good"].time_s.warm) == 1
+    assert len(found["other"].time_s.warm) == 3
     assert [event.setting for event in run.events] == ["good"] * 3 + ["other"] * 5
 
 
 def test_nothing_is_measured_twice(run, out, runs):
     first = run([setting("good")], repeats=2)["good"]
-    assert first["reused_samples"] == 0
+    assert first.reused_samples == 0
 
     again = run([setting("good"), setting("other")], repeats=2)
     assert runs() == {"good": 3, "other": 3}, "adding a setting measures that one only"
-    assert again["good"] == {**first, "reused_samples": 3}
+    assert again["good"] == dataclasses.replace(first, reused_samples=3)
 
     more = run([setting("good")], repeats=4)["good"]
     assert runs()["good"] == 3 + 1 + 2, "a warm-up and what was missing"
-    assert more["time_s"]["warm"][:2] == first["time_s"]["warm"]
-    assert more["reused_samples"] == 3
+    assert more.time_s.warm[:2] == first.time_s.warm
+    assert more.reused_samples == 3
     assert [event.stage for event in run.events] == ["warm-up", "repeat 3 of 4", "repeat 4 of 4", "done"]
 
     fewer = run([setting("good")], repeats=1)["good"]
-    assert fewer["time_s"]["warm"] == first["time_s"]["warm"][:1]
-    assert fewer["reused_samples"] == 2
+    assert fewer.time_s.warm == first.time_s.warm[:1]
+    assert fewer.reused_samples == 2
 
     run([Setting("good", "planted-good", params={"sleep": 0.001})], repeats=1)
     assert runs()["good"] == 6 + 2, "other parameters are another setting"
 
     fresh = run([setting("good")], repeats=2, fresh=True)["good"]
     assert runs()["good"] == 8 + 3
-    assert fresh["reused_samples"] == 0
+    assert fresh.reused_samples == 0
 
 
 def test_hit_limits_are_remembered_and_other_failures_are_not(run, runs):
@@ -278,15 +279,15 @@ def test_hit_limits_are_remembered_and_other_failures_are_not(run, runs):
     first = run(failing)
     again = run(failing)
     assert runs() == {"spins": 1, "raises": 2}
-    assert again["spins"] == {**first["spins"], "reused_samples": 1, "peak_bytes": again["spins"]["peak_bytes"]}
+    assert again["spins"] == dataclasses.replace(first["spins"], reused_samples=1, peak_bytes=again["spins"].peak_bytes)
     run([setting("spins", time_limit_s=3)])
     assert runs()["spins"] == 2, "another limit is another question"
 
 
 def test_a_stored_run_over_the_limit_of_today_is_no_answer(run):
     slow = {"params": {"sleep": 0.4}}
-    assert run([setting("good", **slow)], repeats=1)["good"]["status"] == "ok"
-    assert run([setting("good", **slow, time_limit_s=0.2)], repeats=1)["good"]["status"] == "timeout"
+    assert run([setting("good", **slow)], repeats=1)["good"].status == "ok"
+    assert run([setting("good", **slow, time_limit_s=0.2)], repeats=1)["good"].status == "timeout"
 
 
 def test_damaged_samples_are_measured_again(run, out, runs):
@@ -295,11 +296,11 @@ def test_damaged_samples_are_measured_again(run, out, runs):
     sample = folder / "sample-2.json"
     sample.write_text(sample.read_text()[:20])
     (folder / ".skeleton.1.npz").write_text("half a file that a killed process left behind")
-    assert run([setting("good")], repeats=3)["good"]["reused_samples"] == 2
+    assert run([setting("good")], repeats=3)["good"].reused_samples == 2
     assert runs()["good"] == 4 + 1 + 2
     assert not (folder / ".skeleton.1.npz").exists()
     (folder / "skeleton.npz").unlink()
-    assert run([setting("good")], repeats=3)["good"]["reused_samples"] == 0
+    assert run([setting("good")], repeats=3)["good"].reused_samples == 0
 
 
 def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
@@ -328,10 +329,10 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     assert not list(out.glob("[!.]*.json"))
 
     subprocess.run([sys.executable, "-c", coordinator], check=True, stderr=subprocess.DEVNULL)
-    found = records.load_records(list(out.glob("[!.]*.json")))
-    assert [record["status"] for record in found] == ["ok", "ok"]
-    assert all(len(record["time_s"]["warm"]) == 4 for record in found)
-    assert sum(record["reused_samples"] for record in found) == kept
+    found = load_records(list(out.glob("[!.]*.json")))
+    assert [record.status for record in found] == ["ok", "ok"]
+    assert all(len(record.time_s.warm) == 4 for record in found)
+    assert sum(record.reused_samples for record in found) == kept
     assert runs()["good"] - killed_after == (10 - kept) + 2, "what was missing, and a warm-up each"
 
     subprocess.run([sys.executable, "-c", coordinator], check=True, stderr=subprocess.DEVNULL)
@@ -345,16 +346,16 @@ def process_children(pid):
 def test_a_backend_that_does_not_open_costs_only_its_methods(run, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     found = run([setting("kernels"), setting("good")], repeats=1)
-    assert (found["kernels"]["status"], found["kernels"]["backend"]) == ("skipped", "host")
-    assert "no-such-compiler" in found["kernels"]["why"]
-    assert found["good"]["status"] == "ok"
+    assert (found["kernels"].status, found["kernels"].backend) == ("skipped", "host")
+    assert "no-such-compiler" in found["kernels"].why
+    assert found["good"].status == "ok"
 
 
 def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
     monkeypatch.setattr(measure, "START_LIMIT_S", 0.01)
     for record in run([setting("kernels"), setting("good")]).values():
-        assert record["status"] == "timeout"
-        assert record["why"].startswith("finding out what can run here failed: no answer within")
+        assert record.status == "timeout"
+        assert record.why.startswith("finding out what can run here failed: no answer within")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_killed_in_a_level_by_the_system(tmp_path):
     script = f"""
         import os, signal
         from gpupc_impl import skeleton
-        from gpupc_impl.core.problem import load_problem
+        from gpupc_impl.core.family import load_problem
         from gpupc_impl.out_of_core._search import BlockSearch
 
         batch = BlockSearch._batch

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
-from gpupc_impl.core.problem import load_problem, problem_class
+from gpupc_impl.core.family import get_family, load_problem
 from gpupc_impl.gaussian.problem import correlation_matrix
 
 
@@ -90,7 +90,7 @@ def test_refuses_too_few_samples(m):
 
 def test_refuses_an_unknown_family():
     with pytest.raises(InvalidProblem, match=r"family 'ordinal' is not known; choose one of: .*gaussian"):
-        problem_class("ordinal")
+        get_family("ordinal")
 
 
 # --- correlations ------------------------------------------------------------------------------------------------

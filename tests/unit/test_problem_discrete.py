@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gpupc_impl.core.problem import InvalidProblem, load_problem
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
 

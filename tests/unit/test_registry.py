@@ -119,7 +119,7 @@ def test_what_a_method_says_of_itself_is_complete():
         assert found.source
         assert found.summary
         assert found.reference == (found.backends == ("cpu",))
-        assert found.module.rpartition(".")[0] in registry.METHOD_PACKAGES
+        assert found.module.rpartition(".")[0] in registry.method_packages()
         assert found.parse_params({}) == {key: parameter.default for key, parameter in found.params.items()}
         assert all(parameter.description for parameter in found.params.values())
 

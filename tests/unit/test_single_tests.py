@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl.core import registry
-from gpupc_impl.core.problem import problem_class
+from gpupc_impl.core.family import get_family
 from gpupc_impl.measurement.single_tests import (
     Case,
     Implementation,
@@ -59,7 +59,7 @@ def plugin(tmp_path, monkeypatch):
 
 def case(folder, p, tests, **facts):
     path = folder / f"problem-{p}.npz"
-    problem_class("gaussian").from_data(np.random.default_rng(p).normal(size=(20, p))).save(path)
+    get_family("gaussian").problem.from_data(np.random.default_rng(p).normal(size=(20, p))).save(path)
     return Case(path, tests, facts)
 
 
@@ -160,7 +160,7 @@ def test_every_implementation_of_cmiknn_finds_the_same_p_values(tmp_path):
     path = tmp_path / "problem.npz"
     values = np.random.default_rng(0).normal(size=(60, 5))
     values[:, 1] += values[:, 0]
-    problem_class("nonlinear").from_data(values, permutations=20, k_cmi=5, k_perm=5).save(path)
+    get_family("nonlinear").problem.from_data(values, permutations=20, k_cmi=5, k_perm=5).save(path)
     found = [
         Implementation("serial", "cmiknn-serial"),
         Implementation("parallel", "cmiknn-parallel"),

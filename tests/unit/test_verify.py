@@ -3,15 +3,20 @@
 import dataclasses
 import json
 import math
+import re
+from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
 
+import gpupc_impl
 from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.core.result import SeparatingSets
-from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest, pseudo_inverse
-from gpupc_impl.verification import compare as verify
+from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest, pseudo_inverse_products
+from gpupc_impl.verification import compare, verify
+from gpupc_impl.verification.answer import Answer
+from gpupc_impl.verification.certificates import certificates
 
 
 def linear_data(p=15, m=60, seed=0):
@@ -37,7 +42,7 @@ def record_of(problem, found, setting="candidate", *, reference=False, canonical
     }
 
 
-def compare(problem, reference, candidate, *, made_from=None, **facts):
+def compared(problem, reference, candidate, *, made_from=None, **facts):
     """The row of a candidate beside a reference."""
     outcomes = [
         (record_of(problem, reference, "reference", reference=True), reference),
@@ -79,6 +84,15 @@ def right(problem):
 # --- the test from scratch -------------------------------------------------------------------------------------------
 
 
+def test_no_method_makes_use_of_a_retest():
+    package = Path(gpupc_impl.__file__).parent
+    methods = [path for family in ("gaussian", "discrete", "nonlinear") for path in (package / family).glob("*.py")]
+    methods += [*(package / "out_of_core").glob("*.py"), *(package.parent / "baselines").glob("*.py")]
+    users = [path.name for path in methods if re.search(r"import.*[Rr]etest", path.read_text(encoding="utf-8"))]
+    assert len(methods) > 30
+    assert set(users) <= {"family.py"}
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 5])
 def test_statistics_agree_with_arbitrary_precision(problem, size):
     rng = np.random.default_rng(size)
@@ -103,11 +117,26 @@ def test_a_vanishing_residual_is_undefined_and_a_singular_set_takes_the_pseudo_i
     assert float(squares[1]) == pytest.approx(float(alone[0]), rel=1e-12)
 
 
-def test_pseudo_inverse_is_moore_penrose():
-    columns = np.random.default_rng(1).standard_normal((5, 3))
-    matrix = (columns @ columns.T).astype(np.longdouble)
-    inverse = pseudo_inverse(matrix)
-    np.testing.assert_allclose(inverse.astype(float), np.linalg.pinv(matrix.astype(float)), atol=1e-10)
+@pytest.mark.parametrize("rank", [1, 3, 5])
+def test_the_pseudo_inverse_is_that_of_moore_and_penrose(rank):
+    rng = np.random.default_rng(rank)
+    columns = rng.standard_normal((5, rank))
+    matrix, vectors = columns @ columns.T, rng.standard_normal((5, 2))
+    products = pseudo_inverse_products(matrix.astype(np.longdouble), vectors.astype(np.longdouble))
+    expected = vectors.T @ np.linalg.pinv(matrix, rcond=1e-10) @ vectors
+    np.testing.assert_allclose(products.astype(float), expected, rtol=1e-9)
+
+
+def test_the_pseudo_inverse_keeps_its_digits_beside_near_copies():
+    """M2 of an exact copy and a near one: forming R of Algorithm 7, line 2, loses half of these digits."""
+    near = 1 - 2.0**-14
+    matrix = np.array([[1, 1, near], [1, 1, near], [near, near, 1]], np.longdouble)
+    vectors = np.array([[0.5, 0.25], [0.5, 0.25], [0.5, 0.125]], np.longdouble)
+    with mpmath.workdps(60):
+        distinct = mpmath.matrix(vectors[1:].astype(float).tolist())  # the copy adds nothing to what M2 explains
+        expected = distinct.T * mpmath.matrix([[1, near], [near, 1]]) ** -1 * distinct
+    expected = np.array(expected.tolist(), float).reshape(2, 2)
+    np.testing.assert_allclose(pseudo_inverse_products(matrix, vectors).astype(float), expected, rtol=1e-11)
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
@@ -116,7 +145,7 @@ def test_pseudo_inverse_is_moore_penrose():
 def test_where_testing_all_takes_too_long_some_are_tested(problem, right, monkeypatch):
     removed = math.comb(problem.n_variables, 2) - right.n_edges
     monkeypatch.setattr(Retest, "affordable", 10)
-    checked, failures = verify.certificates(verify.Answer(problem, record_of(problem, right), right))
+    checked, failures = certificates(Answer(problem, record_of(problem, right), right))
     assert removed // 20 < checked <= 10 < removed
     assert failures == []
 
@@ -124,10 +153,10 @@ def test_where_testing_all_takes_too_long_some_are_tested(problem, right, monkey
 def test_random_numbers_of_its_own_explain_a_difference_and_have_no_certificates(problem, right):
     i, j = map(int, right.edges[0])
     other = changed(right, [(i, j, False)])
-    row = compare(problem, right, other, random=True, canonical=False)
+    row = compared(problem, right, other, random=True, canonical=False)
     assert (row["status"], row["differing_edges"], row["certificates_checked"]) == ("random", 1, 0)
     assert verify.complaints([row]) == []
-    assert compare(problem, right, right, random=True, canonical=False)["status"] == "equal"
+    assert compared(problem, right, right, random=True, canonical=False)["status"] == "equal"
 
 
 def test_a_random_answer_is_no_reference_where_there_is_another(problem, right):
@@ -139,14 +168,14 @@ def test_a_random_answer_is_no_reference_where_there_is_another(problem, right):
 
 
 def test_every_removed_edge_has_a_certificate(problem, right):
-    checked, failures = verify.certificates(verify.Answer(problem, record_of(problem, right), right))
+    checked, failures = certificates(Answer(problem, record_of(problem, right), right))
     assert checked == math.comb(problem.n_variables, 2) - right.n_edges
     assert failures == []
 
 
 def test_an_edge_wrongly_removed_at_level_zero_has_none(problem, right):
     i, j = right.edges[np.argmax(np.abs(problem.correlation[tuple(right.edges.T)]))]
-    row = compare(problem, right, changed(right, [(i, j, False)]))
+    row = compared(problem, right, changed(right, [(i, j, False)]))
     assert row["status"] == "unexplained"
     assert f"V{i} - V{j} given {{}}" in row["detail"]
 
@@ -155,51 +184,51 @@ def test_a_set_that_does_not_separate_is_found(problem, right):
     i, j = map(int, right.edges[0])
     given = int(np.flatnonzero(right.adjacency[i] | right.adjacency[j])[-1])
     wrong = changed(right, [(i, j, False)], {(i, j): (given,)})
-    assert compare(problem, right, wrong)["certificates_failed"] >= 1
+    assert compared(problem, right, wrong)["certificates_failed"] >= 1
 
 
 def test_a_set_from_outside_the_neighbourhoods_is_found(problem, right):
     at_level_one = right.sepsets.sizes() == 1
     i, j = map(int, right.sepsets.pairs[at_level_one][0])
-    answer = verify.Answer(problem, record_of(problem, right), right)
+    answer = Answer(problem, record_of(problem, right), right)
     stranger = next(k for k in range(problem.n_variables) if answer.absent(i, (k,)) and answer.absent(j, (k,)))
-    row = compare(problem, right, changed(right, sets={(i, j): (stranger,)}))
+    row = compared(problem, right, changed(right, sets={(i, j): (stranger,)}))
     assert f"V{i} - V{j} given {{V{stranger}}}: the set is not of one end's neighbours" in row["detail"]
 
 
 def test_a_set_of_the_wrong_size_is_found(problem, right):
     wrong = dataclasses.replace(right, edges_per_level=(right.edges_per_level[0] + 1, *right.edges_per_level[1:]))
-    assert "edges were left after level 0, but by the sets' sizes" in compare(problem, right, wrong)["detail"]
+    assert "edges were left after level 0, but by the sets' sizes" in compared(problem, right, wrong)["detail"]
 
 
 # --- comparison ------------------------------------------------------------------------------------------------------
 
 
 def test_equal_skeletons_are_equal(problem, right):
-    row = compare(problem, right, right)
+    row = compared(problem, right, right)
     assert (row["status"], row["differing_edges"], row["differing_sets"]) == ("equal", 0, 0)
     assert (row["compared_with"], row["detail"]) == ("reference", "")
 
 
 def test_an_edge_too_many_is_named(problem, right):
     i, j = map(int, right.sepsets.pairs[0])
-    row = compare(problem, right, changed(right, [(i, j, True)]))
+    row = compared(problem, right, changed(right, [(i, j, True)]))
     assert row["status"] == "unexplained"
     assert f"edges differ: V{i} - V{j} (unexplained)" in row["detail"]
     assert verify.complaints([row])[0].startswith("candidate on made-up (compared with reference): edges differ")
 
 
 def test_canonical_sets_must_agree_and_others_need_not(problem, right):
-    answer = verify.Answer(problem, record_of(problem, right), right)
+    answer = Answer(problem, record_of(problem, right), right)
     retest = Retest(problem)
     for i, j in right.sepsets.pairs[right.sepsets.sizes() == 1].tolist():
         for k in range(right.sepsets[i, j][0] + 1, problem.n_variables):
             square = retest.statistics(np.array([[i, j]]), np.array([[k]]))[0][0]
             if k != j and not answer.absent(i, (k,)) and square < problem.critical_r_squared(1):
                 other = changed(right, sets={(i, j): (k,)})
-                row = compare(problem, right, other)
+                row = compared(problem, right, other)
                 assert (row["status"], row["differing_sets"], row["certificates_failed"]) == ("unexplained", 1, 0)
-                row = compare(problem, right, other, canonical=False)
+                row = compared(problem, right, other, canonical=False)
                 assert (row["status"], row["differing_sets"]) == ("equal", "not compared")
                 return
     pytest.fail("no pair has a second set")
@@ -218,7 +247,7 @@ def test_a_difference_near_the_threshold_explains_itself_and_what_follows_from_i
     with_link, without = skeleton(above, method="stable-serial"), skeleton(below, method="stable-serial")
     assert (with_link.n_edges, without.n_edges) == (0, 1)
     for reference, candidate in ((with_link, without), (without, with_link)):
-        row = compare(above, reference, candidate)
+        row = compared(above, reference, candidate)
         assert row["status"] == "near-threshold"
         assert row["detail"].startswith("edges differ: V0 - V1 (near-threshold)")
         assert verify.complaints([row]) == []
@@ -227,7 +256,7 @@ def test_a_difference_near_the_threshold_explains_itself_and_what_follows_from_i
 def test_the_same_difference_far_from_the_threshold_is_unexplained():
     above, below = three_variables(1 + 1e-3), three_variables(1 - 1e-3)
     with_link, without = skeleton(above, method="stable-serial"), skeleton(below, method="stable-serial")
-    assert compare(above, with_link, without)["status"] == "unexplained"
+    assert compared(above, with_link, without)["status"] == "unexplained"
 
 
 def test_another_df_convention_explains_a_difference_only_where_the_record_names_it():
@@ -237,8 +266,8 @@ def test_another_df_convention_explains_a_difference_only_where_the_record_names
         cupc = GaussianProblem.from_data(data, df_convention="cupc")
         ours, theirs = skeleton(pcalg, method="stable-serial"), skeleton(cupc, method="stable-serial")
         if ours.sha256 != theirs.sha256:
-            assert compare(pcalg, ours, theirs, made_from=cupc)["status"] == "convention"
-            assert compare(pcalg, ours, theirs)["status"] == "unexplained"
+            assert compared(pcalg, ours, theirs, made_from=cupc)["status"] == "convention"
+            assert compared(pcalg, ours, theirs)["status"] == "unexplained"
             return
     pytest.fail("the conventions never differ")
 
@@ -247,14 +276,14 @@ def test_identical_columns_are_verified():
     data = linear_data(p=12, m=40, seed=3)
     problem = GaussianProblem.from_data(np.column_stack([data, data[:, 2], data[:, 5]]))
     found = skeleton(problem, method="stable-serial")
-    assert compare(problem, found, found)["status"] == "equal"
+    assert compared(problem, found, found)["status"] == "equal"
 
 
 def test_many_differences_are_counted_and_not_silently_cut(problem, right, monkeypatch):
-    monkeypatch.setattr(verify, "EXPLAINED_AT_MOST", 3)
+    monkeypatch.setattr(compare, "EXPLAINED_AT_MOST", 3)
     monkeypatch.setattr(verify, "NAMED_AT_MOST", 2)
     edges = [(*pair, True) for pair in right.sepsets.pairs[:5].tolist()]
-    row = compare(problem, right, changed(right, edges))
+    row = compared(problem, right, changed(right, edges))
     assert row["differing_edges"] == 5
     assert "and 1 more" in row["detail"]
     assert "further differences not examined" in row["detail"]

@@ -1,6 +1,5 @@
 """The estimate of what a configuration costs: tests / rate, as ranges, and the runs that are made of each setting."""
 
-import json
 import math
 import re
 from pathlib import Path
@@ -9,6 +8,8 @@ import pytest
 import yaml
 
 from gpupc_impl.core.files import read_csv
+from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.record import Limits, Record, Result, Times
 from workflow.lib import cost
 from workflow.lib.config import complete
 from workflow.lib.cost import Job, Range, Rates
@@ -20,18 +21,26 @@ PAPER = {"a": 100.0, "b": 200.0, "c": 400.0}
 
 
 def record(dataset, method, seconds, tests, params=None, status="ok"):
-    return {
-        "family": "gaussian",
-        "setting": method,
-        "method": method,
-        "backend": "cpu" if method == cost.SERIAL else "host",
-        "separating_sets": "canonical",
-        "params": params or cost.SELECTED.get(method, {}),
-        "dataset": {"name": dataset},
-        "status": status,
-        "time_s": {"warm": [seconds] if status == "ok" else []},
-        "result": {"tests_per_level": [tests - 7, 7]} if status == "ok" else None,
-    }
+    ok = status == "ok"
+    return Record(
+        setting=method,
+        method=method,
+        family="gaussian",
+        reference=method == cost.SERIAL,
+        canonical=True,
+        backend="cpu" if method == cost.SERIAL else "host",
+        params=params or cost.SELECTED.get(method, {}),
+        separating_sets="canonical",
+        dataset=dataset,
+        problem=None,
+        status=status,
+        why=None if ok else "too slow",
+        limits=Limits(),
+        time_s=Times(warm=[seconds] if ok else []),
+        result=Result(0, 2, "complete", [0, 0], [tests - 7, 7], 0, 0, "a" * 64, "b" * 64) if ok else None,
+        code="c" * 64,
+        environment=environment(1, 1),
+    )
 
 
 @pytest.fixture
@@ -132,9 +141,8 @@ def test_the_page_speaks_of_the_paper_configuration_as_it_is(paper):
 
 def test_command_line(records, tmp_path, capsys):
     for number, content in enumerate(records):
-        folder = tmp_path / content["dataset"]["name"]
-        folder.mkdir(exist_ok=True)
-        (folder / f"{number}.json").write_text(json.dumps(content))
+        folder = tmp_path / content.dataset
+        content.save(folder / f"{number}.json")
     config = ROOT / "config" / "paper.yaml"
     reported = ROOT / "results" / "reported"
     arguments = ["--config", str(config), "--records", str(tmp_path), "--reported", str(reported)]

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from snakemake.utils import validate
 
 from datasets import RegistryError, registry
-from gpupc_impl.core.problem import problem_class
+from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
 from gpupc_impl.measurement.single_tests import has_single_test
 from gpupc_impl.reporting.catalogue import entries
@@ -35,6 +35,8 @@ def complete(config: dict[str, Any]) -> None:
 def check_config(config: Mapping[str, Any]) -> None:
     """As `complete`, without filling anything in."""
     faults = [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
+    if not faults:
+        faults = [*_family_faults(config)]
     if not faults:
         faults = [*_problem_faults(config), *_dataset_faults(config), *_setting_faults(config)]
     if not faults:
@@ -71,13 +73,20 @@ def _unknown(name: str, known: Iterable[str], what: str, where: str) -> str:
     return f"unknown {what} {name!r} {where}; {hint}"
 
 
+def _family_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("problems", "settings"):
+        for family in config.get(key, {}):
+            if family not in families():
+                yield _unknown(family, families(), "family", f"at {key}")
+
+
 def _problem_faults(config: Mapping[str, Any]) -> Iterator[str]:
     for family, parameters in config.get("problems", {}).items():
         yield from _parameter_faults(family, parameters, f"in problems.{family}")
 
 
 def _parameter_faults(family: str, parameters: Iterable[str], where: str) -> Iterator[str]:
-    known = ("alpha", "max_level", *problem_class(family).PARAMETERS)
+    known = ("alpha", "max_level", *get_family(family).problem.PARAMETERS)
     yield from (_unknown(name, known, "parameter", where) for name in parameters if name not in known)
 
 

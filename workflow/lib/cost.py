@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,8 @@ from typing import Any
 
 import yaml
 
-from gpupc_impl.core.files import read_csv, read_json
+from gpupc_impl.core.files import read_csv
+from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.reporting.catalogue import entries
 from gpupc_impl.reporting.cells import number
 from gpupc_impl.reporting.papers.cupc import PAPER, SELECTED, SERIAL
@@ -65,27 +65,21 @@ class Rates:
 
     Attributes:
         tests: of the serial reference, by data set.
-        runs: settings that finished: data set, setting, method, parameters, and the median of the warm runs.
+        runs: the records that finished, with canonical separating sets.
     """
 
-    def __init__(self, records: Iterable[Mapping[str, Any]], stable_fast: Mapping[str, float]):
+    def __init__(self, records: Iterable[Record], stable_fast: Mapping[str, float]):
         self.stable_fast = stable_fast
-        finished = [r for r in records if r["status"] == "ok" and r["separating_sets"] == "canonical"]
-        self.tests = {
-            r["dataset"]["name"]: sum(r["result"]["tests_per_level"]) for r in finished if r["method"] == SERIAL
-        }
-        self.runs = [
-            (r["dataset"]["name"], r["setting"], r["method"], r["params"], statistics.median(r["time_s"]["warm"]))
-            for r in finished
-        ]
+        self.runs = [record for record in records if record.ok and record.separating_sets == "canonical"]
+        self.tests = {run.dataset: run.tests for run in self.runs if run.method == SERIAL}
 
     def seconds(self, method: str, params: Mapping[str, Any]) -> dict[str, float]:
         """Times of a method by data set, in the paper's configuration as far as parameters do not say otherwise."""
         wanted = {**SELECTED.get(method, {}), **params}
         return {
-            dataset: time
-            for dataset, _, recorded, its, time in reversed(self.runs)
-            if recorded == method and wanted.items() <= its.items()
+            run.dataset: run.median
+            for run in reversed(self.runs)
+            if run.method == method and wanted.items() <= run.params.items()
         }
 
     def rate(self, times: Mapping[str, float], without: str) -> Range | None:
@@ -193,13 +187,13 @@ def hours(time: Range) -> str:
 def check(rates: Rates) -> list[list[str]]:
     """Measured data sets, each predicted from the others: with its own number of tests, and with that from Table 2."""
     rows = []
-    for dataset, setting, method, params, seconds in rates.runs:
-        rate = rates.rate(rates.seconds(method, params), without=dataset)
-        if rates.tests.get(dataset, 0) < LEAST_TESTS or rate is None:
+    for run in rates.runs:
+        rate = rates.rate(rates.seconds(run.method, run.params), without=run.dataset)
+        if rates.tests.get(run.dataset, 0) < LEAST_TESTS or rate is None:
             continue
-        tests = (rates.tests_on(dataset, None), rates.tests_like_paper(dataset))
-        cells = [(span(n / rate), number(off(n / rate, seconds), 2)) if n else ("–", "–") for n in tests]
-        rows.append([dataset, setting, number(seconds), *cells[0], *cells[1]])
+        tests = (rates.tests_on(run.dataset, None), rates.tests_like_paper(run.dataset))
+        cells = [(span(n / rate), number(off(n / rate, run.median), 2)) if n else ("–", "–") for n in tests]
+        rows.append([run.dataset, run.setting, number(run.median), *cells[0], *cells[1]])
     return rows
 
 
@@ -223,14 +217,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
     complete(config)
     paths = [path for folder in options.records for path in sorted(folder.glob("*/*.json"))]
-    records = [record for record in map(read_json, paths) if record["backend"] in (options.backend, "cpu")]
+    records = [record for record in load_records(paths) if record.backend in (options.backend, "cpu")]
     stable_fast = {
         row["dataset"]: float(row["value"])
         for row in read_csv(options.reported / "cupc_table2.csv")
         if row["symbol"] == "T3" and row["dataset"] != "geometric mean"
     }
     variables = {row["dataset"]: int(row["variables"]) for row in read_csv(options.reported / "cupc_table1.csv")}
-    rates = Rates([record for record in records if record["family"] == "gaussian"], stable_fast)
+    rates = Rates([record for record in records if record.family == "gaussian"], stable_fast)
     header = ["target", "data sets", "settings × data sets", "hours"]
     print(markdown(header, cost(Plan(config), rates, variables)))
     print()

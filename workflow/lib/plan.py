@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from datasets import registry
 from datasets.fetch import mirrored_paths
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.measurement.records import code_version
+from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from workflow.lib.experiments import Experiment, expand, own_parameters
 
@@ -177,7 +177,6 @@ class Plan:
                 timeline = f"results/timelines/{self.experiments[name].datasets[0]}.csv"
         files = {
             "runs": {"records": its_records, "verification": verification},
-            "records": {"records": its_records},
             "problems": {"problems": [f"results/problems/{name}.json" for name in shown]},
             "sharing": {"sharing": "results/sharing.csv"},
             "tests": {"tests": f"results/tests/{entry.tests}.json"},

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from gpupc_impl.core.problem import InvalidProblem, problem_class
+from gpupc_impl.core.family import get_family
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.measurement.single_tests import Case, draw_tests
 from workflow.lib.experiments import combinations
 
@@ -55,7 +56,7 @@ def _case(
     facts = {**values, "k_rule": "fixed" if k >= 1 else "adaptive"}
     chosen = draw_tests(data.values.shape[1], values["set_size"], tests, SEED)
     try:
-        problem = problem_class(data.family).from_data(
+        problem = get_family(data.family).problem.from_data(
             data.values, names=data.names, **{**parameters, "k_cmi": k, "permutations": permutations}
         )
     except InvalidProblem as error:

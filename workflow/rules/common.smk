@@ -1,7 +1,5 @@
 """What the rules share: the project on the Python path, the config checked, and its plan."""
 
-import functools
-import hashlib
 import os
 import re
 import sys
@@ -17,6 +15,8 @@ sys.path.insert(0, str(ROOT))
 os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 from gpupc_impl.backends import resolve_backend
+from gpupc_impl.core.family import get_family
+from gpupc_impl.measurement.digest import digest
 from workflow.lib.config import complete
 from workflow.lib.plan import Plan, records
 
@@ -41,11 +41,14 @@ wildcard_constraints:
     dataset=one_of(PLAN.measured),
 
 
-@functools.cache
-def sources_version(*patterns):
-    """Digest of library files that a rule's output depends on beside its script."""
-    files = sorted(path for pattern in patterns for path in (ROOT / "gpupc_impl").glob(pattern))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+def code_of(script, entries=(), family=None):
+    """Digest of a script that works on data sets: what it imports, their generators and their family's problem class.
+
+    Of what the script finds by name, other generators and families, nothing counts.
+    """
+    generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
+    problems = {get_family(family).problem.__module__} if family else set()
+    return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
 
 
 def in_report(path, category, label, caption="output"):

@@ -19,6 +19,7 @@ rule fetch_dataset:
     params:
         entry=lambda wildcards: PLAN.entries[wildcards.dataset],
         where=PLAN.where(),
+        code=code_of("load_dataset.py"),
     message:
         "Fetching data set {wildcards.dataset}"
     script:
@@ -37,6 +38,7 @@ rule simulate_dataset:
     params:
         entry=lambda wildcards: PLAN.entries[wildcards.dataset],
         where={"offline": True},
+        code=lambda wildcards: code_of("load_dataset.py", [PLAN.entries[wildcards.dataset]]),
     message:
         "Simulating data set {wildcards.dataset}"
     script:
@@ -57,7 +59,7 @@ rule prepare_problem:
     params:
         family=lambda wildcards: PLAN.entries[wildcards.dataset]["family"],
         parameters=lambda wildcards: [PLAN.parameters_of(wildcards.dataset)],
-        code=sources_version("gaussian/large.py", "*/problem.py"),
+        code=lambda wildcards: code_of("prepare_problems.py", family=PLAN.entries[wildcards.dataset]["family"]),
     message:
         "Preparing the problem of data set {wildcards.dataset}"
     script:
@@ -85,7 +87,7 @@ for name, experiment in PLAN.experiments.items():
                 graphs=experiment.graphs,
                 where=PLAN.where(),
                 parameters=[PLAN.problem_parameters(experiment.family, own) for own in experiment.problems.values()],
-                code=sources_version("gaussian/large.py", "*/problem.py"),
+                code=code_of("prepare_problems.py", experiment.graphs.values(), experiment.family),
             message:
                 f"Generating the graphs of {name}"
             script:

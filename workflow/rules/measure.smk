@@ -27,6 +27,7 @@ for name, measurement in PLAN.measurements().items():
             family=measurement.family,
             settings=measurement.settings,
             codes=PLAN.code_versions(measurement.settings),
+            code=code_of("measure.py"),
             backend=BACKEND,
             timing=config["timing"] | {"repeats": measurement.repeats},
             limits=config["limits"],
@@ -59,8 +60,8 @@ for name, table in CI_TESTS["tables"].items():
             time_limit_s=CI_TESTS["time_limit_s"],
             implementations=CI_TESTS["implementations"],
             codes=PLAN.code_versions(CI_TESTS["implementations"]),
-            code=sources_version("measurement/single_tests.py", "nonlinear/problem.py"),
-            parameters=PLAN.problem_parameters("nonlinear", {}),
+            code=code_of("time_tests.py", [CI_TESTS["spec"]], CI_TESTS["spec"]["family"]),
+            parameters=PLAN.problem_parameters(CI_TESTS["spec"]["family"], {}),
             backend=BACKEND,
             limits=config["limits"],
             store="results/samples",
@@ -92,6 +93,7 @@ for name, settings in PLAN.timelines().items():
         params:
             setting=settings,
             codes=PLAN.code_versions(settings),
+            code=code_of("record_timeline.py"),
             backend=BACKEND,
             limits=config["limits"],
         message:

@@ -11,6 +11,8 @@ rule collect_records:
         "logs/collect_records.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_records.py"),
     message:
         "Collecting all records"
     script:
@@ -31,7 +33,7 @@ rule count_sharing:
         ENVIRONMENT
     params:
         kind=lambda wildcards: PLAN.entries[wildcards.dataset]["kind"],
-        code=sources_version("reporting/sharing.py", "core/result.py"),
+        code=digest("workflow/scripts/count_sharing.py"),
     message:
         "Counting the rows that share conditional sets on {wildcards.dataset}"
     script:
@@ -47,6 +49,8 @@ rule collect_sharing:
         "logs/collect_sharing.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_csv.py"),
     message:
         "Collecting the shared conditional sets of all data sets"
     script:
@@ -69,7 +73,7 @@ for name, entry in OUTPUTS.items():
         conda:
             ENVIRONMENT
         params:
-            code=sources_version("reporting/**/*.py", "reporting/*.mplstyle", "verification/accuracy.py"),
+            code=digest("workflow/scripts/make_output.py", entry.make.__module__, named=False),
             given=PLAN.given(entry),
             caption=caption_of(entry),
         message:

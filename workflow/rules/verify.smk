@@ -14,7 +14,7 @@ rule verify_skeletons:
     conda:
         ENVIRONMENT
     params:
-        code=sources_version("verification/compare.py"),
+        code=digest("workflow/scripts/verify_skeletons.py"),
     message:
         "Verifying the skeletons of {wildcards.dataset}"
     script:
@@ -36,7 +36,7 @@ for name, experiment in PLAN.experiments.items():
         conda:
             ENVIRONMENT
         params:
-            code=sources_version("verification/compare.py"),
+            code=digest("workflow/scripts/verify_skeletons.py"),
         message:
             f"Verifying the skeletons of {name}"
         script:
@@ -55,7 +55,7 @@ for path in CI_TESTS_VERIFICATION:
         conda:
             ENVIRONMENT
         params:
-            code=sources_version("measurement/single_tests.py"),
+            code=digest("workflow/scripts/verify_tests.py"),
         message:
             "Comparing the p-values of single tests"
         script:
@@ -71,6 +71,8 @@ rule collect_verification:
         "logs/collect_verification.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_csv.py"),
     message:
         "Collecting the verification of all data sets"
     script:
@@ -88,6 +90,8 @@ rule check_verification:
         "logs/check_verification.log",
     conda:
         ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/check_verification.py"),
     message:
         "Checking that no difference between skeletons is unexplained"
     script:

@@ -2,7 +2,7 @@
 
 import sys
 
-from workflow.lib.problems import get, save
+from workflow.lib.sources import get, save
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

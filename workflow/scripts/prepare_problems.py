@@ -2,7 +2,8 @@
 
 import sys
 
-from workflow.lib.problems import get, read, write_problem
+from workflow.lib.problems import write_problem
+from workflow.lib.sources import get, read
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from gpupc_impl.backends import DeviceMemoryError
-from gpupc_impl.core.problem import load_problem
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import open_method_backend, solve
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from gpupc_impl.core.files import write_csv
-from gpupc_impl.verification.compare import verify_files
+from gpupc_impl.verification.verify import verify_files
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

@@ -12,18 +12,19 @@ import hashlib
 import importlib.util
 import logging
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpupc_impl.backends.base import PACKAGE_ROOT, BackendUnavailable, KernelCompilationError
+from gpupc_impl.backends.machine import cpu_facts
+from gpupc_impl.backends.sources import source_name, sources_of
 
 log = logging.getLogger("gpupc_impl.host")
 
@@ -41,7 +42,6 @@ _BASE_FLAGS = (
 )
 _NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _DIGEST_BYTES = 32
 
 
@@ -148,7 +148,7 @@ def kernel_unit(source: Path, expression: str) -> str:
     """The translation unit that makes one kernel of a file callable."""
     return (
         '#include "backends/simt/simt.hpp"\n'
-        f'#include "{_include_name(source)}"\n'
+        f'#include "{source_name(source)}"\n'
         '#include "backends/simt/export.hpp"\n'
         f"SIMT_EXPORT({expression})\n"
     )
@@ -162,7 +162,7 @@ def build_kernel(source: Path, expression: str, sanitizers: tuple[str, ...] = ()
     def make(output: Path, native: tuple[str, ...]) -> None:
         compile_text(unit, (*flags, *native, "-o", str(output)))
 
-    label = f"{expression} of {_include_name(source)}"
+    label = f"{expression} of {source_name(source)}"
     return cached(label, _material(unit, [source], flags), make, ".so")
 
 
@@ -189,7 +189,7 @@ def build_replay(source: Path, expression: str) -> Path:
     def make(output: Path, native: tuple[str, ...]) -> None:
         compile_text(unit, (*flags, *native, *map(str, objects), "-o", str(output)))
 
-    label = f"the replay of {expression} of {_include_name(source)}"
+    label = f"the replay of {expression} of {source_name(source)}"
     own = [SIMT / "runtime.cpp", SIMT / "replay.cpp"]
     return cached(label, _material(unit, [source, *own], flags), make, "")
 
@@ -200,7 +200,7 @@ def _build_object(source: Path, *more: str) -> Path:
     def make(output: Path, native: tuple[str, ...]) -> None:
         run_compiler((*flags, *native, str(source), "-o", str(output)))
 
-    return cached(_include_name(source), _material("", [source], flags), make, ".o")
+    return cached(source_name(source), _material("", [source], flags), make, ".o")
 
 
 def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
@@ -299,40 +299,17 @@ def is_whole(path: Path) -> bool:
     return hashlib.sha256(content[:-_DIGEST_BYTES]).digest() == content[-_DIGEST_BYTES:]
 
 
-def sources_of(path: Path) -> Mapping[str, str]:
-    """A source file and, recursively, all it includes by quotes: name to contents."""
-    found: dict[str, str] = {}
-    pending = [path]
-    while pending:
-        current = pending.pop()
-        name = _include_name(current)
-        if name in found:
-            continue
-        text = found[name] = current.read_text()
-        for target in _INCLUDE.findall(text):
-            candidates = (current.parent / target, PACKAGE_ROOT / target)
-            pending.extend([p.resolve() for p in candidates if p.is_file()][:1])
-    return found
-
-
 def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[str]:
     compiler = find_compiler()
-    files: dict[str, str] = {}
-    for path in (SIMT / "simt.hpp", SIMT / "export.hpp", *sources):
-        files.update(sources_of(path))
+    files = sources_of(SIMT / "simt.hpp", SIMT / "export.hpp", *sources)
     return [
         unit,
-        *(part for name in sorted(files) for part in (name, files[name])),
+        *(part for file in files.items() for part in file),
         *flags,
         *compiler.command,
         compiler.version,
         _cpu_features(),
     ]
-
-
-def _include_name(path: Path) -> str:
-    """How a translation unit names a file: from the include root where it lies below, else by its full path."""
-    return path.relative_to(PACKAGE_ROOT).as_posix() if path.is_relative_to(PACKAGE_ROOT) else path.as_posix()
 
 
 @functools.cache
@@ -348,19 +325,4 @@ def _accepts(_compiler: Compiler, flag: str) -> bool:
 @functools.cache
 def _cpu_features() -> str:
     """What ``-march=native`` looks at: a library made for one CPU must not be loaded on another."""
-    return "\n".join(sorted({line for line in _cpuinfo() if line.startswith(("flags", "Features", "model name"))}))
-
-
-def _cpuinfo() -> list[str]:
-    try:
-        return Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return []
-
-
-def cpu_name() -> str:
-    """The CPU's name as the system gives it, else the architecture."""
-    for line in _cpuinfo():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return os.uname().machine
+    return "\n".join(cpu_facts("flags", "Features", "model name"))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "discrete/kernels/tables.cuh"
+#include "engine/kernels/keys.cuh"
 
 // Critical values: every one up to `listed` degrees of freedom, and beyond some that lie close together. Between two of
 // those a statistic may lie where only its own critical value tells; such tests are listed for the host to decide.
@@ -116,26 +117,16 @@ __device__ inline double tail(double statistic, unsigned long long df) {
 }
 
 struct DiscreteSearch {
-    int p;
-    unsigned long long* best;       // (p, p) best keys, both triangles kept alike
+    BestKeys best;
     unsigned long long* largest_p;  // (p, p) bits of the largest p-value met, upper triangle; or null
-    bool first_come;                // the papers' rule: leave an edge alone once any set separated it
     bool workload;                  // outcomes are ignored
     Rules rules;
     Critical critical;
     Unclear unclear;
 
-    __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * p + j; }
-
-    __device__ __forceinline__ unsigned long long key(int i, int j, unsigned long long rank) const {
-        return i < j ? rank : SECOND_SIDE | rank;
-    }
-
-    // Early termination (Algorithm 3, line 34): whether a test with this key can no longer change the answer.
+    // Early termination (Algorithm 3, line 34).
     __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
-        if (workload) return false;
-        const unsigned long long found = load_relaxed(&best[cell(i, j)]);
-        return first_come ? found != NO_KEY : found < key;
+        return !workload && best.settled(i, j, key);
     }
 
     // Decides the test that `key` names. `df` holds the adjusted degrees of freedom, if they count.
@@ -147,14 +138,13 @@ struct DiscreteSearch {
             df = static_cast<unsigned long long>(shape.rows - 1) * (shape.columns - 1) * shape.strata;
         }
         if (largest_p != nullptr) {
-            atomicMax(&largest_p[cell(i, j)],
+            atomicMax(&largest_p[best.cell(i, j)],
                       static_cast<unsigned long long>(__double_as_longlong(tail(statistic, df))));
         }
         if (workload) return;
         const Verdict verdict = judge(critical, statistic, df);
         if (verdict == INDEPENDENT) {
-            atomicMin(&best[cell(i, j)], key);
-            atomicMin(&best[cell(j, i)], key);
+            best.separate(i, j, key);
         } else if (verdict == UNCLEAR) {
             const unsigned long long slot = atomicAdd(unclear.count, 1ull);
             if (slot >= unclear.capacity) return;

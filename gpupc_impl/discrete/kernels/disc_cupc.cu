@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(512)
         const int j = neighbours[position];
         const unsigned long long sets = sets_to_try(binomial, level, i, degree, j, degrees[j], tests_per_edge);
         for (unsigned long long t = threadIdx.y; t < sets; t += gamma) {
-            const unsigned long long key = search.key(i, j, t);
+            const unsigned long long key = set_key(i, j, t);
             if (search.settled(i, j, key)) break;  // later keys are larger still
             unrank_combination(binomial, degree - 1, level, t, members);
             for (int a = 0; a < level; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];

@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(512, 2)
                 if (team.rank == 0) {  // find the next test
                     unit.testing = 0;
                     for (; t < sets && unit.testing == 0; t += gamma) {
-                        const unsigned long long key = search.key(i, j, t);
+                        const unsigned long long key = set_key(i, j, t);
                         if (search.settled(i, j, key)) {
                             t = sets;  // later keys are larger still
                             break;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "discrete/kernels/decide.cuh"
+#include "engine/kernels/combinations.cuh"
+#include "engine/kernels/tally.cuh"
 
 #define DATA_PARAMETERS(Code)                                                                                 \
     const Code *codes, long long code_stride, int n, const int *categories, const unsigned long long *planes, \
@@ -17,7 +19,7 @@
         unsigned long long *unclear_df, double *unclear_statistics
 #define SEARCH                                                                                                 \
     DiscreteSearch {                                                                                           \
-        p, best, largest_p, first_come != 0, workload != 0, Rules{logs, adjusted != 0},                        \
+        BestKeys{best, p, first_come != 0}, largest_p, workload != 0, Rules{logs, adjusted != 0},              \
             Critical{critical_values, critical_listed, critical_df, critical_of_df, critical_known}, Unclear { \
             unclear_count, unclear_capacity, unclear_pairs, unclear_keys, unclear_df, unclear_statistics       \
         }                                                                                                      \

@@ -1,5 +1,5 @@
 // What a search needs beside its tests: planes, the largest tables of a level, and what happens between levels.
-#include "discrete/kernels/parameters.cuh"
+#include "engine/kernels/keys.cuh"
 
 constexpr int MAX_PLANES = 32;  // of a variable
 

@@ -1,7 +1,7 @@
 // Contingency tables: their shape, how samples are counted into them, and the statistic of a test.
 #pragma once
 
-#include "gaussian/kernels/search.cuh"
+#include "backends/simt/portable.cuh"
 
 #ifdef GPUPC_HOST
 

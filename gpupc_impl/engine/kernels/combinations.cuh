@@ -1,6 +1,8 @@
 // Combinations by rank (cuPC, section 4.2): subsets of {0, ..., n-1} in lexicographic order.
 #pragma once
 
+#include "backends/simt/portable.cuh"
+
 // binomial[k * (max_n + 1) + m] = C(m, k) for k = 0..level, m = 0..max_n, saturated at 2^62.
 struct Binomials {
     const unsigned long long* table;

@@ -1,18 +1,8 @@
-// The graph between levels: level 0 (cuPC, Algorithm 3), compaction (section 3.3), and the removal of separated edges.
-#include "gaussian/kernels/search.cuh"
+// The graph between levels: compaction (cuPC, section 3.3) and the removal of separated edges.
+#include "engine/kernels/combinations.cuh"
+#include "engine/kernels/keys.cuh"
 
-// Level 0: a thread a pair. Grid (ceil(p / 32), ceil(p / 32)), block (32, 32).
-__global__ void level_zero(const double* C, int p, double critical_r_squared, unsigned char* adjacency) {
-    const int i = blockIdx.y * 32 + threadIdx.y;
-    const int j = blockIdx.x * 32 + threadIdx.x;
-    if (i >= p || j >= p || i > j) return;
-    const double r = C[static_cast<long long>(i) * p + j];
-    const bool edge = i != j && r * r > critical_r_squared;
-    adjacency[static_cast<long long>(i) * p + j] = edge;
-    adjacency[static_cast<long long>(j) * p + i] = edge;
-}
-
-// Of n columns those, [first, last), that a thread looks after.
+// A thread's share of n columns: first, ..., last - 1.
 struct Segment {
     int first, last;
 

@@ -10,9 +10,9 @@ __global__ void __launch_bounds__(1024)
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int i = blockIdx.x, n = degrees[i];
     if (n < L + 1 || static_cast<int>(blockIdx.y) >= n) return;
-    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0};
+    const Search search{C, critical_r_squared, {best, p, first_come != 0}, min_r_squared};
     const Binomials binomial{binomials, max_degree};
-    const Row row = load_row(i, n, rows, stride, use_shared != 0, shared);
+    const Row row = load_row(i, n, rows + static_cast<long long>(i) * stride, use_shared != 0, shared);
     for (int position = blockIdx.y; position < n; position += gridDim.y) {
         test_edge<L>(search, counters, binomial, row, position, threadIdx.x, blockDim.x);
     }

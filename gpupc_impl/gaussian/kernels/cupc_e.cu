@@ -12,9 +12,9 @@ __global__ void __launch_bounds__(512)
     const int beta = blockDim.x;
     if (n < L + 1) return;                                       // section 4.1, I
     if (static_cast<long long>(blockIdx.y) * beta >= n) return;  // section 4.1, II
-    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0};
+    const Search search{C, critical_r_squared, {best, p, first_come != 0}, min_r_squared};
     const Binomials binomial{binomials, max_degree};
-    const Row row = load_row(i, n, rows, stride, use_shared != 0, shared);
+    const Row row = load_row(i, n, rows + static_cast<long long>(i) * stride, use_shared != 0, shared);
     for (long long position = static_cast<long long>(blockIdx.y) * beta + threadIdx.x; position < n;
          position += static_cast<long long>(gridDim.y) * beta) {
         test_edge<L>(search, counters, binomial, row, static_cast<int>(position), threadIdx.y, blockDim.y);

@@ -14,9 +14,9 @@ __global__ void __launch_bounds__(512)
     const unsigned long long sets = binomial(n, L);
     const unsigned long long first = static_cast<unsigned long long>(blockIdx.y) * blockDim.x;
     if (first >= sets) return;  // section 4.1, III
-    const Search search{C, p, critical_r_squared, best, min_r_squared, first_come != 0};
-    const Row row = load_row(i, n, rows, stride, use_shared != 0, shared);
-    const double* c_i = C + search.cell(i, 0);
+    const Search search{C, critical_r_squared, {best, p, first_come != 0}, min_r_squared};
+    const Row row = load_row(i, n, rows + static_cast<long long>(i) * stride, use_shared != 0, shared);
+    const double* c_i = C + search.best.cell(i, 0);
 
     Tally tally;
     for (unsigned long long t = first + threadIdx.x; t < sets;
@@ -29,16 +29,16 @@ __global__ void __launch_bounds__(512)
         S.factorise(C, p, i);
         tally.pseudo_inverses += S.singular;
         // Keys are loaded one neighbour ahead: on a GPU the load then runs beside the test before it.
-        unsigned long long next = search.found(i, row.neighbours[0]);
+        unsigned long long next = search.best.found(i, row.neighbours[0]);
         for (int position = 0; position < n; ++position) {
             const int j = row.neighbours[position];
-            const unsigned long long found = next, key = search.key(i, j, t);
-            if (position + 1 < n) next = search.found(i, row.neighbours[position + 1]);
+            const unsigned long long found = next, key = set_key(i, j, t);
+            if (position + 1 < n) next = search.best.found(i, row.neighbours[position + 1]);
             bool member = false;
 #pragma unroll
             for (int a = 0; a < L; ++a) member |= position == positions[a];
-            if (member || search.settled(found, key)) continue;
-            tally.test(search, S.residuals(C, p, i, j, c_i[j]), i, j, key);
+            if (member || search.best.settled(found, key)) continue;
+            search.test(tally, S.residuals(C, p, i, j, c_i[j]), i, j, key);
         }
     }
     tally.add_to(counters);

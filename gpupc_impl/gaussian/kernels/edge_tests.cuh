@@ -9,19 +9,21 @@ template <int L>
 __device__ void test_edge(const Search& search, unsigned long long* counters, const Binomials& binomial, const Row& row,
                           int position, unsigned long long first, unsigned long long step) {
     const int i = row.i, j = row.neighbours[position];
-    const double c_ij = search.C[search.cell(i, j)];
+    const double* C = search.C;
+    const int p = search.best.p;
+    const double c_ij = C[search.best.cell(i, j)];
     const unsigned long long sets = binomial(row.n - 1, L);
     Tally tally;
     for (unsigned long long t = first; t < sets; t += step) {
-        const unsigned long long key = search.key(i, j, t);
-        if (search.settled(i, j, key)) break;  // later keys are larger still
+        const unsigned long long key = set_key(i, j, t);
+        if (search.best.settled(i, j, key)) break;  // later keys are larger still
         ConditioningSet<L> S;
         unrank_combination(binomial, row.n - 1, L, t, S.members);
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[S.members[a] + (S.members[a] >= position)];
-        S.factorise(search.C, search.p, i);
+        S.factorise(C, p, i);
         tally.pseudo_inverses += S.singular;
-        tally.test(search, S.residuals(search.C, search.p, i, j, c_ij), i, j, key);
+        search.test(tally, S.residuals(C, p, i, j, c_ij), i, j, key);
     }
     tally.add_to(counters);
 }

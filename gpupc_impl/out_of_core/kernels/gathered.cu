@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(512)
     const unsigned long long first = static_cast<unsigned long long>(blockIdx.y) * blockDim.x;
     if (first >= sets) return;
     const RowSearch search{best, min_r_squared, critical_r_squared, first_come != 0};
-    const Row row = load_row(own[r], n, neighbours + slots, 0, use_shared != 0, shared);
+    const Row row = load_row(own[r], n, neighbours + slots, use_shared != 0, shared);
     const double* C = matrices + matrix_at[r];
     const int p = sizes[r], i = row.i;
     const double* c_i = C + static_cast<long long>(i) * p;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(512)
         for (int position = 0; position < n; ++position) {
             const int j = row.neighbours[position];
             const long long slot = slots + position;
-            const unsigned long long found = next, key = i < j ? t : SECOND_SIDE | t;
+            const unsigned long long found = next, key = set_key(i, j, t);
             if (position + 1 < n) next = search.found(slot + 1);
             bool member = false;
 #pragma unroll

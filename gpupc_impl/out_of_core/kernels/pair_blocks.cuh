@@ -41,7 +41,7 @@ struct PairBlock {
 
     // Whether a set with this key can no longer change the answer.
     __device__ __forceinline__ bool settled(unsigned found, unsigned key) const {
-        return first_come ? found != NO_MEMBER : found < key;
+        return ::settled(first_come, found, key);
     }
 };
 

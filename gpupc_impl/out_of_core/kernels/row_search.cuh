@@ -14,7 +14,7 @@ struct RowSearch {
 
     // Whether a test with this key can no longer change the answer, given the best key found so far.
     __device__ __forceinline__ bool settled(unsigned long long found, unsigned long long key) const {
-        return first_come ? found != NO_KEY : found < key;
+        return ::settled(first_come, found, key);
     }
 
     // The test behind `key` of the edge at `slot`; `mirror` is where the same edge stands in its other end's row.

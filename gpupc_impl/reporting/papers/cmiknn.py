@@ -11,16 +11,15 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from gpupc_impl.core.orientation import orient
+from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import (
     Speedup,
-    commit,
     csv_row,
     grouped,
     hardware,
     label,
-    machine,
     mark,
     number,
     places,
@@ -255,8 +254,8 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
     for backend, facts in timed["environments"].items():
         here = [cell for cell in timed["cells"] if cell["backend"] == backend and cell["status"] == "ok"]
         names = dict.fromkeys(label(cell["implementation"]) for cell in here)
-        where = machine(facts, backend, 1 if backend == "cpu" else facts["threads"])
-        notes.append(f"{', '.join(names) or 'nothing'}: {where}, commit {commit(facts) or 'unknown'}.")
+        where = machine_name(facts, backend, 1 if backend == "cpu" else facts["threads"])
+        notes.append(f"{', '.join(names) or 'nothing'}: {where}, commit {commit_name(facts) or 'unknown'}.")
     return notes
 
 
@@ -363,7 +362,7 @@ def cmiknn_table10(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -
     rows, plain = [], []
     for (setting, backend), found in lines.items():
         cells = {
-            name: f"DNF (> {number(run.limit)})" if run.status == "timeout" else time_cell(run)
+            name: f"DNF (> {number(run.limits.time_s)})" if run.status == "timeout" else time_cell(run)
             for name, run in found.items()
         }
         rows.append([f"ours: {label(setting, backend)}", *(cells.get(dataset, "–") for dataset in datasets)])
@@ -379,11 +378,12 @@ def cmiknn_table10(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -
         )
     for name, values in printed.items():
         rows.append([f"paper: {name}", *(values.get(dataset, "–") for dataset in datasets)])
-    limits = " or ".join(f"{number(limit)} s" for limit in sorted({run.limit for run in runs if run.limit}))
+    limits = sorted({run.limits.time_s for run in runs if run.limits.time_s})
     notes = [
         f"Ours: {_search(runs)}; median of the warm runs. Paper: n = 1,000 for the generated graphs, perm = 100, "
         "k_perm = 15, k_CMI = 7, alpha = 0.01.",
-        f"DNF: did not finish within the time limit, ours {limits or 'none'}, the paper's 24 hours.",
+        "DNF: did not finish within the time limit, "
+        f"ours {' or '.join(f'{number(limit)} s' for limit in limits) or 'none'}, the paper's 24 hours.",
         *places(runs),
         *remarks(run for run in runs if run.status != "timeout"),
         *(f"{CITED}, Table 10, {line}." for line in hardware(reported)),
@@ -411,7 +411,7 @@ def cmiknn_fig1(
     distances: dict[str, dict[int, int]] = {}
     rows = []
     for run in runs:
-        source, k = run.record["dataset"].get("source"), run.problem.get("k_cmi")
+        source, k = run.dataset_facts.get("source"), run.problem and run.problem["k_cmi"]
         distance = None
         if run.counts:
             dag = dag_of_edges(truths[run.dataset], len(run.skeleton.names))

@@ -25,7 +25,6 @@ from gpupc_impl.reporting.cells import (
     csv_row,
     geometric_mean,
     label,
-    machine_of,
     mark,
     number,
     places,
@@ -168,7 +167,7 @@ def cupc_table2(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> T
             facts = {"symbol": symbol, "source": "ours", "method": fast, "backend": backend}
             plain += [
                 facts
-                | {"machine": machine_of(run), "dataset": run.dataset, "value": ratio.value, "bound": ratio.bound}
+                | {"machine": run.machine, "dataset": run.dataset, "value": ratio.value, "bound": ratio.bound}
                 | csv_row(run, "status verification")
                 for ratio, (_, run) in zip(ratios, pairs, strict=True)
                 if run
@@ -359,9 +358,7 @@ def level_shares(run: Run) -> dict[str, float] | None:
     times = run.time_s
     if run.median is None:
         return None
-    shares = [
-        [100 * level / total for level in levels] for levels, total in zip(times["levels"], times["warm"], strict=True)
-    ]
+    shares = [[100 * level / total for level in levels] for levels, total in zip(times.levels, times.warm, strict=True)]
     medians = [float(median) for median in np.median(shares, axis=0)]
     return {**{str(level): share for level, share in enumerate(medians)}, OUTSIDE: max(0.0, 100 - sum(medians))}
 
@@ -635,7 +632,7 @@ def _boxes(axes: Axes, shown: Sequence[Run], graphs: Mapping[str, float]) -> Non
                 flierprops={"marker": "o", "markersize": 3, "markeredgecolor": colour, "markerfacecolor": "none"},
                 manage_ticks=False,
             )
-            over = [run.limit for run in here if run.status == "timeout"]
+            over = [run.limits.time_s for run in here if run.status == "timeout"]
             axes.plot([x + side] * len(over), over, "^", color=colour, markerfacecolor="none")
             if failed := len(here) - len(seconds) - len(over):
                 text = f"{failed} of {len(here)} without a time"

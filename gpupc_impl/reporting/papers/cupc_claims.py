@@ -57,7 +57,7 @@ def seconds_of(run: Run) -> float:
 
 def description(run: Run) -> tuple[float, ...] | None:
     """n, m and d of a generated data set (section 5.6)."""
-    found = GENERATED.fullmatch(run.record["dataset"].get("source") or "")
+    found = GENERATED.fullmatch(run.dataset_facts.get("source") or "")
     return found and (int(found[1]), int(found[2]), float(found[3]))
 
 
@@ -68,7 +68,7 @@ class Evidence:
     """
 
     def __init__(self, runs: Iterable[Run], backend: str, shared: Iterable[shared_sets.Sharing]):
-        self.runs = [run for run in on_backend(runs, backend) if run.canonical]
+        self.runs = [run for run in on_backend(runs, backend) if run.separating_sets == "canonical"]
         self.shared = {found.dataset: found for found in shared}
         self.datasets = {run.dataset for run in self.runs}
 
@@ -164,7 +164,7 @@ def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
     """Percent of the runtime that levels take, median of the warm runs."""
 
     def percent(run: Run) -> float:
-        samples = zip(run.time_s["levels"], run.time_s["warm"], strict=True)
+        samples = zip(run.time_s.levels, run.time_s.warm, strict=True)
         return float(np.median([100 * sum(levels[first : last + 1]) / total for levels, total in samples]))
 
     def shares(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
@@ -298,7 +298,7 @@ def bounded_ratio(evidence: Evidence, dataset: str) -> float:
     fast, slow = evidence.run(dataset, "cupc-e"), evidence.run(dataset, SERIAL)
     if slow.status != "timeout":
         return seconds_of(slow) / seconds_of(fast)
-    bound = slow.limit / seconds_of(fast)
+    bound = slow.limits.time_s / seconds_of(fast)
     if bound < CLAIMED_BOUND:
         raise Missing(f"{SERIAL} timeout: all we know is more than {number(bound)}×")
     return bound
@@ -394,7 +394,7 @@ def cupc_claims(
     """
     histograms = shared_sets.load(sharing)
     rows, plain, verdicts = [], [], {}
-    for backend in device_backends(run for run in runs if run.canonical) or ["cpu"]:
+    for backend in device_backends(run for run in runs if run.separating_sets == "canonical") or ["cpu"]:
         evidence = Evidence(runs, backend, histograms)
         verdicts[backend] = Counter()
         for claim in reported:

@@ -198,7 +198,7 @@ def _memory_notes(runs: Iterable[Run]) -> list[str]:
     """How much device memory each setting was allowed."""
 
     def allowed(run: Run) -> str:
-        limit, device = run.device_limit_bytes, (run.environment["device"] or {}).get("memory_bytes")
+        limit, device = run.limits.device_memory_bytes, (run.environment["device"] or {}).get("memory_bytes")
         if limit is None and device is None:
             return "no limit of its own"
         return f"{number((limit or device) / 1e6)} MB" + (" (all of the device)" if limit is None else "")
@@ -226,9 +226,9 @@ def gpupc_table3(
     parallel = {run.dataset: run for run in of_method(runs, PARALLEL)}
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
     distances = {
-        run: skeleton_differences(run.skeleton, dag_of_edges(truths[run.dataset], len(run.skeleton.names)))
+        (run.dataset, run.setting): skeleton_differences(found, dag_of_edges(truths[run.dataset], len(found.names)))
         for run in runs
-        if truths.get(run.dataset) is not None and run.skeleton is not None
+        if truths.get(run.dataset) is not None and (found := run.skeleton) is not None
     }
     paper: dict[str, dict[str, float]] = {}
     for row in reported:
@@ -242,7 +242,8 @@ def gpupc_table3(
         for backend in device_backends(here) or ["cpu"] * bool(here):
             group = {columns.get(run.setting, run.setting): run for run in on_backend(here, backend)}
             slow, fast = group.get(BASELINE), group.get(GPUPC)
-            found = next((distances[run] for run in (fast, *group.values()) if run in distances), None)
+            compared = [distances.get((dataset, run.setting)) for run in (fast, *group.values()) if run]
+            found = next(filter(None, compared), None)
             rows.append(
                 [
                     dataset,
@@ -254,7 +255,7 @@ def gpupc_table3(
                 ]
             )
             for run in group.values():
-                missing, extra = distances.get(run, (None, None))
+                missing, extra = distances.get((dataset, run.setting), (None, None))
                 plain.append(
                     {"dataset": dataset, "source": "ours"}
                     | csv_row(run, "setting backend machine median_s low_s high_s status verification edges tests")

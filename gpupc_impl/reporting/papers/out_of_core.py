@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from gpupc_impl.measurement.records import band
+from gpupc_impl.measurement.record import band
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
@@ -97,7 +97,7 @@ def _look(method: str, is_main: bool) -> dict[str, Any]:
 
 def level_seconds(run: Run, level: int) -> tuple[float | None, float | None, float | None]:
     """20 % quantile, median and 80 % quantile of a level's time over the warm runs; Nones where there is none."""
-    levels = run.time_s["levels"] if run.median is not None else []
+    levels = run.time_s.levels if run.median is not None else []
     return band([times[level] for times in levels if len(times) > level])
 
 
@@ -107,16 +107,16 @@ def memory_limit(runs: Iterable[Run], sizes: Mapping[str, int]) -> float | None:
     What they need is the most that the unified-memory method took on the largest problem that it finished, scaled with
     the square of the variables, as the matrices that it consists of.
     """
-    finished = [run for run in runs if run.method == UM and run.device_bytes]
+    finished = [run for run in runs if run.method == UM and run.peak_bytes.device]
     if not finished:
         return None
     largest = max(finished, key=lambda run: sizes[run.dataset])
-    limit = largest.device_limit_bytes
+    limit = largest.limits.device_memory_bytes
     if limit is None:
         limit = (largest.environment["device"] or {}).get("memory_bytes")
     if limit is None:
         return None
-    return sizes[largest.dataset] * math.sqrt(limit / largest.device_bytes)
+    return sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
 
 
 def _line(axes: Axes, runs: Sequence[Run], level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
@@ -128,10 +128,10 @@ def _line(axes: Axes, runs: Sequence[Run], level: int, sizes: Mapping[str, int],
         if median is not None:
             points.append((size, low, median, high))
         elif run.status == "timeout":
-            axes.plot(size, run.limit, "^", color=colour, markerfacecolor="none")
+            axes.plot(size, run.limits.time_s, "^", color=colour, markerfacecolor="none")
         else:
             axes.plot(size, 0.02, "x", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
-        tests, edges = (run.result.get(name, []) for name in ("tests_per_level", "edges_per_level"))
+        tests, edges = (run.result.tests_per_level, run.result.edges_per_level) if run.result else ((), ())
         rows.append(
             {"level": level, "variables": size}
             | csv_row(run, "dataset setting method backend")
@@ -205,7 +205,7 @@ def ooc_table1(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Ta
                 next((run for run in here if (run.method, run.backend) == (method, backend)), None)
                 for method in (UM, BLOCK)
             )
-            facts = here[0].problem
+            facts = here[0].problem or {}
             rows.append(
                 [
                     dataset,
@@ -274,14 +274,14 @@ def _left_after(run: Run | None) -> str:
     if run is None or not run.result:
         return "–"
     p = run.problem["n_variables"]
-    return f"{100 * run.result['edges_per_level'][0] / (p * (p - 1) / 2):.3g} %"
+    return f"{100 * run.result.edges_per_level[0] / (p * (p - 1) / 2):.3g} %"
 
 
 def _device_memory(run: Run | None) -> str:
     """What was used, and of how much."""
-    if run is None or run.device_bytes is None:
+    if run is None or run.peak_bytes.device is None:
         return "–"
-    used, limit = f"{number(run.device_bytes / 1e6)} MB", run.device_limit_bytes
+    used, limit = f"{number(run.peak_bytes.device / 1e6)} MB", run.limits.device_memory_bytes
     return used if limit is None else f"{used} of {number(limit / 1e6)} MB"
 
 

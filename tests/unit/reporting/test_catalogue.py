@@ -77,7 +77,7 @@ def test_another_table_is_one_function(tmp_path):
 
 @pytest.mark.usefixtures("toys")
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="'toy' has the parameter 'record'; known: runs, records"):
+    with pytest.raises(ValueError, match="'toy' has the parameter 'record'; known: runs, problems"):
 
         @catalogue.figure("toy", "A toy", paper="Toys", family="gaussian")
         def toy(record) -> Drawing: ...

@@ -1,6 +1,5 @@
 """The paper's claims beside made-up records: how the numbers come about, what is missing, what holds."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -94,21 +93,18 @@ def test_ratios_and_shares(table):
     assert rows["stable-seconds"]["holds"] == "not measured"
 
 
-def test_a_skeleton_that_is_not_verified_counts_for_nothing(tmp_path):
-    path = tmp_path / "0.json"
-    path.write_text(json.dumps(record("nci-60", "cupc-e", [1.0])))
-    verification = tmp_path / "verification.csv"
-    verification.write_text("dataset,setting,status,differing_edges\nnci-60,cupc-e,unexplained,3\n")
-    found = claims.cupc_claims(runs.load([path], [verification]), [], REPORTED)
+def test_a_skeleton_that_is_not_verified_counts_for_nothing(load):
+    found = load([record("nci-60", "cupc-e", [1.0])], {("nci-60", "cupc-e"): "unexplained"})
+    found = claims.cupc_claims(found, [], REPORTED)
     row = next(row for row in found.plain if row["id"] == "cupc-e-seconds")
     assert (row["holds"], row["missing"].split("; ")[0]) == ("not measured", "nci-60 (cupc-e not verified)")
 
 
-def test_an_experiment_verifies_its_own_settings(tmp_path):
+def test_an_experiment_verifies_its_own_settings(tmp_path, save):
     paths = []
     for setting in ("cupc-s", "cupc-s-32-1"):
         paths.append(tmp_path / f"{setting}.json")
-        paths[-1].write_text(json.dumps(record("mcc", "cupc-s", [1.0], setting=setting)))
+        save(record("mcc", "cupc-s", [1.0], setting=setting), paths[-1])
         verification = tmp_path / f"{setting}.csv"
         verification.write_text(f"dataset,setting,status,differing_edges\nmcc,{setting},equal,0\n")
     found = runs.load([*paths, paths[0]], [tmp_path / "cupc-s.csv", tmp_path / "cupc-s-32-1.csv"])

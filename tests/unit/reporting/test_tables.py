@@ -6,7 +6,7 @@ import xml.etree.ElementTree
 import matplotlib.pyplot as plt
 import pytest
 
-from gpupc_impl.core.problem import FAMILIES
+from gpupc_impl.core.family import families
 from gpupc_impl.core.registry import methods
 from gpupc_impl.reporting import cells, style, summary, tables
 from gpupc_impl.reporting.papers import cupc
@@ -199,7 +199,7 @@ def test_table1_shows_a_missing_data_set_and_the_reason():
 def test_a_random_method_is_marked_and_its_workers_are_named(load):
     one = record("d", "tigramite", [2.0], backend="cpu") | {"params": {"workers": 1}}
     found = load([record("d", "cmiknn-parallel", [1.0], backend="cpu"), one])
-    assert [cells.machine_of(run) for run in found] == ["Some CPU, 2 threads", "Some CPU, 1 thread"]
+    assert [run.machine for run in found] == ["Some CPU, 2 threads", "Some CPU, 1 thread"]
     found[1] = dataclasses.replace(found[1], verification="random")
     table = summary.methods_by_dataset(found)
     assert row_of(table, "d", "tigramite")[3] == "2.00 ~"
@@ -217,8 +217,8 @@ def test_overview_has_a_panel_a_family(load, records):
     plt.close(figure)
 
 
-def test_provenance_has_a_column_for_each_environment(records):
-    table = summary.provenance([*records, record("nci-60", "cupc-s", [0.1], backend="cuda")])
+def test_provenance_has_a_column_for_each_environment(load, records):
+    table = summary.provenance(load([*records, record("nci-60", "cupc-s", [0.1], backend="cuda")]))
     assert table.header == ["fact", "cpu", "host", "cuda"]
     assert row_of(table, "device.device")[1:] == ["–", "–", "Some GPU"]
     assert table.notes == ["Warning: a thing to know."]
@@ -283,7 +283,7 @@ def test_figures_are_reproducible_and_say_where_they_are_from(tmp_path, load, re
 
 
 def test_every_method_has_a_colour_of_its_own():
-    for family in FAMILIES:
+    for family in families():
         colours = [style.METHOD_COLOURS[name] for name in methods(family) if name in style.METHOD_COLOURS]
         assert len(set(colours)) == len(colours)
     assert style.colour("a-plug-in") == style.OTHER_COLOUR

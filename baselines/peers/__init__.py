@@ -1,0 +1,1 @@
+"""The authors' own programs as methods: adapters alone, none of their code (docs/peers.md)."""

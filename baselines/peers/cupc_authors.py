@@ -1,0 +1,95 @@
+"""cuPC-S as its authors published it: a shared library that the user builds from their repository (docs/peers.md)."""
+
+import ctypes
+import functools
+import os
+
+import numpy as np
+
+from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, untested
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.problem import GaussianProblem
+
+LIBRARY = "GPUPC_CUPC_LIBRARY"
+"""The environment variable with the library's path."""
+
+MAX_LEVEL = 14
+"""The deepest level that it has a kernel for, and the room in a separating set."""
+
+MAX_VARIABLES = 12_288
+"""It keeps a row of the graph, 4 bytes a variable, in the 48 KB of shared memory that a block has unasked."""
+
+THRESHOLDS = 50
+
+
+def _unavailable() -> str | None:
+    path = os.environ.get(LIBRARY)
+    if not path:
+        return f"{LIBRARY} does not name the library built from the authors' repository; docs/peers.md says how"
+    try:
+        _skeleton_function(path)
+    except (OSError, AttributeError) as error:
+        return f"{LIBRARY} names {path!r}, which cannot be used: {error}"
+    return None
+
+
+@method(
+    "cupc-authors",
+    family="gaussian",
+    backends=("cuda",),
+    source="cuPC, section 4.4: the authors' program cuPC-S",
+    summary="cuPC-S as published by its authors",
+    canonical=False,
+    unavailable=_unavailable,
+)
+def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
+    """Call the authors' ``Skeleton`` with the thresholds of the problem's own test.
+
+    Its R wrapper passes them shifted by one (docs/errata.md); here level l gets `GaussianProblem.threshold` of l under
+    either `df_convention`. A separating set is the first that any thread found. On an error of CUDA the program ends
+    the process.
+
+    Raises:
+        InvalidProblem: more than `MAX_VARIABLES` variables.
+        InvalidParameter: largest p-values are asked for.
+    """
+    refuse_pmax(run)
+    p = problem.n_variables
+    if p > MAX_VARIABLES:
+        raise InvalidProblem(
+            f"method 'cupc-authors' holds a row of the graph in shared memory, so that it takes up to "
+            f"{MAX_VARIABLES:,} variables; the problem has {p:,}"
+        )
+    deepest = deepest_level(problem, MAX_LEVEL)
+    if deepest < 0:
+        return to_skeleton(problem, run, *untested(problem), deepest, [])
+    thresholds = np.zeros(THRESHOLDS)
+    thresholds[: deepest + 1] = [problem.threshold(level) for level in range(deepest + 1)]
+    graph, largest, sets = _outputs(p)
+    _skeleton_function(os.environ[LIBRARY])(
+        problem.correlation.ctypes.data,
+        ctypes.byref(ctypes.c_int(p)),
+        graph.ctypes.data,
+        thresholds.ctypes.data,
+        ctypes.byref(ctypes.c_int()),
+        ctypes.byref(ctypes.c_int(deepest)),
+        largest.ctypes.data,
+        sets.ctypes.data,
+    )
+    return to_skeleton(problem, run, graph, sets, deepest, [])
+
+
+@functools.cache
+def _skeleton_function(path: str):
+    """``void Skeleton(double *C, int *P, int *G, double *Th, int *l, int *maxlevel, double *pMax, int *SepSet)``."""
+    function = ctypes.CDLL(path).Skeleton
+    function.argtypes, function.restype = [ctypes.c_void_p] * 8, None
+    return function
+
+
+@functools.lru_cache(maxsize=1)
+def _outputs(p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays it writes to, made once, so that no call of it waits for their pages: graph, |z|, separating sets."""
+    return np.zeros((p, p), np.int32), np.zeros((p, p)), np.zeros((p, p, MAX_LEVEL), np.int32)

@@ -1,0 +1,184 @@
+"""GPUCSL, by authors of gpuPC: the skeleton searches of the package gpucsl on Gaussian and on discrete data."""
+
+import contextlib
+import dataclasses
+import importlib
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, untested
+from gpupc_impl.core.pc_stable import stop_reason
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.registry import Run, method, needs_package
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.gaussian.problem import GaussianProblem
+
+LIMITS = {"gaussian": range(5, 64, 3), "discrete": range(2, 64)}
+"""Limits that are tried for a problem without one. Discrete tables of a level more take a multiple of the memory."""
+
+MAX_CATEGORIES = 255
+"""It counts a variable's categories in 8 bits."""
+
+
+@method(
+    "gpucsl",
+    family="gaussian",
+    backends=("cuda",),
+    source="GPUCSL, discover_skeleton_gpu_gaussian",
+    summary="skeleton search of the package gpucsl on Gaussian data",
+    canonical=False,
+    unavailable=needs_package("gpucsl", "gpucsl"),
+)
+def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
+    """Run GPUCSL's own search (see `_search`).
+
+    Of n samples it takes n - l - 4 degrees of freedom at level l: those of ``df_convention="cupc"``. The other
+    convention is reached by telling it of one sample more.
+    """
+    p, told = problem.n_variables, problem.degrees_of_freedom(0) + 4
+    shape_of_data = np.empty((max(told, 0), 0))  # of the data it takes the number of samples alone
+
+    def make_kernels(kinds, limit: int):
+        return [kinds.for_gaussian_ci(p, 1, limit)]
+
+    def discover(module, limit: int, kernels):
+        return module.discover_skeleton_gpu_gaussian(
+            np.ones((p, p), np.uint16),
+            shape_of_data,
+            problem.correlation,
+            problem.alpha,
+            limit,
+            p,
+            told,
+            kernels=kernels,
+        )
+
+    # It makes 50 thresholds, or as many as there are samples for, but for the last of either.
+    most = min(50, told - 3) - 3
+    return _search(problem, run, "gpucsl.pc.discover_skeleton_gaussian", make_kernels, discover, most)
+
+
+@method(
+    "gpucsl-discrete",
+    family="discrete",
+    backends=("cuda",),
+    source="GPUCSL, discover_skeleton_gpu_discrete",
+    summary="skeleton search of the package gpucsl on discrete data",
+    canonical=False,
+    unavailable=needs_package("gpucsl", "gpucsl"),
+)
+def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
+    """Run GPUCSL's own search (see `_search`).
+
+    It knows the chi-square test with full degrees of freedom. Asked for another, it solves the problem by its own
+    rule, and the result's facts say so.
+
+    Raises:
+        InvalidProblem: the workload of a fixed number of tests an edge, a variable with more than `MAX_CATEGORIES`
+            categories, or one with a category that does not occur, which it would not count.
+    """
+    if not problem.decided_by_tests:
+        raise InvalidProblem(
+            "method 'gpucsl-discrete' makes the tests that its search needs, not tests_per_edge = "
+            f"{problem.tests_per_edge} of them; leave it out of this workload"
+        )
+    for name, codes, categories in zip(problem.names, problem.codes, problem.categories, strict=True):
+        occurring = np.count_nonzero(np.bincount(codes))
+        if occurring < categories or categories > MAX_CATEGORIES:
+            raise InvalidProblem(
+                f"variable {name!r} has {categories} categories, of which {occurring} occur; method 'gpucsl-discrete' "
+                f"counts those that occur, up to {MAX_CATEGORIES}: leave out the others, or merge some"
+            )
+    p, n = problem.codes.shape
+    data = problem.codes.T
+
+    def make_kernels(kinds, limit: int):
+        return kinds.for_discrete_ci(limit, p, int(problem.categories.max()), n)
+
+    def discover(module, limit: int, kernels):
+        return module.discover_skeleton_gpu_discrete(
+            np.ones((p, p), np.uint16), data, problem.alpha, limit, p, n, kernels=kernels
+        )
+
+    solved = dataclasses.replace(problem, test="chi-square", df_rule="full")
+    return _search(solved, run, "gpucsl.pc.discover_skeleton_discrete", make_kernels, discover, p)
+
+
+def _search(
+    problem: Problem, run: Run, module_name: str, make_kernels: Callable, discover: Callable, most: int
+) -> Skeleton:
+    """Search with the kernels of one limit on the level, which GPUCSL compiles and makes room for in advance.
+
+    The limit is the problem's `max_level`; without one, the smallest with which the search ends of itself, found by
+    trying in the first call and kept for the next. Compiling is told to the backend, as that of our kernels.
+
+    Args:
+        make_kernels: ``(Kernels, limit)`` -> what `discover` passes on as compiled kernels.
+        discover: ``(module, limit, kernels)`` -> GPUCSL's result and its seconds.
+        most: the deepest level that it can run.
+    """
+    refuse_pmax(run)
+    deepest = deepest_level(problem, most)
+    if deepest < 0:
+        return to_skeleton(problem, run, *untested(problem), deepest, [])
+    module = importlib.import_module(module_name)
+
+    def call(limit: int) -> Skeleton:
+        kernels = _kernels(problem, run, limit, make_kernels)
+        with _level_seconds(module) as seconds:
+            found = discover(module, limit, kernels).result
+        return to_skeleton(problem, run, found.skeleton, found.seperation_sets, limit, seconds)
+
+    if problem.max_level is not None:
+        return call(deepest)
+    known = _ENDS_WITH.get(problem.fingerprint)
+    if known is None:
+        for limit in LIMITS[problem.family]:
+            found = call(min(limit, deepest))
+            if limit >= deepest or _ended(problem, found):
+                break
+        known = _ENDS_WITH[problem.fingerprint] = found.levels_run - 1
+    return call(known)
+
+
+_ENDS_WITH: dict[str, int] = {}
+"""By fingerprint of the problem: the smallest limit with which the search ends."""
+
+
+def _ended(problem: Problem, found: Skeleton) -> bool:
+    return stop_reason(problem, found.levels_run, int(found.adjacency.sum(axis=1).max())) is not None
+
+
+_COMPILED: dict[tuple[str, int], object] = {}
+
+
+def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
+    """Kernels made once a problem and limit."""
+    key = (problem.fingerprint, limit)
+    if key not in _COMPILED:
+        start = time.perf_counter()
+        kinds = importlib.import_module("gpucsl.pc.kernel_management").Kernels
+        _COMPILED[key] = make_kernels(kinds, limit)
+        if run.backend is not None:
+            run.backend.compile_seconds += time.perf_counter() - start
+    return _COMPILED[key]
+
+
+@contextlib.contextmanager
+def _level_seconds(module) -> Iterator[list[float]]:
+    """The seconds that a search of GPUCSL logs for each level."""
+    found: list[float] = []
+
+    def note(message: str, value: float, **_) -> None:
+        if re.search(r"Level \d+ time", message):
+            found.append(value)
+
+    original, module.log_time = module.log_time, note
+    try:
+        yield found
+    finally:
+        module.log_time = original

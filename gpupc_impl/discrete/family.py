@@ -1,0 +1,15 @@
+"""Categorical data with Pearson's chi-square or the G-square test (gpuPC)."""
+
+from gpupc_impl.core.family import Family
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.retest import Retest
+
+FAMILY = Family(
+    name="discrete",
+    problem=DiscreteProblem,
+    retest=Retest,
+    auto={"cuda": "gpupc", "host": "gpupc", "cpu": "discrete-parallel"},
+    packages=("gpupc_impl.discrete", "baselines", "baselines.peers"),
+    data="labels",
+    default=True,
+)

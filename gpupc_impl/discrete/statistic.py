@@ -1,0 +1,52 @@
+"""The statistic of single tests, in plain NumPy and pandas: for reports, never for decisions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.discrete.problem import DiscreteProblem
+
+
+def p_values(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+    """(k,) float64 p-values of (k, 2) pairs given (k, level) sets."""
+    tests = [statistic(problem, i, j, members) for (i, j), members in zip(pairs, sets, strict=True)]
+    statistics, df = np.array(tests, np.float64).reshape(-1, 2).T
+    return problem.p_value(statistics, df)
+
+
+def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> tuple[float, int]:
+    """Chi-square or G-square of Vi and Vj given the members (gpuPC, section 2.3), and its degrees of freedom."""
+    stratum = np.zeros(problem.n_samples, np.int64)
+    for v in members:
+        stratum = _crossed(problem, stratum, v)
+    row, column = _crossed(problem, stratum, i), _crossed(problem, stratum, j)
+    cell = _crossed(problem, row, j)
+    of_stratum, of_row, of_column, of_cell = map(np.bincount, (stratum, row, column, cell))
+    met = _a_sample_of(cell, of_cell)
+    observed = of_cell[cell[met]]
+    expected = of_row[row[met]] * (of_column[column[met]] / of_stratum[stratum[met]])
+    if problem.test == "g-square":
+        found = 2 * float(observed @ np.log(observed / expected))
+    else:  # a cell that is empty adds what is expected of it
+        found = float(((observed - expected) ** 2 / expected).sum() + problem.n_samples - expected.sum())
+    if problem.df_rule == "full":
+        return max(found, 0.0), problem.degrees_of_freedom(i, j, members)
+    rows, columns = (np.bincount(stratum[_a_sample_of(*one)]) for one in ((row, of_row), (column, of_column)))
+    return max(found, 0.0), int(((rows - 1) * (columns - 1))[of_stratum > 0].sum())
+
+
+def _crossed(problem: DiscreteProblem, cell: np.ndarray, v: int) -> np.ndarray:
+    """Each sample's cell in the table of (cell, Vv); where that would be large, only cells that occur are numbered."""
+    cell = cell * int(problem.categories[v]) + problem.codes[v]
+    if cell.max() > len(cell):
+        import pandas as pd  # here, as in discrete/problem.py
+
+        cell = pd.factorize(cell)[0]
+    return cell
+
+
+def _a_sample_of(cell: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """A sample of each cell that occurs, in the order of the cells."""
+    samples = np.empty(len(counts), np.int64)
+    samples[cell] = np.arange(len(cell))
+    return samples[counts > 0]

@@ -1,0 +1,49 @@
+// Keys of separating sets, and the rule of one answer.
+//
+// An edge's best key tells which separating set was found for it: the side (0: S from adj(i), 1: from adj(j), i < j) in
+// bit 62, the rank of S in its row below. The smallest key is the set that a serial PC-stable finds first, so atomicMin
+// makes the answer independent of the order in which threads arrive.
+#pragma once
+
+#include "backends/simt/portable.cuh"
+
+constexpr unsigned long long NO_KEY = ~0ull;
+constexpr unsigned long long SECOND_SIDE = 1ull << 62;
+
+// The key of the set with this rank among those from Vi's row, for the edge between Vi and Vj.
+__device__ __forceinline__ unsigned long long set_key(int i, int j, unsigned long long rank) {
+    return i < j ? rank : SECOND_SIDE | rank;
+}
+
+// Early termination (cuPC, section 4.1): whether a test with this key can no longer change the answer, given the best
+// key found so far, or one that was the best a moment ago. The canonical rule waits for the smallest key; the papers'
+// rule, first come, leaves an edge alone once any set separated it. No key is all ones, however wide keys are.
+template <class Key>
+__device__ __forceinline__ bool settled(bool first_come, Key found, Key key) {
+    return first_come ? found != static_cast<Key>(~Key{0}) : found < key;
+}
+
+// The best keys of all edges of a graph.
+struct BestKeys {
+    unsigned long long* keys;  // (p, p), both triangles kept alike
+    int p;
+    bool first_come;  // the rule, see above
+
+    __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * p + j; }
+
+    __device__ __forceinline__ unsigned long long found(int i, int j) const { return load_relaxed(&keys[cell(i, j)]); }
+
+    __device__ __forceinline__ bool settled(unsigned long long found, unsigned long long key) const {
+        return ::settled(first_come, found, key);
+    }
+
+    __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
+        return settled(found(i, j), key);
+    }
+
+    // The set that `key` names separates Vi and Vj.
+    __device__ __forceinline__ void separate(int i, int j, unsigned long long key) const {
+        atomicMin(&keys[cell(i, j)], key);
+        atomicMin(&keys[cell(j, i)], key);
+    }
+};

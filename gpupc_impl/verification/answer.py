@@ -1,0 +1,92 @@
+"""One setting's answer, and the test that is made again from scratch to judge it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.family import get_family
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.result import Skeleton
+
+_KEPT = np.iinfo(np.int64).max
+
+
+class Answer:
+    """A setting's skeleton, its record, and the problem as that setting understood it."""
+
+    def __init__(self, problem: Problem, record: Mapping[str, Any], skeleton: Skeleton):
+        self.record, self.skeleton = record, skeleton
+        conventions = {key: record["problem"].get(key, getattr(problem, key)) for key in problem.PARAMETERS}
+        changed = {key: value for key, value in conventions.items() if value != getattr(problem, key)}
+        self.problem = dataclasses.replace(problem, **changed) if changed else problem
+        if record["problem"]["fingerprint"] != self.problem.fingerprint:
+            raise ValueError(
+                f"the record of {record['setting']!r} on {record['dataset']['name']!r} was made from another problem; "
+                "measure it again"
+            )
+        self.canonical = record["canonical"] and record["separating_sets"] == "canonical"
+        self.random = record.get("random", False)
+        self.retest = get_family(self.problem.family).retest(self.problem)
+        self._p = problem.n_variables
+        self.sizes, self.set_keys = skeleton.sepsets.sizes(), self._key(skeleton.sepsets.pairs)
+
+    def _key(self, pairs: np.ndarray) -> np.ndarray:
+        pairs = np.asarray(pairs, np.int64)
+        return pairs.min(axis=-1) * self._p + pairs.max(axis=-1)
+
+    def level(self, pairs: np.ndarray) -> np.ndarray:
+        """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge."""
+        levels = np.where(self.skeleton.adjacency[pairs[..., 0], pairs[..., 1]], _KEPT, 0)
+        if len(self.set_keys):
+            keys = self._key(pairs)
+            at = np.minimum(np.searchsorted(self.set_keys, keys), len(self.set_keys) - 1)
+            levels = np.where(self.set_keys[at] == keys, self.sizes[at], levels)
+        return levels
+
+    def missing(self, ends: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        """(k, l) bool: which members of the (k, l) sets are no neighbours of (k,) `ends` at level l."""
+        links = np.stack([np.broadcast_to(ends[:, None], sets.shape), sets], axis=-1)
+        return (self.level(links) < sets.shape[1]) | (links[..., 0] == links[..., 1])
+
+    def absent(self, end: int, members: Sequence[int]) -> list[int]:
+        """The members of one set that are no neighbours of `end` at the set's level."""
+        sets = np.array([members], np.int64).reshape(1, -1)
+        return sets[self.missing(np.array([end]), sets)].tolist()
+
+    def members(self, chosen: np.ndarray, level: int) -> np.ndarray:
+        """(k, level) members of stored sets, given by their numbers, that all have that size."""
+        sets = self.skeleton.sepsets
+        return sets.members[sets.offsets[chosen][:, None] + np.arange(level)].astype(np.int64)
+
+    def claim(self, i: int, j: int) -> tuple[int, bool, tuple[int, ...]] | None:
+        """Where the set of a pair i < j stands in canonical order: level, side, members; None for an edge."""
+        if self.skeleton.adjacency[i, j]:
+            return None
+        members = self.skeleton.sepsets[i, j]
+        return len(members), bool(self.absent(i, members)), members
+
+    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of (k, 2) pairs, i < j, given (k, l) sets: the ratio and its tolerance (see `Retest`), and whether the set is
+        misplaced: of neither end's neighbours, or holding an end.
+
+        Where the set is of the neighbours of both, the end that comes nearer to separating counts.
+        """
+        ratios, tolerances = np.full(len(pairs), np.inf), np.zeros(len(pairs))
+        misplaced = np.ones(len(pairs), bool)
+        overlaps = (sets[:, :, None] == pairs[:, None, :]).any(axis=(1, 2))
+        for ends in (pairs, pairs[:, ::-1]):
+            placed = ~self.missing(ends[:, 0], sets).any(axis=1) & ~overlaps
+            misplaced &= ~placed
+            asked = np.flatnonzero(placed & ~(ratios <= 1))
+            if len(asked):
+                found, near = self.retest.ratios(ends[asked], sets[asked])
+                better = found < ratios[asked]
+                ratios[asked[better]], tolerances[asked[better]] = found[better], near[better]
+        return ratios, tolerances, misplaced
+
+    def label(self, pair: Sequence[int]) -> str:
+        return " - ".join(self.problem.names[k] for k in pair)

@@ -1,0 +1,79 @@
+"""Certificates: every removed edge tested again from scratch.
+
+An edge's separating set must separate it, lie in the neighbourhood it was drawn from, and have the size of the level at
+which the edge went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpupc_impl.core import mapped
+from gpupc_impl.verification.answer import Answer
+
+_PAIRS_AT_ONCE = 1 << 20
+
+
+def certificates(answer: Answer) -> tuple[int, list[str]]:
+    """Test every removed edge again: how many were tested, and a sentence for each that fails.
+
+    Where a family's test takes too long for that, as many as it affords are tested, spread evenly over all.
+    """
+    if not answer.problem.decided_by_tests:
+        return 0, []
+    names = answer.problem.names
+    removed = answer.problem.n_variables * (answer.problem.n_variables - 1) // 2 - answer.skeleton.n_edges
+    stride = 1 if answer.retest.affordable is None else -(-removed // max(answer.retest.affordable, 1)) or 1
+    checked, failures, offset = 0, [], 0
+    for pairs, members in _removed(answer):
+        some = np.arange(-offset % stride, len(pairs), stride)
+        offset += len(pairs)
+        pairs, members = pairs[some], members[some]
+        checked += len(pairs)
+        ratios, tolerances, misplaced = answer.ratios(pairs, members)
+        for k in np.flatnonzero(misplaced | ~(ratios <= 1 + tolerances)):
+            given = ", ".join(names[s] for s in members[k])
+            fault = (
+                "the set is not of one end's neighbours"
+                if misplaced[k]
+                else f"it does not separate: the statistic is {ratios[k]:.12g} times its critical value"
+            )
+            failures.append(f"{answer.label(pairs[k])} given {{{given}}}: {fault}")
+    return checked, failures
+
+
+def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All removed pairs with their sets, (k, 2) and (k, level), level by level and some at a time."""
+    for pairs in _removed_at_level_zero(answer):
+        yield pairs, np.empty((len(pairs), 0), np.int64)
+    for level in np.unique(answer.sizes):
+        chosen = np.flatnonzero(answer.sizes == level)
+        for part in mapped.pieces(len(chosen), _PAIRS_AT_ONCE):
+            yield answer.skeleton.sepsets.pairs[chosen[part]].astype(np.int64), answer.members(chosen[part], level)
+
+
+def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
+    """The pairs with the empty set, which are the bulk and are not listed, some rows at a time."""
+    p, listed = answer.problem.n_variables, answer.skeleton.sepsets.pairs
+    rows = max(_PAIRS_AT_ONCE // p, 1)
+    for first in range(0, p, rows):
+        last = min(first + rows, p)
+        removed = (np.arange(p) > np.arange(first, last)[:, None]) & ~answer.skeleton.adjacency[first:last]
+        start, stop = np.searchsorted(answer.set_keys, (first * p, last * p))
+        here = listed[start:stop].astype(np.int64)
+        removed[here[:, 0] - first, here[:, 1]] = False
+        pairs = np.argwhere(removed)
+        pairs[:, 0] += first
+        yield pairs
+
+
+def wrong_sizes(answer: Answer) -> list[str]:
+    """A set has the size of its level: then sizes and the edges left after each level say the same."""
+    failures = []
+    for level, edges in enumerate(answer.skeleton.edges_per_level):
+        counted = answer.skeleton.n_edges + int(np.count_nonzero(answer.sizes > level))
+        if counted != edges:
+            failures.append(f"{edges} edges were left after level {level}, but by the sets' sizes {counted}")
+    return failures

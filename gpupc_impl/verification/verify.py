@@ -1,0 +1,140 @@
+"""Are the skeletons of one problem the same, and was every removed edge rightly removed?
+
+Two independent checks of every setting: it is compared with the first reference that finished (`compare`), and its
+removed edges are tested again (`certificates`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.verification.answer import Answer
+from gpupc_impl.verification.certificates import certificates, wrong_sizes
+from gpupc_impl.verification.compare import STATUSES, Comparison
+
+NAMED_AT_MOST = 20
+"""Edges named in a row; how many more there are is said."""
+
+
+def verify(problem: Problem, outcomes: Iterable[tuple[Mapping[str, Any], Skeleton | None]]) -> list[dict[str, Any]]:
+    """Compare and certify the outcomes of one problem's settings.
+
+    Args:
+        problem: the problem all of them were given.
+        outcomes: a record of each setting in the config's order, with its skeleton when it finished.
+
+    Returns:
+        a row for each setting, see `row_of`.
+
+    Raises:
+        ValueError: a record was made from another problem.
+    """
+    outcomes = list(outcomes)
+    answers = [None if skeleton is None else Answer(problem, record, skeleton) for record, skeleton in outcomes]
+    finished = [answer for answer in answers if answer is not None]
+    reference = min(finished, key=lambda a: (a.random, not a.record["reference"]), default=None)
+    certified: dict[tuple[str, ...], tuple[int, list[str]]] = {}
+    return [row_of(record, answer, reference, certified) for (record, _), answer in zip(outcomes, answers, strict=True)]
+
+
+def row_of(
+    record: Mapping[str, Any],
+    answer: Answer | None,
+    reference: Answer | None,
+    certified: dict[tuple[str, ...], tuple[int, list[str]]],
+) -> dict[str, Any]:
+    """What was verified of one setting: one row of verification.csv. Equal answers share their certificates."""
+    row = {
+        "dataset": record["dataset"]["name"],
+        "setting": record["setting"],
+        "method": record["method"],
+        "backend": record["backend"],
+        "compared_with": "",
+        "status": "not-run",
+        "edges": "",
+        "differing_edges": "",
+        "differing_sets": "",
+        "certificates_checked": "",
+        "certificates_failed": "",
+        "detail": record["why"] or "",
+    }
+    if answer is None:
+        return row
+    if answer.random:
+        checked, failures = 0, []
+    else:
+        key = (answer.problem.fingerprint, answer.skeleton.sha256, answer.skeleton.sepsets.sha256)
+        if key not in certified:
+            certified[key] = certificates(answer)
+        checked, failures = certified[key]
+        failures = failures + wrong_sizes(answer)
+    comparison = Comparison(reference, answer)
+    edges, sets = comparison.statuses()
+    details = [
+        _listing("edges differ", [f"{answer.label(e)} ({s})" for e, s in zip(comparison.edges, edges, strict=False)]),
+        _listing("sets differ", [f"{answer.label(e)} ({s})" for e, s in zip(comparison.sets, sets, strict=False)]),
+        _listing("certificates failed", failures),
+    ]
+    if unexamined := len(comparison.edges) + len(comparison.sets) - len(edges) - len(sets):
+        details.append(f"{unexamined} further differences not examined")
+    unexplained = ["unexplained"] if failures or unexamined else []
+    return row | {
+        "compared_with": reference.record["setting"],
+        "status": max([*edges, *sets, *unexplained], key=STATUSES.index, default="equal"),
+        "edges": answer.skeleton.n_edges,
+        "differing_edges": len(comparison.edges),
+        "differing_sets": len(comparison.sets) if comparison.sets_compared else "not compared",
+        "certificates_checked": checked,
+        "certificates_failed": len(failures),
+        "detail": "; ".join(filter(None, details)),
+    }
+
+
+def _listing(what: str, items: Sequence[str]) -> str:
+    if not items:
+        return ""
+    more = f", and {len(items) - NAMED_AT_MOST} more" if len(items) > NAMED_AT_MOST else ""
+    return f"{what}: {', '.join(items[:NAMED_AT_MOST])}{more}"
+
+
+def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A sentence for every row that must fail a run."""
+    return [
+        f"{row['setting']} on {row['dataset']} (compared with {row['compared_with']}): {row['detail']}"
+        for row in rows
+        if row["status"] == "unexplained"
+    ]
+
+
+def verify_files(problem_path: str | Path, record_paths: Iterable[str | Path]) -> list[dict[str, Any]]:
+    """`verify` on files: the problem and the records, each ``ok`` one with its skeleton beside it (``.npz``).
+
+    Raises:
+        ValueError: a skeleton is missing, or is not the one its record is about.
+    """
+    outcomes = [(record, _skeleton_of(record, Path(path))) for path in record_paths for record in [_read(path)]]
+    if all(skeleton is None for _, skeleton in outcomes):  # there may be no problem: the data set may be missing
+        return [row_of(record, None, None, {}) for record, _ in outcomes]
+    return verify(load_problem(problem_path), outcomes)
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def _skeleton_of(record: Mapping[str, Any], path: Path) -> Skeleton | None:
+    if record["status"] != "ok":
+        return None
+    stored = path.with_suffix(".npz")
+    if not stored.is_file():
+        raise ValueError(f"{stored.name} is missing beside {path}; delete {path.name} and run again")
+    skeleton = Skeleton.load(stored)
+    if skeleton.sha256 != record["result"]["skeleton_sha256"]:
+        raise ValueError(f"{stored} is not the skeleton that {path.name} is about; delete both and run again")
+    return skeleton

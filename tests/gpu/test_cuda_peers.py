@@ -1,0 +1,39 @@
+"""The authors' own programs, where they are installed, find the edges of the references."""
+
+import numpy as np
+import pytest
+
+from gpupc_impl import DiscreteProblem, GaussianProblem, methods, skeleton
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import unavailable
+
+pytestmark = pytest.mark.gpu
+
+PEERS = [name for name, method in methods().items() if method.module.startswith("baselines.peers.")]
+
+
+@pytest.fixture(params=PEERS)
+def peer(request):
+    method = get_method(request.param)
+    if reason := unavailable(method, "cuda"):
+        pytest.skip(reason)
+    return method
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("options", [{}, {"df_convention": "cupc"}, {"max_level": 1}])
+def test_finds_the_same_edges(peer, seed, options):
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((60, 60)) < 0.08, -1) * rng.uniform(0.3, 1, (60, 60))
+    data = np.linalg.solve(np.eye(60) - weights, rng.standard_normal((60, 300))).T
+    if peer.family == "gaussian":
+        problem, reference = GaussianProblem.from_data(data, **options), "stable-serial"
+    elif "df_convention" in options:
+        pytest.skip("a convention of the Gaussian test")
+    else:
+        codes = np.digitize(data[:, :20] / data[:, :20].std(axis=0), [-0.5, 0.5])
+        problem, reference = DiscreteProblem.from_data(codes, alpha=0.01, **options), "discrete-serial"
+    found, expected = (skeleton(problem, method=name) for name in (peer.name, reference))
+    assert np.array_equal(found.adjacency, expected.adjacency)
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because

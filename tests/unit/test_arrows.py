@@ -1,0 +1,138 @@
+"""Imports run one way: the arrows between the rooms, drawn from the code."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpupc_impl
+from gpupc_impl.core.family import families
+
+ROOT = Path(gpupc_impl.__file__).parents[1]
+FAMILIES = {"gaussian", "discrete", "nonlinear"}
+
+MAY_USE = {
+    "backends": set(),
+    "core": {"backends"},
+    "tables": set(),
+    "engine": {"core", "backends"},
+    **{family: {"engine", "core", "backends"} for family in FAMILIES},
+    "out_of_core": {"gaussian", "engine", "core", "backends"},
+    "measurement": {"core", "backends"},
+    "verification": {"core"},
+    "reporting": {"measurement", "verification", "core", "backends"},
+    "api": {"core"},
+    "cli": {"gpupc_impl", "api", "tables", "core", "backends"},
+    "gpupc_impl": {"api", "core", "backends", *FAMILIES},
+    "baselines": {"core", "backends", *FAMILIES},
+    "datasets": {"tables", "core"},
+    "workflow": {"datasets", "reporting", "verification", "measurement", "core", "backends"},
+}
+"""Room by room, what it may import. Rooms are the folders and modules of gpupc_impl, `gpupc_impl` its own top, and the
+other packages of the project. Families are found by name, which is no arrow."""
+
+INTERFACES = {"core": ("gpupc_impl.backends", "gpupc_impl.backends.base")}
+"""Rooms that may import no more than these modules of `backends`."""
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module of the project, by its dotted name."""
+    for package in ("gpupc_impl", "baselines", "datasets", "workflow"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+MODULES = dict(modules())
+
+
+def room(module: str) -> str | None:
+    """The room that a module lies in; None outside of the project."""
+    top, _, rest = module.partition(".")
+    if top != "gpupc_impl":
+        return top if top in MAY_USE else None
+    inner = rest.partition(".")[0]
+    return {"": "gpupc_impl", "__main__": "cli"}.get(inner, inner)
+
+
+def imports(module: str, path: Path) -> Iterator[tuple[int, str]]:
+    """Line by line, the modules that one imports, inside of functions as well."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            for alias in node.names:
+                within = f"{base}.{alias.name}"
+                yield node.lineno, within if within in MODULES else base
+
+
+def arrows() -> Iterator[tuple[str, str, str, str]]:
+    """Each import across rooms: where it stands, the room, the room imported, and the module."""
+    for module, path in MODULES.items():
+        for line, imported in imports(module, path):
+            start, end = room(module), room(imported)
+            if end is not None and start != end:
+                yield f"{path.relative_to(ROOT)}:{line}", start, end, imported
+
+
+def test_every_room_is_known():
+    assert {room(module) for module in MODULES} == set(MAY_USE)
+    assert set(families()) == FAMILIES
+
+
+def test_rooms_have_an_order():
+    """No room can reach itself."""
+
+    def reached(start: str, seen: tuple[str, ...] = ()) -> Iterator[str]:
+        for end in MAY_USE[start]:
+            assert end not in seen, f"{' -> '.join(seen)} -> {end}"
+            yield end
+            yield from reached(end, (*seen, end))
+
+    assert all(start not in reached(start, (start,)) for start in MAY_USE)
+
+
+def test_no_arrow_points_up():
+    up = [f"{where}: {start} imports {module}" for where, start, end, module in arrows() if end not in MAY_USE[start]]
+    assert not up, "\n".join(up)
+
+
+def test_only_interfaces_of_the_backends_are_used_above_them():
+    found = [
+        f"{where}: {start} imports {module}"
+        for where, start, end, module in arrows()
+        if end == "backends" and module not in INTERFACES.get(start, [module])
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_methods_do_not_depend_on_their_familys_record():
+    """What is measured is versioned by what it imports: see `gpupc_impl.core.family`."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for module, path in MODULES.items()
+        for line, imported in imports(module, path)
+        if imported.endswith(".family") and imported != "gpupc_impl.core.family"
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["core", "engine", "measurement", "verification", "api", "cli", "tables"])
+def test_a_shared_room_names_no_family(name):
+    """But in docstrings, as examples."""
+    found = []
+    for module, path in MODULES.items():
+        if room(module) == name:
+            tree = ast.parse(path.read_bytes())
+            found += [
+                f"{path.relative_to(ROOT)}:{node.lineno}: {node.value!r}"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Constant) and node.value in FAMILIES
+            ]
+    assert not found, "\n".join(found)

@@ -1,0 +1,186 @@
+"""The record, its file and its numbers; files that are there whole or not at all."""
+
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from gpupc_impl import GaussianProblem
+from gpupc_impl.core import files
+from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.record import (
+    InvalidRecord,
+    Limits,
+    Peaks,
+    Record,
+    Result,
+    Times,
+    band,
+    load_records,
+    schema,
+    to_frame,
+)
+
+
+@pytest.fixture
+def problem():
+    return GaussianProblem.from_data(np.random.default_rng(0).normal(size=(20, 4)), alpha=0.1, max_level=2)
+
+
+@pytest.fixture
+def record(problem):
+    return Record(
+        setting="s",
+        method="m",
+        family="gaussian",
+        reference=False,
+        canonical=True,
+        backend="host",
+        params={"theta": 64},
+        separating_sets="canonical",
+        dataset="d",
+        dataset_facts={"samples": 20},
+        problem=problem.facts(),
+        status="ok",
+        why=None,
+        limits=Limits(time_s=1.5),
+        time_s=Times(1.0, 0.5, [0.3, 0.1, 0.2], [[0.3], [0.1], [0.2]]),
+        result=Result(1, 1, "complete", [1], [6], 0, 0, "a" * 64, "b" * 64),
+        peak_bytes=Peaks(process=1000),
+        code="c" * 64,
+        environment=environment(1, 1),
+    )
+
+
+def failed(record):
+    return dataclasses.replace(record, status="timeout", why="too slow", result=None, time_s=Times(warm=[5.0]))
+
+
+def test_every_key_of_the_schema_is_described():
+    def walk(node, where):
+        assert "description" in node, where
+        for name, child in node.get("properties", {}).items():
+            walk(child, f"{where}.{name}")
+        if "properties" in node and where not in ("record.dataset", "record.problem"):
+            assert node["additionalProperties"] is False, where
+
+    walk(schema(), "record")
+
+
+def test_round_trip(record, tmp_path):
+    for each in (record, failed(record)):
+        each.save(tmp_path / "deep" / "s.json")
+        assert Record.load(tmp_path / "deep" / "s.json") == each
+        assert [path.name for path in (tmp_path / "deep").iterdir()] == ["s.json"]
+
+
+def test_a_file_has_what_the_schema_has_in_its_order(record):
+    content = record.to_json()
+    assert list(content) == list(schema()["properties"])
+    for key in ("limits", "time_s", "result", "peak_bytes"):
+        assert list(content[key]) == list(schema()["properties"][key]["properties"])
+    assert content["dataset"] == {"name": "d", "samples": 20}
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda r: r.update(extra=1), "extra"),
+        (lambda r: r["time_s"].update(mean=1), "mean"),
+        (lambda r: r.update(status="fine"), "$.status"),
+        (lambda r: r.pop("why"), "why"),
+        (lambda r: r["dataset"].pop("name"), "$.dataset"),
+        (lambda r: r["result"].update(edges="many"), "$.result"),
+    ],
+)
+def test_invalid_records_are_not_loaded(record, tmp_path, change, where):
+    content = record.to_json()
+    change(content)
+    (tmp_path / "s.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidRecord, match=r"s\.json is not a valid record") as failure:
+        Record.load(tmp_path / "s.json")
+    assert where in str(failure.value)
+
+
+def test_invalid_records_are_not_saved(record, tmp_path):
+    with pytest.raises(InvalidRecord, match=r"s\.json is not a valid record: at \$\.status"):
+        dataclasses.replace(record, status="fine").save(tmp_path / "s.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_families_bring_their_own_facts(record, tmp_path):
+    facts = {"alpha": 0.1, "n_variables": 4, "max_level": None, "fingerprint": "d" * 64, "df_rule": "full"}
+    dataclasses.replace(record, problem=facts).save(tmp_path / "s.json")
+    assert Record.load(tmp_path / "s.json").problem == facts
+
+
+def test_records_come_in_the_order_of_their_paths(record, tmp_path):
+    paths = [tmp_path / "two" / "b.json", tmp_path / "one" / "s.json"]
+    for path in paths:
+        dataclasses.replace(record, setting=path.stem).save(path)
+    assert [each.setting for each in load_records(paths)] == ["b", "s"]
+
+
+def test_a_file_that_is_not_json_is_named(tmp_path):
+    (tmp_path / "s.json").write_text('{"schema_ver')
+    with pytest.raises(InvalidRecord, match=r"s\.json is not JSON"):
+        load_records([tmp_path / "s.json"])
+
+
+def test_numbers_for_tables(record):
+    assert (record.low, record.median, record.high) == pytest.approx((0.14, 0.2, 0.26))
+    assert (record.repeats, record.edges, record.levels, record.tests) == (3, 1, 1, 6)
+    late = failed(record)
+    assert (late.low, late.median, late.high, late.edges, late.levels, late.tests) == (None,) * 6
+
+
+def test_what_ran_it(record):
+    machine = {**record.environment, "cpu": "A CPU", "threads": 4, "git_commit": "0123456789abc", "git_dirty": True}
+    record = dataclasses.replace(record, environment=machine)
+    assert record.commit == "0123456789+"
+    assert record.machine == "A CPU, 4 threads"
+    assert dataclasses.replace(record, params={"workers": 3}).machine == "A CPU, 3 threads"
+    assert dataclasses.replace(record, method="stable-serial").machine == "A CPU, 1 thread"
+    gpu = {**machine, "device": {"device": "A GPU"}, "git_commit": None}
+    assert dataclasses.replace(record, backend="cuda", environment=gpu).machine == "A GPU"
+    assert dataclasses.replace(record, environment=gpu).commit is None
+
+
+def test_frame(record):
+    frame = to_frame([record, failed(record)])
+    assert list(frame["status"]) == ["ok", "timeout"]
+    assert list(frame["median_s"]) == [0.2, 5.0]
+    assert frame.loc[0, "problem.alpha"] == 0.1
+    assert frame.loc[0, "time_s.warm"] == [0.3, 0.1, 0.2]
+    assert frame[["result.edges", "time_s.cold"]].loc[1].isna().all()
+
+
+def test_band():
+    assert band([]) == (None, None, None)
+    assert band([5.0]) == (5.0, 5.0, 5.0)
+    assert band([4.0, 1.0, 2.0, 3.0, 0.0, 5.0]) == (1.0, 2.5, 4.0)
+
+
+def test_write_whole_leaves_the_old_file_when_it_fails(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+
+    def write():
+        with files.write_whole(path) as temporary:
+            temporary.write_text("half of the n")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_jsonschema_a_record_is_written_and_said_to_be_unchecked(record, tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    record.save(tmp_path / "s.json")
+    assert "not validated" in caplog.text
+    monkeypatch.undo()
+    assert Record.load(tmp_path / "s.json") == record
