@@ -129,6 +129,9 @@ class Backend(abc.ABC):
 
     name: ClassVar[str]
 
+    warp_threads: ClassVar[int]
+    """Threads that play a warp in kernels written with engine/kernels/warp.cuh."""
+
     compile_seconds: float
     """Time spent compiling (or fetching from the compilation cache) since this object was made."""
 
@@ -163,8 +166,16 @@ class Backend(abc.ABC):
         """A C-contiguous copy of a host array on the device."""
 
     @abc.abstractmethod
+    def upload_symmetric(self, matrix: np.ndarray) -> Any:
+        """A symmetric (p, p) matrix on the device, to be read only: where it lies already, or half of it copied."""
+
+    @abc.abstractmethod
     def download(self, array: Any) -> np.ndarray:
         """A copy of a device array in host memory, after the work queued so far."""
+
+    @abc.abstractmethod
+    def copy(self, array: Any) -> Any:
+        """A copy of a device array on the device."""
 
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:

@@ -6,11 +6,12 @@ CuPy is imported when a backend is asked for, never by this module, so the packa
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from gpupc_impl.backends.base import (
 )
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
+from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, staged_download, staged_upload
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
@@ -47,6 +49,22 @@ MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
 
 
+PINNED_RESULT_BYTES = 256 << 20
+"""Downloads up to this size stay in page-locked memory; larger ones go on to memory of their own."""
+
+
+@functools.cache
+def _pinned_pool() -> PinnedPool:
+    """The one pool of a process."""
+    import cupy
+
+    def allocate(size: int) -> tuple[Any, int]:
+        memory = cupy.cuda.PinnedMemory(size)
+        return memory, memory.ptr
+
+    return PinnedPool(allocate)
+
+
 class CudaBackend(Backend):
     """Kernels on one GPU, in one stream unless others are asked for.
 
@@ -55,6 +73,7 @@ class CudaBackend(Backend):
     """
 
     name = "cuda"
+    warp_threads = 32
 
     def __init__(self, device_memory_limit: int | None = None):
         import cupy
@@ -65,6 +84,8 @@ class CudaBackend(Backend):
         self._device = cupy.cuda.Device(_chosen_device())
         self._running: dict[str, None] = {}  # kernels launched since the last synchronisation, in order
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
+        self._pinned = _pinned_pool()
+        self._in_flight: list[np.ndarray] = []  # page-locked memory that queued copies read
         self._peak = 0
         self._other_pool = None
         self.compile_seconds = 0.0
@@ -152,25 +173,88 @@ class CudaBackend(Backend):
     def upload(self, array: ArrayLike) -> Any:
         host = np.asarray(array, order="C")
         device = self.empty(host.shape, host.dtype)
-        with self._on_device():
-            device.set(host)
-        self.synchronize()  # the host array may be gone a moment later
+        if host.nbytes <= CHUNK_BYTES:
+            staged = self._pinned.array(host.shape, host.dtype)
+            staged[...] = host
+            self._in_flight.append(staged)
+            with self._on_device():
+                self._send(device.data.ptr, staged)
+            return device
+        flat = host.reshape(-1).view(np.uint8)
+        parts = [flat[start : start + CHUNK_BYTES] for start in range(0, len(flat), CHUNK_BYTES)]
+
+        def send(staged: np.ndarray, number: int) -> Callable[[], None]:
+            with self._on_device():
+                self._send(device.data.ptr + number * CHUNK_BYTES, staged)
+                return self._stream.record().synchronize
+
+        staged_upload(self._pinned, parts, send)
         return device
 
+    def upload_symmetric(self, matrix: np.ndarray) -> Any:
+        p, itemsize = len(matrix), matrix.itemsize
+        device = self.empty(matrix.shape, matrix.dtype)
+        rows = max(1, CHUNK_BYTES // (p * itemsize)) if p else 1
+        parts = [matrix[first : first + rows, first:] for first in range(0, p, rows)]
+
+        def send(staged: np.ndarray, number: int) -> Callable[[], None]:
+            first, width = number * rows, staged.shape[1] * itemsize
+            with self._on_device():
+                self._cupy.cuda.runtime.memcpy2DAsync(
+                    device.data.ptr + first * (p + 1) * itemsize,
+                    p * itemsize,
+                    staged.ctypes.data,
+                    width,
+                    width,
+                    len(staged),
+                    self._cupy.cuda.runtime.memcpyHostToDevice,
+                    self._stream.ptr,
+                )
+                return self._stream.record().synchronize
+
+        staged_upload(self._pinned, parts, send)
+        tiles = -(-p // 32)
+        self.kernel("backends/kernels/mirror.cu", "mirror<double>")((tiles, tiles), (32, 8), [device, np.int32(p)])
+        return device
+
+    def _send(self, address: int, staged: np.ndarray) -> None:
+        """Queue a copy of page-locked memory to the device."""
+        if staged.nbytes:
+            runtime = self._cupy.cuda.runtime
+            kind = runtime.memcpyHostToDevice
+            runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
+
     def download(self, array: Any) -> np.ndarray:
-        with self._on_device():
-            host = array.get()
+        if not array.nbytes:
+            return np.empty(array.shape, array.dtype)
+        runtime = self._cupy.cuda.runtime
+        kind = runtime.memcpyDeviceToHost
+        if array.nbytes <= PINNED_RESULT_BYTES:
+            host = self._pinned.array(array.shape, array.dtype)
+            with self._on_device():
+                runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, kind, self._stream.ptr)
+            self.synchronize()
+            return host
+        host = np.empty(array.shape, array.dtype)
+
+        def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
+            with self._on_device():
+                runtime.memcpyAsync(staged.ctypes.data, array.data.ptr + offset, staged.nbytes, kind, self._stream.ptr)
+                return self._stream.record().synchronize
+
+        staged_download(self._pinned, host, fetch)
         self.synchronize()
         return host
 
-    def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        shape, dtype = (shape,) if np.ndim(shape) == 0 else tuple(shape), np.dtype(dtype)
-        count = math.prod(shape)
+    def copy(self, array: Any) -> Any:
+        target = self.empty(array.shape, array.dtype)
         with self._on_device():
-            # Not from CuPy's pool, which rounds up to powers of two and keeps what is freed.
-            memory = self._cupy.cuda.PinnedMemory(max(1, count * dtype.itemsize))
-            pointer = self._cupy.cuda.PinnedMemoryPointer(memory, 0)
-        return np.frombuffer(pointer, dtype, count).reshape(shape)
+            target.data.copy_from_device_async(array.data, array.nbytes)
+        return target
+
+    def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        with self._on_device():
+            return self._pinned.array((shape,) if np.ndim(shape) == 0 else tuple(shape), dtype)
 
     def stream(self) -> CudaStream:
         return CudaStream(self)
@@ -240,6 +324,7 @@ class CudaBackend(Backend):
         with self._on_device():
             self._stream.synchronize()
         self._running.clear()
+        self._in_flight.clear()
 
     def _load(self, source: Path, expression: str) -> CudaKernel:
         start = time.perf_counter()

@@ -329,6 +329,7 @@ class HostBackend(Backend):
     """
 
     name = "host"
+    warp_threads = 1
     max_shared_bytes = 232_448  # what an H100 grants
 
     def __init__(self, device_memory_limit: int | None = None):
@@ -389,8 +390,14 @@ class HostBackend(Backend):
         target[...] = source
         return target
 
+    def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:
+        return self.upload(matrix)
+
     def download(self, array: np.ndarray) -> np.ndarray:
         return np.array(array, order="C")
+
+    def copy(self, array: np.ndarray) -> np.ndarray:
+        return self.upload(array)
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return np.empty(shape, dtype)

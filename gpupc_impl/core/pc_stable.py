@@ -29,7 +29,8 @@ class LevelOutcome:
         edges: edges left.
         max_degree: largest number of neighbours left.
         tests: CI tests performed.
-        pairs: (k, 2) removed pairs, i < j, in any order; not needed at level 0.
+        pairs: (k, 2) removed pairs, i < j, in any order; not needed at level 0, nor from a search that hands over all
+            separating sets at its end.
         sets: (k, level) their separating sets, ascending.
         undefined: tests that were not decided (zero residual variance).
         pseudo_inverses: near-singular conditioning matrices met.
@@ -45,7 +46,11 @@ class LevelOutcome:
 
 
 class LevelSearch(Protocol):
-    """A method at work on one problem."""
+    """A method at work on one problem.
+
+    One that keeps the separating sets to itself until the end has a method ``separating_sets(adjacency)`` that hands
+    them over as `SeparatingSets`; the outcomes of its levels then hold none.
+    """
 
     def run_level(self, level: int) -> LevelOutcome:
         """Make the level's tests and remove the edges that were separated."""
@@ -87,7 +92,7 @@ def pc_stable(
         tests.append(outcome.tests)
         edges_left.append(edges)
         seconds.append(elapsed)
-        if level:
+        if outcome.pairs is not None:
             removed.append((outcome.pairs, outcome.sets))
         undefined += outcome.undefined
         pseudo_inverses += outcome.pseudo_inverses
@@ -95,9 +100,13 @@ def pc_stable(
             progress(Progress(level, edges, outcome.tests, elapsed))
         level += 1
     adjacency = search.adjacency()
+    if hasattr(search, "separating_sets"):
+        sepsets = search.separating_sets(adjacency)
+    else:
+        sepsets = SeparatingSets.from_levels(adjacency, removed)
     return Skeleton(
         adjacency=adjacency,
-        sepsets=SeparatingSets.from_levels(adjacency, removed),
+        sepsets=sepsets,
         names=problem.names,
         tests_per_level=tuple(tests),
         edges_per_level=tuple(edges_left),

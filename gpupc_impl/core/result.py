@@ -25,16 +25,29 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     with members are stored; a missing pair that is not an edge has the empty set. ``sets[j, i]`` works as well.
     Each takes 20 bytes and 4 for a member after the first.
 
+    Args:
+        offsets: the attribute; or a number, where all sets have that many members.
+
     Attributes:
         pairs: (k, 2) int32, i < j, in ascending order: the pairs removed at level 1 or above.
         offsets: (k + 1,) int64: set of pair number q is ``members[offsets[q]:offsets[q + 1]]``.
         members: int32 variable indexes, ascending within a set.
     """
 
-    def __init__(self, adjacency: np.ndarray, pairs: np.ndarray, offsets: np.ndarray, members: np.ndarray):
+    def __init__(self, adjacency: np.ndarray, pairs: np.ndarray, offsets: np.ndarray | int, members: np.ndarray):
         self._adjacency = adjacency
-        self.pairs, self.offsets, self.members = pairs, offsets, members
-        self._rows = _row_starts(pairs, len(adjacency))
+        self.pairs, self.members = pairs, members
+        self._offsets = offsets
+
+    @functools.cached_property
+    def offsets(self) -> np.ndarray:
+        if isinstance(self._offsets, np.ndarray):
+            return self._offsets
+        return np.arange(len(self.pairs) + 1, dtype=np.int64) * self._offsets
+
+    @functools.cached_property
+    def _rows(self) -> np.ndarray:
+        return _row_starts(self.pairs, len(self._adjacency))
 
     @classmethod
     def from_levels(cls, adjacency: np.ndarray, removed: Iterable[tuple[np.ndarray, np.ndarray]]) -> SeparatingSets:
@@ -49,7 +62,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
             return cls(adjacency, np.empty((0, 2), np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
         if len(found) == 1:
             ((pairs, sets),) = found
-            return cls(adjacency, pairs, np.arange(len(sets) + 1, dtype=np.int64) * sets.shape[1], sets.reshape(-1))
+            return cls(adjacency, pairs, sets.shape[1], sets.reshape(-1))
         pairs = np.empty((sum(len(pairs) for pairs, _ in found), 2), np.int32)
         offsets = np.zeros(len(pairs) + 1, np.int64)
         members = np.empty(sum(sets.size for _, sets in found), np.int32)

@@ -25,7 +25,7 @@ struct Residuals {
     double ii, jj, ij;
 
     // No variance left in an endpoint: the partial correlation is 0/0 and the test decides nothing.
-    __device__ bool undefined() const { return ii <= RESIDUAL_TOLERANCE || jj <= RESIDUAL_TOLERANCE; }
+    __device__ bool undefined() const { return (ii <= RESIDUAL_TOLERANCE) | (jj <= RESIDUAL_TOLERANCE); }
 
     __device__ bool independent(double critical_r_squared) const { return ij * ij <= critical_r_squared * (ii * jj); }
 
