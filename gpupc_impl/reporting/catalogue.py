@@ -14,17 +14,16 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpupc_impl.core.family import plugins
 from gpupc_impl.core.files import read_csv, read_json
-from gpupc_impl.core.registry import methods
+from gpupc_impl.reporting import papers
 from gpupc_impl.reporting.figures import Drawing
 from gpupc_impl.reporting.runs import load
 from gpupc_impl.reporting.tables import Table
-
-MODULES = ("summary", "papers.cupc", "papers.cupc_claims", "papers.out_of_core", "papers.gpupc", "papers.cmiknn")
-"""Where the entries are, in the order of the catalogue; modules named by GPUPC_PLUGINS may have more."""
 
 EVERY = "every"
 """All families, as an entry's ``family``."""
@@ -61,11 +60,11 @@ class Entry:
         paper: under which heading: the paper's name, or a word.
         make: the function that makes it.
         figure: whether it is a figure.
+        reported: the CSV of the paper's numbers, in results/reported unless the path is absolute; by default NAME.csv.
         numbers: for a figure, whether it has a CSV of its numbers.
         family: shows the data sets of this family, or of `EVERY` one, with all their settings.
         experiments: shows these of the config's experiments: without a family the first must be there.
         tests: shows this table of the config's single tests.
-        reported: the CSV of the paper's numbers, in results/reported unless the path is absolute.
     """
 
     name: str
@@ -73,11 +72,11 @@ class Entry:
     paper: str
     make: Callable[..., Table | Drawing]
     figure: bool
-    numbers: bool
-    family: str | None
-    experiments: Sequence[str]
-    tests: str | None
     reported: str
+    numbers: bool = True
+    family: str | None = None
+    experiments: Sequence[str] = ()
+    tests: str | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -106,13 +105,12 @@ _ENTRIES: dict[str, Entry] = {}
 Make = Callable[..., Table | Drawing]
 
 
-def _register(name: str, title: str, *, paper: str, figure: bool, **given: Any) -> Callable[[Make], Make]:
+def _register(name: str, title: str, paper: str, figure: bool, given: Mapping[str, Any]) -> Callable[[Make], Make]:
     def register(make: Make) -> Make:
         known = _ENTRIES.get(name)
         if known is not None and known.make.__module__ != make.__module__:
             raise ValueError(f"{name!r} is made twice: in {known.make.__module__} and in {make.__module__}")
-        facts = {"numbers": True, "family": None, "experiments": (), "tests": None, "reported": f"{name}.csv"} | given
-        entry = Entry(name, title, paper, make, figure, **facts)
+        entry = Entry(name, title, paper, make, figure, **{"reported": f"{name}.csv", **given})
         for parameter in entry.reads:
             if parameter not in READERS and parameter not in GIVEN:
                 raise ValueError(f"{name!r} has the parameter {parameter!r}; known: {', '.join([*READERS, *GIVEN])}")
@@ -124,18 +122,20 @@ def _register(name: str, title: str, *, paper: str, figure: bool, **given: Any) 
 
 def table(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make], Make]:
     """Register a function that returns a `Table`; see `Entry` for the arguments."""
-    return _register(name, title, paper=paper, figure=False, **given)
+    return _register(name, title, paper, False, given)
 
 
 def figure(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make], Make]:
     """Register a function that returns a `Drawing`; see `Entry` for the arguments."""
-    return _register(name, title, paper=paper, figure=True, **given)
+    return _register(name, title, paper, True, given)
 
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """All entries by name."""
-    for module in MODULES:
-        importlib.import_module(f"gpupc_impl.reporting.{module}")
-    methods()  # imports the plug-ins, which may have tables of their own
+    """All entries by name: those of no paper, those of `papers`, and those of plug-ins."""
+    importlib.import_module("gpupc_impl.reporting.summary")
+    for found in pkgutil.iter_modules(papers.__path__):
+        importlib.import_module(f"{papers.__name__}.{found.name}")
+    for plugin in plugins():
+        importlib.import_module(plugin)
     return _ENTRIES
