@@ -28,7 +28,7 @@ def cmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (see `core.single_tests`): (i, j, S) -> p-value. The threads end with the last reference to it."""
+    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value. Its threads end with it."""
     from baselines._cmiknn_search import CmiknnTest
 
     threads = _threads(params)

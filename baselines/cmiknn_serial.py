@@ -24,7 +24,7 @@ def cmiknn_serial(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (see `core.single_tests`): (i, j, S) -> p-value."""
+    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
     from baselines._cmiknn_search import CmiknnTest
 
     return CmiknnTest(problem).p_value

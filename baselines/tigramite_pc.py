@@ -47,7 +47,7 @@ def tigramite(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (see `core.single_tests`): (i, j, S) -> p-value, in the paper's convention."""
+    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value, in the paper's convention."""
     test = TigramiteTest(problem)
     return lambda i, j, members: problem.p_value(test.count(i, j, members))
 

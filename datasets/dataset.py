@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.files import write_whole
+from gpupc_impl.tables import DataError
 
 BLOCK_BYTES = 1 << 26
 """Matrices are copied in blocks of this size where their memory order is not the one needed."""
@@ -19,12 +24,20 @@ class RegistryError(ValueError):
     """A registry entry or a declared spec is wrong, or no data set has this name."""
 
 
-class DataError(ValueError):
-    """A file's content cannot be used; the message names the file and, where it can, the row and the column."""
-
-
 class DatasetUnavailable(RuntimeError):
-    """The data cannot be had here and now; the message is one sentence that says why and how to provide them."""
+    """The data cannot be had here; the message is one sentence that says why and how to provide them.
+
+    Attributes:
+        facts: what is known of the data all the same.
+    """
+
+    def __init__(self, why: str, facts: Mapping[str, Any] | None = None):
+        super().__init__(why)
+        self.facts = dict(facts or {})
+
+    def save(self, path: str | Path) -> None:
+        """Write a file of which `Dataset.load` raises this."""
+        _write(path, {"why": str(self), "facts": self.facts})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,6 +80,28 @@ class Dataset:
         if "sha256" not in self.facts:
             object.__setattr__(self, "facts", {**self.facts, "sha256": fingerprint(values)})
 
+    def save(self, path: str | Path) -> None:
+        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        arrays = {name: fields.pop(name) for name in ("values", "true_dag") if fields[name] is not None}
+        _write(path, fields, **arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Dataset:
+        """Read what `save` wrote.
+
+        Raises:
+            DatasetUnavailable: the file says why the data could not be had.
+        """
+        with np.load(path) as stored:
+            fields = json.loads(str(stored["fields"]))
+            if "why" in fields:
+                raise DatasetUnavailable(**fields)
+            arrays = {name: stored[name] for name in ("values", "true_dag") if name in stored}
+        labels = fields.pop("labels")
+        labels = None if labels is None else tuple(map(tuple, labels))
+        return cls(**{**fields, "names": tuple(fields["names"]), "labels": labels, **arrays})
+
     def _check_labels(self, values: np.ndarray, where: str) -> None:
         if get_family(self.family).data != "labels":
             raise DataError(f"{where}: labels belong to discrete data, not to {self.family} data")
@@ -77,6 +112,11 @@ class Dataset:
                 raise DataError(f"{where}, variable {name!r}: two categories have the same label")
             if column.max(initial=0) >= len(labels):
                 raise DataError(f"{where}, variable {name!r}: code {column.max()} has no label ({len(labels)} labels)")
+
+
+def _write(path: str | Path, fields: Mapping[str, Any], **arrays: np.ndarray) -> None:
+    with write_whole(Path(path)) as temporary, open(temporary, "wb") as file:
+        np.savez(file, fields=json.dumps(fields), **arrays)
 
 
 def fingerprint(values: np.ndarray) -> str:

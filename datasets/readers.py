@@ -1,33 +1,27 @@
 """Files to matrices: CSV, npz and R data. Nothing is guessed, dropped or filled in: what is unclear is an error.
 
 Each reader returns ``(values, names)``: values (samples, variables) float64, all finite; names one a variable, all
-different and not empty, V0, V1, ... where the file has none. Each raises `DataError` naming the file, and the row
-and the column where there is one, and OSError when the file cannot be opened.
+different and not empty, V0, V1, ... where the file has none. Each raises `DataError` naming the file, and the line or
+row and the column where there is one, and OSError when the file cannot be opened.
 """
 
 from __future__ import annotations
 
-import collections
-import csv
-import gzip
 import warnings
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from datasets.dataset import DataError
+from gpupc_impl import tables
+from gpupc_impl.tables import DataError, checked_names, finite, only_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Matrix = tuple[np.ndarray, tuple[str, ...]]
 Header = bool | Literal["auto"]
-
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "."})
 
 
 def read_table(path: str | Path, header: Header = "auto") -> pd.DataFrame:
@@ -57,45 +51,17 @@ def read_table(path: str | Path, header: Header = "auto") -> pd.DataFrame:
 
 
 def read_csv(path: str | Path, header: Header = "auto", delimiter: str = ",") -> Matrix:
-    """A UTF-8 text table, gzipped when its name ends in .gz, samples in rows.
+    """A UTF-8 text table, samples in rows, perhaps compressed; see `gpupc_impl.tables.read_text`.
 
-    `header="auto"` takes the first row for names when it holds text and no number, for data when it holds no text.
+    Args:
+        header: whether the first row holds the names; "auto": it does when it holds text and no number.
     """
-    path = Path(path)
-    names: tuple[str, ...] | None = None
-    rows: list[np.ndarray] = []
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            for line, cells in _lines(csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True), path):
-                if names is None:
-                    if _is_header(cells, path) if header == "auto" else header:
-                        names = _checked_names(cells, path)
-                        continue
-                    names = _default_names(len(cells))
-                if len(cells) != len(names):
-                    raise DataError(f"{path}, line {line}: {len(cells)} cells where the first line has {len(names)}")
-                rows.append(_numbers(cells, names, f"{path}, line {line}"))
-    except (UnicodeDecodeError, csv.Error, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is not a readable text table: {error}") from error
-    if names is None:
-        raise DataError(f"{path} is empty")
-    if not rows:
-        raise DataError(f"{path} has a header and no data")
-    return np.array(rows), names
+    return _named(*tables.read_text(Path(path), None if header == "auto" else header, delimiter=delimiter))
 
 
 def read_npz(path: str | Path, array: str | None = None) -> Matrix:
     """A numpy archive: the matrix is `array`, by default the only two-dimensional one; names from array ``names``."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except (ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is not a readable npz archive: {error}") from error
-    names = arrays.pop("names", None)
-    values = _the_table({key: value for key, value in arrays.items() if value.ndim == 2}, array, path)
-    names = _default_names(values.shape[1]) if names is None else _checked_names(names.ravel().tolist(), path)
-    return _finite(values, names, path), names
+    return _named(*tables.read_numpy(Path(path), array))
 
 
 def read_rdata(path: str | Path, table: str | None = None, transpose: bool = False) -> Matrix:
@@ -106,8 +72,8 @@ def read_rdata(path: str | Path, table: str | None = None, transpose: bool = Fal
         table: the matrix or data frame to take, a member of a list written ``list$member``; by default the only one.
         transpose: the file has variables in rows.
     """
-    tables = dict(_r_tables(_r_workspace(path)))
-    found = _the_table(tables, table, path)
+    path = Path(path)
+    found = only_table(dict(_r_tables(_r_workspace(path))), table, path)
     if hasattr(found, "columns"):  # a data frame
         names = list(found.columns)
         values = np.column_stack([_r_numbers(found[name], name, path) for name in names])
@@ -117,103 +83,15 @@ def read_rdata(path: str | Path, table: str | None = None, transpose: bool = Fal
         names = coordinates[dimension].values.tolist() if dimension in coordinates else None
         values = np.ma.filled(np.ma.asarray(getattr(found, "values", found), dtype=np.float64), np.nan)
     values = values.T if transpose else values
-    names = _default_names(values.shape[1]) if names is None else _checked_names(names, path)
-    return _finite(values, names, path), names
+    names = None if names is None else checked_names(names, path)
+    return _named(finite(values, names, path), names)
 
 
 READERS = {"csv": read_csv, "npz": read_npz, "rdata": read_rdata}
 
 
-def _lines(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of every line; blank ones are allowed at the end only."""
-    blank = None
-    for cells in reader:
-        if len(cells) < 2 and not "".join(cells).strip():
-            blank = blank or reader.line_num
-            continue
-        if blank is not None:
-            raise DataError(f"{path}, line {blank}: a blank line before the end")
-        yield reader.line_num, cells
-
-
-def _cell_kind(cell: str) -> str:
-    text = cell.strip().lower()
-    if text in MISSING:
-        return "missing"
-    if "_" in text:  # Python reads 1_0 as 10
-        return "text"
-    try:
-        return "number" if np.isfinite(float(text)) else "infinite"
-    except ValueError:
-        return "text"
-
-
-def _is_header(cells: list[str], path: Path) -> bool:
-    example = {_cell_kind(cell): cell for cell in cells}
-    if {"text", "number"} <= example.keys():
-        raise DataError(
-            f"{path}, line 1 holds both text ({example['text']!r}) and numbers ({example['number']!r}), so it may or "
-            "may not be a header: say which (header=True or False; --header or --no-header)"
-        )
-    return "text" in example
-
-
-def _numbers(cells: list[str], names: tuple[str, ...], where: str) -> np.ndarray:
-    """One row as float64; the first bad cell is an error."""
-    try:
-        row = np.array(cells, dtype=np.float64)
-        if np.isfinite(row).all() and not any("_" in cell for cell in cells):
-            return row
-    except ValueError:
-        pass  # found and named below
-    kinds = zip(map(_cell_kind, cells), cells, names, strict=True)
-    kind, cell, name = next(found for found in kinds if found[0] != "number")
-    what = {"missing": "missing value", "infinite": "infinite value", "text": "not a number:"}[kind]
-    raise DataError(f"{where}, column {name!r}: {what} {cell!r}")
-
-
-def _default_names(p: int) -> tuple[str, ...]:
-    return tuple(f"V{i}" for i in range(p))
-
-
-def _checked_names(names: list[Any], path: str | Path) -> tuple[str, ...]:
-    stripped = tuple(str(name).strip() for name in names)
-    if "" in stripped:
-        raise DataError(
-            f"{path}: column {stripped.index('') + 1} has no name; name it, or remove it if it holds row names"
-        )
-    repeated = [name for name, count in collections.Counter(stripped).items() if count > 1]
-    if repeated:
-        more = f" and {len(repeated) - 5} more" if len(repeated) > 5 else ""
-        raise DataError(f"{path}: variable names must differ; repeated: {', '.join(repeated[:5])}{more}")
-    return stripped
-
-
-def _finite(values: np.ndarray, names: tuple[str, ...], path: str | Path) -> np.ndarray:
-    """The matrix as float64, C-contiguous; the first value that is not a finite number is an error."""
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"{path}: the matrix holds {values.dtype}, not numbers")
-    if values.shape[1] != len(names):
-        raise DataError(f"{path}: {len(names)} names for {values.shape[1]} variables")
-    values = np.ascontiguousarray(values, dtype=np.float64)
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size:
-        row, column = bad[0]
-        what = "missing" if np.isnan(values[row, column]) else "infinite"
-        raise DataError(f"{path}, row {row + 1}, column {names[column]!r}: {what} value")
-    return values
-
-
-def _the_table(tables: Mapping[str, Any], wanted: str | None, path: str | Path) -> Any:
-    """The table of that name, or the only one."""
-    held = f"it holds {', '.join(tables)}" if tables else "it holds none"
-    if wanted is not None:
-        if wanted not in tables:
-            raise DataError(f"{path} has no two-dimensional table {wanted!r}; {held}")
-        return tables[wanted]
-    if len(tables) != 1:
-        raise DataError(f"{path} must hold exactly one two-dimensional table; {held}")
-    return next(iter(tables.values()))
+def _named(values: np.ndarray, names: Sequence[str] | None) -> Matrix:
+    return values, tuple(f"V{k}" for k in range(values.shape[1])) if names is None else tuple(names)
 
 
 def _r_workspace(path: str | Path) -> dict[str, Any]:

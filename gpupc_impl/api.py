@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.core.family import families, get_family
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.family import Family, families, get_family
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import InvalidParameter, get_method
+from gpupc_impl.core.registry import InvalidParameter, Method, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve
 
@@ -62,45 +64,88 @@ def skeleton(
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
-    if family == "auto":
-        family = get_method(method).family if method != "auto" else data_family(data)
-    cls = get_family(family).problem
-    chosen = choose_method(method, backend, family)
-    if chosen.family != family:
-        raise InvalidProblem(f"method {chosen.name!r} is of family {chosen.family!r}, not {family!r}")
-    own = (*cls.PARAMETERS, *cls.DATA_PARAMETERS)
-    test = {name: options.pop(name) for name in [*options] if name in own}
-    for name in sorted(set(options) - set(chosen.params)):
-        raise InvalidParameter(
-            f"method {chosen.name!r} has no parameter {name!r}; it has: {', '.join(chosen.params) or 'none'}; "
-            f"the {family} test has: {', '.join(own)}"
-        )
+    if family == method == "auto":
+        family = data_family(data)
+    prepared = prepare(family, method, backend, device_memory_limit, options)
     if isinstance(data, Problem):
         carried = {
             "alpha": alpha != 0.05,
             "n_samples": n_samples is not None,
             "names": names is not None,
             "max_level": max_level is not None,
-            **dict.fromkeys(test, True),
+            **dict.fromkeys(prepared.test, True),
         }
         if any(carried.values()):
             given = ", ".join(name for name, here in carried.items() if here)
             raise InvalidProblem(f"data is a ready problem, which carries its own {given}; set it where that is built")
         problem = data
     else:
-        search = {"alpha": alpha, "max_level": max_level, "names": names, **test}
+        problem = prepared.problem(data, alpha=alpha, max_level=max_level, names=names, n_samples=n_samples)
+    return prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=progress)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A search that waits for its data.
+
+    Attributes:
+        family, method, backend: chosen and ready; the backend is None for a method that has none.
+        params: of the method, checked.
+        test: what the family's problem takes beside the data, as given.
+    """
+
+    family: Family
+    method: Method
+    backend: Backend | None
+    params: Mapping[str, Any]
+    test: Mapping[str, Any]
+
+    def problem(self, data: Any, *, n_samples: int | None = None, **search: Any) -> Problem:
+        """The problem of samples or, with `n_samples`, of a correlation matrix.
+
+        Args:
+            search: alpha, max_level and names.
+
+        Raises:
+            InvalidProblem: the data, or what is given with them, cannot be used.
+        """
         if n_samples is None:
-            problem = cls.from_data(data, **search)
-        else:
-            problem = cls.from_correlation(data, n_samples=n_samples, **search)
-    return solve(
-        problem,
-        chosen,
-        open_method_backend(chosen, backend, device_memory_limit),
-        options,
-        separating_sets=separating_sets,
-        pmax=pmax,
-        progress=progress,
+            return self.family.problem.from_data(data, **search, **self.test)
+        return self.family.problem.from_correlation(data, n_samples=n_samples, **search, **self.test)
+
+    def solve(self, problem: Problem, **how: Any) -> Skeleton:
+        """`gpupc_impl.core.solve.solve`, which takes `how`."""
+        return solve(problem, self.method, self.backend, self.params, **how)
+
+
+def prepare(
+    family: str, method: str, backend: str, device_memory_limit: int | None, options: Mapping[str, Any]
+) -> Prepared:
+    """Find everything that a search needs beside its data, and whatever is wrong with it.
+
+    The arguments are those of `skeleton`; where family and method are both ``"auto"``, the data are numbers.
+
+    Raises:
+        What `skeleton` raises for them.
+    """
+    if family == "auto":
+        family = default_family("numbers") if method == "auto" else get_method(method).family
+    found, chosen = get_family(family), choose_method(method, backend, family)
+    if chosen.family != family:
+        raise InvalidProblem(f"method {chosen.name!r} is of family {chosen.family!r}, not {family!r}")
+    own = (*found.problem.PARAMETERS, *found.problem.DATA_PARAMETERS)
+    params = {name: value for name, value in options.items() if name not in own}
+    for name in sorted(set(params) - set(chosen.params)):
+        raise InvalidParameter(
+            f"method {chosen.name!r} has no parameter {name!r}; it has: {', '.join(chosen.params) or 'none'}; "
+            f"the {family} test has: {', '.join(own)}"
+        )
+    return Prepared(
+        family=found,
+        method=chosen,
+        params=chosen.parse_params(params),
+        backend=open_method_backend(chosen, backend, device_memory_limit),
+        test={name: value for name, value in options.items() if name in own},
     )
 
 
@@ -110,8 +155,12 @@ def data_family(data: Any) -> str:
     if isinstance(data, Problem):
         return data.family
     kinds = [dtype.kind for dtype in getattr(data, "dtypes", [])] if hasattr(data, "columns") else []
-    kind = "labels" if kinds and not set(kinds) & set("iufc") else "numbers"
-    return next(family.name for family in families().values() if family.default and family.data == kind)
+    return default_family("labels" if kinds and not set(kinds) & set("iufc") else "numbers")
+
+
+def default_family(data: str) -> str:
+    """The family of data of a kind (see `Family.data`) where nothing else is said."""
+    return next(family.name for family in families().values() if family.default and family.data == data)
 
 
 def pc(data: Any, alpha: float = 0.05, **options: Any) -> CPDAG:

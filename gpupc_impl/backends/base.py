@@ -132,6 +132,9 @@ class Backend(abc.ABC):
     warp_threads: ClassVar[int]
     """Threads that play a warp in kernels written with engine/kernels/warp.cuh."""
 
+    device_memory_limit: int | None
+    """The budget asked for."""
+
     compile_seconds: float
     """Time spent compiling (or fetching from the compilation cache) since this object was made."""
 
@@ -174,8 +177,8 @@ class Backend(abc.ABC):
         """A copy of a device array in host memory, after the work queued so far."""
 
     @abc.abstractmethod
-    def copy(self, array: Any) -> Any:
-        """A copy of a device array on the device."""
+    def gram(self, matrix: Any) -> Any:
+        """X^T X of an (m, p) float64 device array, on the device, by the device's linear algebra library."""
 
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:

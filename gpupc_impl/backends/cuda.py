@@ -88,6 +88,7 @@ class CudaBackend(Backend):
         self._in_flight: list[np.ndarray] = []  # page-locked memory that queued copies read
         self._peak = 0
         self._other_pool = None
+        self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         runtime = cupy.cuda.runtime
         try:
@@ -246,11 +247,10 @@ class CudaBackend(Backend):
         self.synchronize()
         return host
 
-    def copy(self, array: Any) -> Any:
-        target = self.empty(array.shape, array.dtype)
+    def gram(self, matrix: Any) -> Any:
+        out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
         with self._on_device():
-            target.data.copy_from_device_async(array.data, array.nbytes)
-        return target
+            return self._cupy.matmul(matrix.T, matrix, out=out)
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         with self._on_device():

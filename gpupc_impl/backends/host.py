@@ -337,6 +337,7 @@ class HostBackend(Backend):
             raise BackendUnavailable(reason)
         if device_memory_limit is not None and device_memory_limit < 0:
             raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
+        self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         self.threads = _thread_count()
         self._stack_bytes = _positive("GPUPC_HOST_STACK_KIB", 256, at_least=16) * 1024
@@ -396,8 +397,9 @@ class HostBackend(Backend):
     def download(self, array: np.ndarray) -> np.ndarray:
         return np.array(array, order="C")
 
-    def copy(self, array: np.ndarray) -> np.ndarray:
-        return self.upload(array)
+    def gram(self, matrix: np.ndarray) -> np.ndarray:
+        out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
+        return np.matmul(matrix.T, matrix, out=out)
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return np.empty(shape, dtype)

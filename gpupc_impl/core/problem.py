@@ -114,7 +114,8 @@ class Problem:
             arrays = cls._read_arrays(Path(path), stored)
             fields = json.loads(str(stored["fields"]))
         for array in arrays.values():
-            array.setflags(write=False)
+            if array is not None:
+                array.setflags(write=False)
         return cls(**{name: _frozen(value) for name, value in fields.items()}, **arrays)
 
     def _arrays(self) -> dict[str, np.ndarray]:

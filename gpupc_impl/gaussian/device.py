@@ -15,6 +15,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
+from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -73,7 +74,7 @@ class GaussianSearch:
         self.problem, self.run, self.level_kernel = problem, run, level_kernel
         self.backend: Backend = run.backend
         p = self.p = problem.n_variables
-        self.correlation = self.backend.upload(problem.correlation)
+        self.correlation = device_correlation(self.backend, problem)
         self.graph = graph.DeviceGraph(self.backend, p)
         self._pmax = None
         if run.pmax:

@@ -166,8 +166,11 @@ def problem_from_data(
 
 
 def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
-    """The problem of more than `LARGE` variables, its correlation matrix beside `path`; None of fewer variables."""
-    return problem_from_data(data, Path(path).with_suffix(".npy"), **options) if data.shape[1] > LARGE else None
+    """The problem of more than `LARGE` variables, its correlation matrix beside `path`; None of fewer variables, or where
+    correlations are made on a device."""
+    if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
+        return None
+    return problem_from_data(data, Path(path).with_suffix(".npy"), **options)
 
 
 def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple[slice, Iterator[slice]]]:

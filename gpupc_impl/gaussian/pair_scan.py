@@ -16,14 +16,19 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.engine.bit_graph import SOURCE as GRAPH_SOURCE
 from gpupc_impl.engine.bit_graph import BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_sets
+from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 PAIR_SOURCE = "gaussian/kernels/pair_scan.cu"
 PREFIX_SOURCE = "gaussian/kernels/prefix_scan.cu"
+LEVELS_AHEAD = 6
+"""Levels for which a table of binomials is made in advance."""
+
 MOST_BLOCKS = 1 << 20
 """Blocks of a launch, rows without work among them."""
 
@@ -44,37 +49,60 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
     return pc_stable(problem, PairScan(problem, run), facts=dict(run.facts), progress=run.progress)
 
 
+class Rows:
+    """Rows of neighbours of a graph and of all that have no more edges, with the best rank of each place.
+
+    Attributes:
+        starts: (p + 1,) int64, where each row begins.
+        neighbours, best: (2 edges,) int32 and uint64.
+        binomials: for ranks up to level `levels` in rows of up to `max_degree`.
+    """
+
+    def __init__(self, backend: Backend, p: int, edges: int, max_degree: int, levels: int):
+        self.starts = backend.empty(p + 1, np.int64)
+        self.neighbours, self.best = backend.empty(2 * edges, np.int32), backend.empty(2 * edges, np.uint64)
+        self.binomials = backend.upload(binomial_table(max_degree, levels))
+        self.max_degree, self.levels = max_degree, levels
+
+
 class PairScan:
     """One search on one backend; a `LevelSearch` (core/pc_stable.py)."""
 
     def __init__(self, problem: GaussianProblem, run: Run):
-        self.problem = problem
-        self.backend: Backend = run.backend
-        self.p = problem.n_variables
+        self.problem, self.backend = problem, run.backend
+        p = self.p = problem.n_variables
         self.warps, self.splits = run.params["warps"], run.params["splits"]
-        self.correlation = self.backend.upload_symmetric(problem.correlation)
-        self.graphs = BitGraphs(self.backend, self.p)
+        self.correlation = device_correlation(self.backend, problem)
+        self.graphs = BitGraphs(self.backend, p)
         self.graph: Any = None
-        self.degrees: Any = None
-        self.edges, self.max_degree = self.p * (self.p - 1) // 2, self.p - 1
+        self.spare = [self.graphs.empty() for _ in range(3)]
+        self.degrees, self.row_removed = (self.backend.empty(p, np.int32) for _ in range(2))
+        self.edges, self.max_degree = p * (p - 1) // 2, p - 1
+        self.rows: Rows | None = None
         self.removed: list[LevelSets] = []
-        self._pmax = np.full((self.p, self.p), np.nan) if run.pmax else None
+        self._pmax = np.full((p, p), np.nan) if run.pmax else None
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
             return self._level_zero()
-        counters = self.backend.full(8, 0, np.uint64)
-        before = self.edges
+        backend, before = self.backend, self.graph
+        smallest = None if self._pmax is None else backend.full((self.p, self.p), NO_KEY, np.uint64)
+        counters = backend.full(8, 0, np.uint64)
         make_tests = self._level_one if level == 1 else self._level
-        graph, list_removed, smallest = make_tests(level, counters)
-        started_from, self.graph = self.graph, graph
-        tests, undefined, pseudo_inverses = self._count(counters)
-        if self.edges < before:
-            self._list(level, started_from, before - self.edges, list_removed)
+        self.graph, list_kernel, list_arguments = make_tests(level, smallest, counters)
+        counted = [before, self.graph, *self.graphs.shape, self.degrees, self.row_removed, counters[4:6]]
+        self.graphs.launch(GRAPH_SOURCE, "count_rows", *counted)
+        edges_before, (tests, undefined, pseudo_inverses) = self.edges, self._read(counters)
+        if gone := edges_before - self.edges:
+            found = LevelSets(backend.empty((gone, 2), np.int32), backend.empty((gone, level), np.int32))
+            graphs = [before, self.graph, *self.graphs.shape, self.row_removed]
+            self.graphs.launch(*list_kernel, *graphs, *list_arguments, found.pairs, found.members)
+            self.removed.append(found)
         if smallest is not None:
-            self._record_pmax(level, smallest, before > self.edges)
+            self._record_pmax(level, smallest, removed=gone > 0)
+        self.spare.append(before)
         return LevelOutcome(self.edges, self.max_degree, tests, undefined=undefined, pseudo_inverses=pseudo_inverses)
 
     def adjacency(self) -> np.ndarray:
@@ -92,78 +120,65 @@ class PairScan:
 
     def _level_zero(self) -> LevelOutcome:
         problem, p = self.problem, self.p
-        self.graph = self.graphs.empty()
-        critical = np.float64(problem.critical_r_squared(0))
-        arguments = [self.correlation, np.int32(p), critical, self.graph, np.int32(self.graphs.words)]
-        self.graphs.launch_rows(PAIR_SOURCE, "pair_scan_zero", arguments)
-        self._count(self.backend.full(8, 0, np.uint64))
+        self.graph = self.spare.pop()
+        words, _ = self.graphs.shape
+        counters = self.backend.full(8, 0, np.uint64)
+        matrix = [self.correlation, np.int32(p), np.float64(problem.critical_r_squared(0))]
+        graphs = [self.graph, self.spare[-1], words, self.degrees, counters[4:6]]
+        self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", *matrix, *graphs)
+        self._read(counters)
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
             np.fill_diagonal(self._pmax, np.nan)
         return LevelOutcome(self.edges, self.max_degree, tests=p * (p - 1) // 2)
 
-    def _level_one(self, level: int, counters: Any) -> tuple[Any, Any, Any]:
+    def _level_one(self, level: int, smallest: Any, counters: Any) -> tuple[Any, tuple[str, str], list]:
         """The tests of level 1.
 
         Returns:
-            the graph after it, how its removed pairs are listed (kernel, and arguments beside the two graphs), and the
-            (p, p) bits of the smallest r^2 of each pair, where they are asked for.
+            the graph after it; the kernel that lists the removed pairs; what that takes beside graphs and lists.
         """
-        backend, p, words = self.backend, self.p, self.graphs.words
-        after, members = self.graphs.empty(), backend.empty((p, p), np.int32)
-        smallest = None if self._pmax is None else backend.full((p, p), NO_KEY, np.uint64)
+        p, after = self.p, self.spare.pop()  # without edges since level 0
+        members = self.backend.empty((p, p), np.int32)
         splits = self.splits or max(1, min(-(-p // 64), MOST_BLOCKS // p, 8))
-        backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(smallest)}>")(
+        self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(smallest)}>")(
             (p, splits),
-            (self.warps * backend.warp_threads,),
+            (self.warps * self.backend.warp_threads,),
             [
-                *(self.correlation, np.int32(p), np.float64(self.problem.critical_r_squared(1))),
-                *(self.graph, after, np.int32(words), members, smallest, counters),
+                *(self.correlation, np.int32(p), np.float64(self.problem.critical_r_squared(level))),
+                *(self.graph, after, np.int32(self.graphs.words), members, smallest, counters),
             ],
         )
-        return after, (PAIR_SOURCE, "list_removed_one", [], [members]), smallest
+        return after, (PAIR_SOURCE, "list_removed_one"), [members]
 
-    def _level(self, level: int, counters: Any) -> tuple[Any, Any, Any]:
+    def _level(self, level: int, smallest: Any, counters: Any) -> tuple[Any, tuple[str, str], list]:
         """The tests of a level from 2 on; see `_level_one`."""
-        backend, p, words = self.backend, self.p, self.graphs.words
-        starts, neighbours = self.graphs.rows(self.graph, self.degrees, 2 * self.edges)
-        best = backend.full(2 * self.edges, NO_KEY, np.uint64)
-        binomials = backend.upload(binomial_table(self.max_degree, level))
-        smallest = None if self._pmax is None else backend.full((p, p), NO_KEY, np.uint64)
-        kernel = backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {_flag(smallest)}>")
+        p, words = self.p, np.int32(self.graphs.words)
+        if self.rows is None or self.rows.levels < level:
+            self.rows = Rows(self.backend, p, self.edges, self.max_degree, level + LEVELS_AHEAD)
+        rows, after, middle = self.rows, self.spare.pop(), self.spare[-1]
+        begun = [rows.starts, rows.neighbours, rows.best, after, middle]
+        self.graphs.launch(GRAPH_SOURCE, "begin_level", self.graph, *self.graphs.shape, self.degrees, *begun)
         prefixes = math.comb(self.max_degree - 1, level - 1)
         splits = self.splits or max(1, min(-(-prefixes // self.warps), 4096, max(64, MOST_BLOCKS // p)))
-        graph = self.graph
         for side in (0, 1):
-            after = backend.copy(graph)
-            kernel(
+            self.backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {_flag(smallest)}>")(
                 (p, splits),
-                (self.warps * backend.warp_threads,),
+                (self.warps * self.backend.warp_threads,),
                 [
                     *(self.correlation, np.int32(p), np.float64(self.problem.critical_r_squared(level))),
-                    *(starts, neighbours, binomials, np.int32(self.max_degree)),
-                    *(graph, after, np.int32(words), np.int32(side), best, smallest, counters),
+                    *(rows.starts, rows.neighbours, rows.binomials, np.int32(rows.max_degree)),
+                    *(middle, after, words, np.int32(side), rows.best, smallest, counters),
                 ],
             )
-            graph = after
-        rows = [starts, neighbours, binomials, np.int32(self.max_degree), best]
-        return graph, (PREFIX_SOURCE, f"list_removed<{level}>", rows, []), smallest
+        listed = [rows.starts, rows.neighbours, rows.binomials, np.int32(rows.max_degree), rows.best]
+        return after, (PREFIX_SOURCE, f"list_removed<{level}>"), listed
 
-    def _count(self, counters: Any) -> tuple[int, int, int]:
-        """Edges and degrees after a level; returns its tests, undefined ones, and those with a near-singular M2."""
-        self.degrees = self.graphs.count(self.graph, counters[4:6])
-        tests, undefined, pseudo_inverses, _, doubled, self.max_degree, *_ = map(int, self.backend.download(counters))
+    def _read(self, counters: Any) -> tuple[int, int, int]:
+        """What a level counted: tests, undefined ones, those with a near-singular M2; edges and largest degree left."""
+        tests, undefined, pseudo_inverses, _, doubled, self.max_degree, *_ = self.backend.download(counters).tolist()
         self.edges = doubled // 2
         return tests, undefined, pseudo_inverses
-
-    def _list(self, level: int, before: Any, count: int, how: tuple[str, str, list, list]) -> None:
-        """List the pairs that a level removed, with their sets, on the device."""
-        source, kernel, rows, members = how
-        starts = self.graphs.removed_starts(before, self.graph)
-        found = LevelSets(self.backend.empty((count, 2), np.int32), self.backend.empty((count, level), np.int32))
-        graphs = [before, self.graph, np.int32(self.graphs.words), np.int32(self.p)]
-        self.graphs.launch_rows(source, kernel, [*graphs, *rows, starts, *members, found.pairs, found.members])
-        self.removed.append(found)
 
     def _record_pmax(self, level: int, smallest: Any, removed: bool) -> None:
         """Largest p-values so far; a removed pair's is that of the set that separated it."""

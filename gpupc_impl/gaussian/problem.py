@@ -26,6 +26,8 @@ from gpupc_impl.core.problem import (
 
 DF_CONVENTIONS = ("pcalg", "cupc")
 
+CORRELATIONS = ("host", "device")
+
 RESIDUAL_TOLERANCE = 1e-10
 """A residual variance (in units of the variable's own variance) at or below this counts as zero.
 
@@ -54,15 +56,33 @@ class GaussianProblem(Problem):
         df_convention: ``"pcalg"`` uses m - |S| - 3 degrees of freedom at level |S|, as equation 7 of cuPC;
             ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
         constant: names of constant variables, whose correlations are set to zero.
+        correlations: where they are made. ``"host"``: here, once, so that every method has the same bits. ``"device"``:
+            methods that run on a device make them there, of the samples; the last bits are the device's, then, and
+            `correlation` is made here when it is first asked for.
+        samples: (m, p) float64, kept where correlations are made on a device, else None.
     """
 
     family: ClassVar[str] = "gaussian"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg"}
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg", "correlations": "host"}
 
     correlation: np.ndarray
     n_samples: int
     df_convention: str = "pcalg"
     constant: tuple[str, ...] = ()
+    correlations: str = "host"
+    samples: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples is not None:
+            object.__delattr__(self, "correlation")  # until it is asked for
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "correlation":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        correlation, _ = correlation_matrix(self.samples)
+        correlation.setflags(write=False)
+        object.__setattr__(self, "correlation", correlation)
+        return correlation
 
     @classmethod
     def from_data(
@@ -72,6 +92,7 @@ class GaussianProblem(Problem):
         alpha: float = 0.05,
         max_level: int | None = None,
         df_convention: str = "pcalg",
+        correlations: str = "host",
         names: Sequence[str] | None = None,
     ) -> GaussianProblem:
         """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
@@ -85,16 +106,18 @@ class GaussianProblem(Problem):
         values, names = finite_matrix(data, names)
         if len(values) < 2:
             raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
-        correlation, constant = correlation_matrix(values)
-        return cls.from_correlation(
-            correlation,
-            n_samples=len(values),
-            alpha=alpha,
-            max_level=max_level,
-            df_convention=df_convention,
-            names=names,
-            constant=name_constants(names, constant),
-        )
+        parameters = gaussian_parameters(len(values), alpha, max_level, df_convention)
+        if correlations not in CORRELATIONS:
+            raise InvalidProblem(f"correlations is {correlations!r}; choose one of: {', '.join(CORRELATIONS)}")
+        correlation = samples = None
+        if correlations == "host":
+            correlation, constant = correlation_matrix(values)
+            correlation.setflags(write=False)
+        else:
+            samples, constant = np.array(values, np.float64, order="C"), (values == values[0]).all(axis=0)
+            samples.setflags(write=False)
+        parameters |= {"correlations": correlations, "samples": samples}
+        return cls(names=names, correlation=correlation, constant=name_constants(names, constant), **parameters)
 
     @classmethod
     def from_correlation(
@@ -156,13 +179,18 @@ class GaussianProblem(Problem):
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 over everything that changes the answer; names do not."""
-        digest = hashlib.sha256(
-            repr(
-                (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, self.correlation.shape)
-            ).encode()
-        )
-        mapped.update_digest(digest, self.correlation)
+        matrix = self.correlation if self.samples is None else self.samples
+        told = (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, matrix.shape)
+        digest = hashlib.sha256(repr(told if self.samples is None else (*told, self.correlations)).encode())
+        mapped.update_digest(digest, matrix)
         return digest.hexdigest()
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"correlation": self.correlation} if self.samples is None else {"samples": self.samples}
+
+    def _plain(self) -> dict[str, Any]:
+        names = (field.name for field in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples")}
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
@@ -170,7 +198,7 @@ class GaussianProblem(Problem):
         A correlation matrix that is an ``.npy`` file of its own stays where it is: what is written holds its path as
         seen from here, so the two can be moved together, and a digest by which another one is told apart.
         """
-        matrix_file = mapped.npy_path(self.correlation)
+        matrix_file = mapped.npy_path(self.correlation) if self.samples is None else None
         if matrix_file is None:
             super().save(path)
             return
@@ -198,7 +226,7 @@ class GaussianProblem(Problem):
     def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "correlation_file" in stored:
             return {"correlation": _stored_correlation(path, stored)}
-        return super()._read_arrays(path, stored)
+        return {"correlation": None, **super()._read_arrays(path, stored)}
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -208,12 +236,12 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     float64 range do not overflow.
 
     Returns:
-        (p, p) correlations with zeros for constant columns, and (p,) bool that marks those columns.
+        (p, p) correlations, exactly symmetric, with zeros for constant columns, and (p,) bool that marks those columns.
     """
     centred, constant = standardized(values)
-    correlation = centred.T @ centred
+    correlation = centred.T @ centred  # one triangle by BLAS's syrk, and its mirror image
     np.fill_diagonal(correlation, 1.0)
-    return np.clip(correlation, -1.0, 1.0), constant
+    return np.clip(correlation, -1.0, 1.0, out=correlation), constant
 
 
 def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

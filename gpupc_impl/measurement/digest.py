@@ -43,6 +43,7 @@ EXCLUDED = {
 """Files that count for nothing, by pattern of their path, and why."""
 
 EXCLUDED_OF_METHODS = {
+    "gpupc_impl/core/family.py": "it finds the families; what the method's own brings counts by itself",
     "gpupc_impl/core/registry.py": "what it decides, the method and all its parameters, is in the key of a sample",
     "gpupc_impl/measurement/environment.py": "what it finds of the machine is in the key of a sample",
     "gpupc_impl/measurement/isolate.py": "it feeds and ends the process, outside the clock",

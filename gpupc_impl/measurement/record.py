@@ -1,4 +1,7 @@
-"""Records: what one measured setting left behind, as one JSON file that `record.schema.json` describes key by key."""
+"""What measurements leave behind: records, one JSON file a setting, and files of single tests, one a table.
+
+`record.schema.json` and `single_tests.schema.json` describe them key by key.
+"""
 
 from __future__ import annotations
 
@@ -189,9 +192,7 @@ class Record:
         Raises:
             InvalidRecord: it does not fit the schema; nothing is written.
         """
-        content = self.to_json()
-        validate(content, Path(path).name)
-        save_json(content, Path(path))
+        _save(self.to_json(), path, schema())
 
     @classmethod
     def load(cls, path: str | Path) -> Record:
@@ -200,12 +201,7 @@ class Record:
         Raises:
             InvalidRecord: the file is not JSON, or does not fit the schema.
         """
-        path = Path(path)
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
-        validate(content, path.name)
+        content = _load(path, schema())
         del content["schema_version"]
         dataset = content.pop("dataset")
         return cls(
@@ -267,7 +263,31 @@ def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | 
     return low, middle, high
 
 
-# --- the schema ------------------------------------------------------------------------------------------------------
+# --- single tests ----------------------------------------------------------------------------------------------------
+
+
+def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
+    """Write a table's single tests, all of the file or none.
+
+    Args:
+        content: what `measurement.single_tests` returns, and as ``source`` where the data come from.
+
+    Raises:
+        InvalidRecord: it does not fit the schema; nothing is written.
+    """
+    _save(content, path, schema_of_tests())
+
+
+def load_tests(path: str | Path) -> dict[str, Any]:
+    """Read a table's single tests.
+
+    Raises:
+        InvalidRecord: the file is not JSON, or does not fit the schema.
+    """
+    return _load(path, schema_of_tests())
+
+
+# --- schemas ---------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -276,29 +296,39 @@ def schema() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
 
 
-def validate(content: Mapping[str, Any], name: str) -> None:
-    """Check the content of a record's file against the schema.
+@functools.cache
+def schema_of_tests() -> dict[str, Any]:
+    """The JSON schema of a file of single tests; their environments are those of records."""
+    found = json.loads(Path(__file__).with_name("single_tests.schema.json").read_text(encoding="utf-8"))
+    found["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
+    return found
 
-    Without jsonschema (a GPU machine with few packages, say) nothing is checked; whoever reads the record later does.
 
-    Args:
-        name: what the message calls it.
+def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any]) -> None:
+    _validate(content, Path(path).name, schema)
+    save_json(content, Path(path))
 
-    Raises:
-        InvalidRecord: it does not fit.
+
+def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
+    _validate(content, path.name, schema)
+    return content
+
+
+def _validate(content: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> None:
+    """Check the content of a file against its schema.
+
+    Without jsonschema (a GPU machine with few packages, say) nothing is checked; whoever reads the file later does.
     """
     try:
         import jsonschema  # here, for the workers' sake, which start often and validate nothing
     except ImportError:
         logger.warning("%s is not validated: the package jsonschema is not installed", name)
         return
-    error = jsonschema.exceptions.best_match(_validator().iter_errors(content))
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
     if error is not None:
         raise InvalidRecord(f"{name} is not a valid record: at {error.json_path}: {error.message}")
-
-
-@functools.cache
-def _validator() -> Any:
-    import jsonschema
-
-    return jsonschema.Draft202012Validator(schema())

@@ -1,4 +1,4 @@
-"""The process in which a method is measured: ``python -m gpupc_impl.measurement.worker``, started by `measure`.
+"""The process in which a method is measured: ``python -m gpupc_impl.measurement.worker``, started by `sampler`.
 
 The first run of a process is the cold one: it opens the backend (library, device context), compiles kernels or numba
 functions that no cache on disk holds, and warms up for the runs that follow.
@@ -6,8 +6,10 @@ functions that no cache on disk holds, and warms up for the runs that follow.
 
 from __future__ import annotations
 
+import importlib
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +45,26 @@ def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> 
 
 
 class Session:
-    """One method on one problem, run as often as asked."""
+    """One method with its parameters, on the problems that are open, run as often as asked."""
 
-    problem: Problem
     method: Method
     backend: Backend | None = None
     skeleton: Skeleton | None = None
 
+    def __init__(self) -> None:
+        self.problems: dict[str, Problem] = {}
+        self.tests: dict[str, Callable[[int, int, tuple[int, ...]], float]] = {}
+
     def answer(self, message: dict[str, Any]) -> Any:
         """Do what a request names under ``do``, with the rest of it as arguments."""
-        requests = {"probe": probe, "open": self.open, "run": self.run, "save": self.save}
+        requests = {
+            "probe": probe,
+            "open": self.open,
+            "run": self.run,
+            "run_test": self.run_test,
+            "save": self.save,
+            "forget": self.forget,
+        }
         return requests[message.pop("do")](**message)
 
     def open(
@@ -63,19 +75,23 @@ class Session:
         params: dict[str, Any],
         separating_sets: str,
         device_memory_limit: int | None,
+        single_test: bool,
     ) -> None:
-        """Load the problem and the method's modules; the backend is opened by the first run."""
-        self.problem = load_problem(problem)
+        """Load a problem and the method's modules; the backend is opened by the first run, for single tests now."""
+        self.problems[problem] = load_problem(problem)
         self.method = get_method(method)
         self.backend_arguments = (backend, device_memory_limit)
         self.solve_arguments = {"params": params, "separating_sets": separating_sets}
+        if single_test:
+            open_test = importlib.import_module(self.method.module).open_test
+            self.tests[problem] = open_test(self.problems[problem], self._open_backend(), params)
 
-    def run(self, show_levels: bool) -> dict[str, Any]:
+    def run(self, problem: str, show_levels: bool) -> dict[str, Any]:
         """One timed run."""
         self.skeleton = None
         compiled = 0.0 if self.backend is None else self.backend.compile_seconds
         with numba_compilation() as numba_seconds:
-            self.skeleton, seconds = timed(lambda: self._solve(show_levels), self._synchronize)
+            self.skeleton, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
         skeleton, backend = self.skeleton, self.backend
         return {
             # A program of other people answers in its own form; putting it in ours is no time of its.
@@ -83,7 +99,7 @@ class Session:
             "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
             "levels": list(skeleton.seconds_per_level),
             # As the method understood it: a reference may know only one of the problem's conventions.
-            "problem": skeleton.facts.get("problem") or self.problem.facts(),
+            "problem": skeleton.facts.get("problem") or self.problems[problem].facts(),
             "result": {
                 "edges": skeleton.n_edges,
                 "levels_run": skeleton.levels_run,
@@ -99,16 +115,33 @@ class Session:
             "peak_device_bytes": None if backend is None else backend.memory_peak or None,  # a peer has its own
         }
 
+    def run_test(self, problem: str, test: tuple[int, int, list[int]]) -> dict[str, float]:
+        """One timed test (i, j, S)."""
+        i, j, members = test
+        p_value, seconds = timed(lambda: self.tests[problem](i, j, tuple(members)), self._synchronize)
+        return {"seconds": seconds, "p_value": float(p_value)}
+
+    def forget(self) -> None:
+        """Let go of the problems that are open."""
+        self.tests.clear()
+        self.problems.clear()
+
     def save(self, path: str) -> None:
         """Write the last run's skeleton."""
         with write_whole(Path(path)) as file:
             self.skeleton.save(file)
 
-    def _solve(self, show_levels: bool) -> Skeleton:
+    def _open_backend(self) -> Backend | None:
+        """The method's backend, opened when it is first asked for; None for a reference."""
         if self.backend is None:
             self.backend = open_method_backend(self.method, *self.backend_arguments)
+        return self.backend
+
+    def _solve(self, problem: str, show_levels: bool) -> Skeleton:
         progress = _print_level if show_levels else None
-        return solve(self.problem, self.method, self.backend, **self.solve_arguments, progress=progress)
+        return solve(
+            self.problems[problem], self.method, self._open_backend(), **self.solve_arguments, progress=progress
+        )
 
     def _synchronize(self) -> None:
         if self.backend is not None:

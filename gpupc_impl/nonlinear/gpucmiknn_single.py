@@ -57,7 +57,7 @@ def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (see `core.single_tests`): (i, j, S) -> p-value. Each brings its data to the device."""
+    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value. Each brings its data to the device."""
 
     def test(i: int, j: int, members: tuple[int, ...]) -> float:
         count, _, _ = ci_test(problem, i, j, members, backend, **params)

@@ -69,25 +69,21 @@ class Checkpoint:
         try:
             with np.load(self.path) as stored:
                 described = json.loads(str(stored["described"]))
+                refusal, written = None, described["separating_sets"]
                 if described["fingerprint"] != self.fingerprint:
-                    raise InvalidProblem(
-                        f"checkpoint {str(self.path)!r} belongs to another problem (other data, alpha, max_level or "
-                        "df_convention); give another path, or delete it to start anew"
+                    refusal = "belongs to another problem (other data, alpha, max_level or df_convention)"
+                elif written != self.separating_sets:
+                    refusal = (
+                        f"was written with separating_sets={written!r}, and {self.separating_sets!r} is asked for now"
                     )
-                written = described["separating_sets"]
-                if written != self.separating_sets:
+                elif self.pmax and "pmax" not in stored:
+                    refusal = "was written without pmax, which is asked for now"
+                if refusal:
                     raise InvalidProblem(
-                        f"checkpoint {str(self.path)!r} was written with separating_sets={written!r}, and "
-                        f"{self.separating_sets!r} is asked for now; give another path, or delete it to start anew"
+                        f"checkpoint {str(self.path)!r} {refusal}; give another path, or delete it to start anew"
                     )
-                if self.pmax and "pmax" not in stored:
-                    raise InvalidProblem(
-                        f"checkpoint {str(self.path)!r} was written without pmax, which is asked for now; give another "
-                        "path, or delete it to start anew"
-                    )
-                p = described["p"]
+                packed, p = stored["adjacency"], described["p"]
                 adjacency = np.empty((p, p), bool)
-                packed = stored["adjacency"]
                 for i in range(p):
                     adjacency[i] = np.unpackbits(packed[i], count=p)
                 outcomes = [
@@ -105,7 +101,7 @@ class Checkpoint:
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def remove(self) -> None:
-        """The search has come to its end."""
+        """Delete the file: the search has come to its end."""
         self.path.unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
 """Two streams through which blocks go in turn, so that a block is transferred while another is computed.
 
-Each lane does extraction (host), transfer, kernel and transfer back for its block, and merges the block's result into
-the host's data when the lane is needed again (Out-of-Core, section 4.2 and Fig. 1). Every step is timed.
+Each lane extracts its block from the host's data, transfers it, computes and transfers the result back, and merges that
+into the host's data when the lane is needed again (Out-of-Core, section 4.2 and Fig. 1). Every step is timed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from gpupc_impl.backends.base import Backend, Event
 from gpupc_impl.core.files import write_whole
+from gpupc_impl.out_of_core._plan import rounded
 
 STEPS = ("extract", "transfer", "kernel", "merge")
 COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
@@ -47,6 +48,13 @@ class Timeline:
         if self._rows is not None:
             self._rows.append((level, block, step, stream, start, end))
 
+    @contextlib.contextmanager
+    def step(self, level: int, block: int, step: str, stream: int) -> Iterator[None]:
+        """A step of the host."""
+        start = self.now()
+        yield
+        self.add(level, block, step, stream, start, self.now())
+
     def add_events(self, level: int, block: int, step: str, stream: int, start: Event, end: Event) -> None:
         self.add(level, block, step, stream, *(event.seconds_since(self._origin) for event in (start, end)))
 
@@ -64,47 +72,64 @@ class Timeline:
                 writer.writerow((*what, f"{start:.6f}", f"{end:.6f}"))
 
 
-class Buffer:
-    """A staging area on the host, and device memory of its size unless what is staged goes elsewhere."""
-
-    def __init__(self, backend: Backend, nbytes: int, on_device: bool = True):
-        self.host = backend.host_empty(nbytes, np.uint8)
-        self.device = backend.empty(nbytes, np.uint8) if on_device else None
-
-    def pair(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> tuple[np.ndarray, Any]:
-        """The same part of both, as arrays."""
-        dtype = np.dtype(dtype)
-        end = offset + math.prod(shape) * dtype.itemsize
-        host = self.host[offset:end].view(dtype).reshape(shape)
-        return host, None if self.device is None else self.device[offset:end].view(dtype).reshape(shape)
-
-
 class Lane:
-    """One stream with its buffers and the block that is in it."""
+    """One stream, its staging areas on the host with device memory of their size, and the block that is in it.
 
-    def __init__(self, backend: Backend, number: int, timeline: Timeline):
+    Args:
+        staging_bytes: pinned host memory, taken when areas are first asked for. It is slow to come by, so it is kept
+            from level to level, and changed only for areas that need more.
+    """
+
+    def __init__(self, backend: Backend, number: int, timeline: Timeline, staging_bytes: int = 0):
         self.backend, self.number, self.timeline = backend, number, timeline
         self.stream = backend.stream()
-        self.buffers: dict[str, Buffer] = {}
+        self._staging_bytes = staging_bytes
+        self._staging: np.ndarray | None = None
+        self._areas: dict[str, tuple[np.ndarray, Any]] = {}
         self.bytes_up = self.bytes_down = 0
         self._level = self._block = 0
         self._steps: list[tuple[str, Event, Event]] = []
         self._merge: Callable[[], None] | None = None
 
-    def add_buffer(self, name: str, nbytes: int, on_device: bool = True) -> None:
-        self.buffers[name] = Buffer(self.backend, nbytes, on_device)
+    def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
+        """Areas by name and size in bytes, in place of those there were; nothing may be under way.
+
+        Args:
+            host_only: areas without device memory, since what is staged in them goes elsewhere.
+        """
+        needed = sum(map(rounded, sizes.values()))
+        if self._staging is None or len(self._staging) < needed:
+            self._areas, self._staging = {}, None
+            self._staging = self.backend.host_empty(max(needed, self._staging_bytes), np.uint8)
+        self._areas, start = {}, 0
+        for name, nbytes in sizes.items():
+            device = None if name in host_only else self.backend.empty(nbytes, np.uint8)
+            self._areas[name] = self._staging[start : start + nbytes], device
+            start += rounded(nbytes)
+
+    def area(self, name: str, shape: Sequence[int], dtype: Any, offset: int = 0) -> tuple[np.ndarray, Any]:
+        """A part of an area as an array, on the host and on the device (None where it has no device memory)."""
+        dtype = np.dtype(dtype)
+        end = offset + math.prod(shape) * dtype.itemsize
+        host, device = self._areas[name]
+        host = host[offset:end].view(dtype).reshape(shape)
+        return host, None if device is None else device[offset:end].view(dtype).reshape(shape)
+
+    def forget(self) -> None:
+        """Forget the block and the counts, and give back device memory; nothing may be under way."""
+        self._steps.clear()
+        self._merge = None
+        self._areas = {}
+        self.bytes_up = self.bytes_down = 0
 
     def begin(self, level: int, block: int) -> None:
         """Finish the block that is in the lane and make room for another."""
         self.finish()
         self._level, self._block = level, block
 
-    @contextlib.contextmanager
-    def extracting(self) -> Iterator[None]:
+    def extracting(self) -> contextlib.AbstractContextManager[None]:
         """Host work that prepares the block."""
-        start = self.timeline.now()
-        yield
-        self.timeline.add(self._level, self._block, "extract", self.number, start, self.timeline.now())
+        return self.timeline.step(self._level, self._block, "extract", self.number)
 
     def upload(self, *copies: tuple[Any, np.ndarray]) -> None:
         """Queue copies ``(device, host)``."""
@@ -138,9 +163,8 @@ class Lane:
         self._steps.clear()
         merge, self._merge = self._merge, None
         if merge is not None:
-            start = self.timeline.now()
-            merge()
-            self.timeline.add(self._level, self._block, "merge", self.number, start, self.timeline.now())
+            with self.timeline.step(self._level, self._block, "merge", self.number):
+                merge()
 
     @contextlib.contextmanager
     def _timed(self, step: str) -> Iterator[None]:
@@ -152,15 +176,14 @@ class Lane:
 class Lanes:
     """The two lanes, taken in turn."""
 
-    def __init__(self, backend: Backend, timeline: Timeline):
-        self.both = tuple(Lane(backend, number, timeline) for number in range(2))
-        self._turn = 0
-        self._blocks = 0
+    def __init__(self, backend: Backend, timeline: Timeline, staging_bytes: int):
+        self.timeline = timeline
+        self.both = tuple(Lane(backend, number, timeline, staging_bytes) for number in range(2))
+        self._turn = self._level = 0
+        self.blocks = 0
 
-    @property
-    def blocks(self) -> int:
-        """How many blocks were begun since `allocate`."""
-        return self._blocks
+    def begin_level(self, level: int) -> None:
+        self._level, self.blocks = level, 0
 
     @property
     def bytes_up(self) -> int:
@@ -170,42 +193,31 @@ class Lanes:
     def bytes_down(self) -> int:
         return sum(lane.bytes_down for lane in self.both)
 
-    def next(self, level: int) -> Lane:
+    def next(self) -> Lane:
         """The lane for the next block, emptied."""
         lane = self.both[self._turn]
         self._turn = 1 - self._turn
-        lane.begin(level, self.take_number())
+        lane.begin(self._level, self.take_number())
         return lane
 
     def take_number(self) -> int:
         """The number of the next block, in these lanes or in one beside them."""
-        self._blocks += 1
-        return self._blocks - 1
+        self.blocks += 1
+        return self.blocks - 1
 
-    def allocate(self, **sizes: int) -> None:
-        """Buffers of each lane, by name, in place of those it had."""
-        self._reset()
+    def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
+        """Areas of each lane (see `Lane.allocate`)."""
         for lane in self.both:
-            for name, nbytes in sizes.items():
-                lane.add_buffer(name, nbytes)
+            lane.allocate(sizes, host_only)
 
     def finish(self) -> None:
         """Finish both lanes, the older block first."""
         for lane in (self.both[self._turn], self.both[1 - self._turn]):
             lane.finish()
 
-    def _reset(self) -> None:
-        """Forget buffers and counts; nothing may be under way."""
-        self._blocks = 0
-        for lane in self.both:
-            lane.buffers = {}
-            lane.bytes_up = lane.bytes_down = 0
-
     def abandon(self) -> None:
         """Wait for the device, so that its memory may go, whatever has become of the blocks."""
         for lane in self.both:
             with contextlib.suppress(Exception):
                 lane.stream.synchronize()
-            lane._steps.clear()
-            lane._merge = None
-        self._reset()
+            lane.forget()

@@ -50,10 +50,12 @@ class Plan:
     """How a level is made.
 
     Attributes:
-        layout: ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather`` (sub-matrices).
+        layout: ``core`` (everything on the device), ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather``
+            (sub-matrices).
         device_bytes: device memory it takes.
         rows, columns, width: variables of a block of pairs, and of a separation-set block.
         bytes_up, bytes_down: what goes to the device and back if every block has an edge; an estimate for ``gather``.
+        staging_bytes: pinned host memory that each of the two lanes takes.
     """
 
     layout: str
@@ -63,16 +65,51 @@ class Plan:
     width: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
+    staging_bytes: int = 0
 
     def facts(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.layout} of {self.rows:,} x {self.columns:,} (at most {self.device_bytes:,} bytes of device memory, "
+            f"{self.bytes_up:,} to move)"
+        )
+
+
+# --- in core ---------------------------------------------------------------------------------------------------------
+
+
+def core(p: int, max_level: int | None, pmax: bool) -> Plan:
+    """Everything on the device; the most that any level up to `max_level` takes, if no edge goes before, and all there.
+
+    The correlation matrix, the graph and the best keys; from level 1 on compacted rows, binomials, and the list of
+    removed edges with their sets, which grows with the level until rows so long have too many sets to be numbered.
+    """
+    pairs = p * p
+    of_levels, level = 0, 1
+    while level <= p - 2 and (max_level is None or level <= max_level):
+        degree = largest_degree(p, level)
+        if degree < level + 1:
+            break
+        lists = 4 * p * degree + (8 + 4 * level) * (p * degree // 2) + 8 * (level + 1) * (degree + 1)
+        of_levels = max(of_levels, lists + (8 * pairs if pmax else 0))
+        level += 1
+    # Beside them degrees, counts of removed edges and where their lists start; what the allocator rounds up; counters.
+    device_bytes = 17 * pairs + 16 * (p + 1) + of_levels + 16 * 512 + COUNTER_BYTES
+    return Plan("core", device_bytes, p, p, p, 8 * pairs)
 
 
 # --- level 0 -----------------------------------------------------------------------------------------------------
 
 
+def _square_bytes(side: int) -> int:
+    """A square block of the matrix, with its bits."""
+    return rounded(8 * side * side) + rounded(4 * side * words(side))
+
+
 def _level_zero_bytes(side: int) -> int:
-    return 2 * (rounded(8 * side * side) + rounded(4 * side * words(side))) + COUNTER_BYTES
+    return 2 * _square_bytes(side) + COUNTER_BYTES
 
 
 def level_zero(p: int, budget: int, block_size: int) -> Plan | None:
@@ -82,7 +119,7 @@ def level_zero(p: int, budget: int, block_size: int) -> Plan | None:
     if side < min(SMALLEST_BLOCK, high):
         return None
     pairs, bits = _upper_totals(p, side)
-    return Plan("blocks", _level_zero_bytes(side), side, side, 0, 8 * pairs, bits)
+    return Plan("blocks", _level_zero_bytes(side), side, side, 0, 8 * pairs, bits, _square_bytes(side))
 
 
 def _upper_totals(p: int, side: int) -> tuple[int, int]:
@@ -95,12 +132,20 @@ def _upper_totals(p: int, side: int) -> tuple[int, int]:
 # --- level 1 -----------------------------------------------------------------------------------------------------
 
 
+def _rows_bytes(p: int, rows: int) -> int:
+    """Whole rows, with their bits."""
+    return rounded(8 * p * rows) + rounded(4 * words(p) * rows)
+
+
+def _result_bytes(pairs: int, pair_bytes: int) -> int:
+    """Keys of pairs, and the smallest r^2 met where that is recorded."""
+    return rounded(4 * pairs) + (rounded(8 * pairs) if pair_bytes > 4 else 0)
+
+
 def _panel_bytes(p: int, rows: int, columns: int, pair_bytes: int) -> int:
-    """A panel of whole rows with its bits, and two chunks of columns with their rows, bits and keys."""
-    resident = rounded(8 * p * rows) + rounded(4 * words(p) * rows)
-    chunk = 0 if rows == p else rounded(8 * p * columns) + rounded(4 * words(p) * columns)
-    results = rounded(4 * rows * columns) + (rounded(8 * rows * columns) if pair_bytes > 4 else 0)
-    return resident + 2 * (chunk + results) + COUNTER_BYTES
+    """A panel of whole rows, and two chunks of columns with their rows and keys."""
+    chunk = 0 if rows == p else _rows_bytes(p, columns)
+    return _rows_bytes(p, rows) + 2 * (chunk + _result_bytes(rows * columns, pair_bytes)) + COUNTER_BYTES
 
 
 def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | None:
@@ -117,14 +162,13 @@ def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
     starts = np.arange(0, p, rows)
     heights = np.minimum(rows, p - starts)
     up, down = int((p - starts).sum()) * row_bytes, int((heights * (p - starts)).sum()) * pair_bytes
-    return Plan("panels", _panel_bytes(p, rows, columns, pair_bytes), rows, columns, p, up, down)
+    staging = _rows_bytes(p, columns) + _result_bytes(rows * columns, pair_bytes)
+    return Plan("panels", _panel_bytes(p, rows, columns, pair_bytes), rows, columns, p, up, down, staging)
 
 
-def _block_bytes(side: int, width: int, pair_bytes: int) -> int:
-    """A block of pairs with its edges and keys, and two pairs of separation-set blocks with their bits."""
-    pairs = rounded(8 * side * side) + rounded(4 * side * words(side)) + rounded(4 * side * side)
-    pairs += rounded(8 * side * side) if pair_bytes > 4 else 0
-    return pairs + 4 * (rounded(8 * side * width) + rounded(4 * side * words(width))) + COUNTER_BYTES
+def _block_bytes(side: int, pair_bytes: int) -> int:
+    """A block of pairs with its keys, and two pairs of separation-set blocks."""
+    return 5 * _square_bytes(side) + _result_bytes(side * side, pair_bytes) + COUNTER_BYTES
 
 
 def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | None:
@@ -132,7 +176,7 @@ def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
     pair_bytes = 12 if pmax else 4
     high = min(block_size, p)
     low = min(SMALLEST_BLOCK, high)
-    side = largest(low, high, lambda side: _block_bytes(side, side, pair_bytes) <= budget)
+    side = largest(low, high, lambda side: _block_bytes(side, pair_bytes) <= budget)
     if side < low:
         return None
     pairs, bits = _upper_totals(p, side)
@@ -141,7 +185,8 @@ def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
     # correlations and bits.
     row_bytes = 8 * p + 4 * (p // side * words(side) + words(p % side))
     up = 8 * pairs + bits + sides * p * row_bytes
-    return Plan("blocks", _block_bytes(side, side, pair_bytes), side, side, side, up, pair_bytes * pairs)
+    down, staging = pair_bytes * pairs, 2 * _square_bytes(side)
+    return Plan("blocks", _block_bytes(side, pair_bytes), side, side, side, up, down, staging)
 
 
 def level_one(
@@ -188,6 +233,11 @@ def split_bytes(level: int, length: int) -> int:
     return 8 * members * members + 16 * (level + 1)
 
 
+def largest_arena(budget: int, level: int, max_degree: int, longest_split: int, pmax: bool) -> int:
+    """Bytes that each lane may hold, a multiple of 512."""
+    return (budget - gather_fixed_bytes(level, max_degree, longest_split, pmax)) // 1024 * 512
+
+
 def longest_piece(level: int, arena: int, degree: int) -> int:
     """Neighbours in a block of a split row; 0 when not even one fits."""
     return largest(1, degree, lambda length: split_bytes(level, length) <= arena)
@@ -205,7 +255,7 @@ def least_budget(p: int, max_level: int | None, degrees_of_freedom: Callable[[in
     level = 1
     while level <= p - 2 and (max_level is None or level <= max_level) and degrees_of_freedom(level) > 0:
         if level == 1:
-            least = max(least, _block_bytes(small, small, 12 if pmax else 4))
+            least = max(least, _block_bytes(small, 12 if pmax else 4))
         degree = largest_degree(p, level)
         if degree < level + 1:
             break

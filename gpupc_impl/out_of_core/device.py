@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpupc_impl.out_of_core._search import GATHERED_SOURCE, PAIR_KERNELS, PAIR_SOURCE, SPLIT_SOURCE
+from gpupc_impl.out_of_core import _gathered, _pairs, _split_rows
 
 
 def all_kernels(max_level: int) -> list[tuple[str, str]]:
     """``(source, expression)`` of every kernel of `out-of-core-block`; `out-of-core-um` has those of cuPC-S."""
-    return [(PAIR_SOURCE, name) for name in PAIR_KERNELS] + [
+    return [(_pairs.SOURCE, name) for name in _pairs.KERNELS] + [
         (source, f"{name}<{level}>")
-        for source, name in ((GATHERED_SOURCE, "gathered"), (SPLIT_SOURCE, "split_row"))
+        for source, name in ((_gathered.SOURCE, "gathered"), (_split_rows.SOURCE, "split_row"))
         for level in range(1, max_level + 1)
     ]

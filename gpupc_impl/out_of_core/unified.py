@@ -14,25 +14,6 @@ from gpupc_impl.out_of_core import _plan
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
 
-def needed_bytes(p: int, max_level: int | None, pmax: bool) -> int:
-    """Most that the in-core search takes at any level up to `max_level`: if no edge goes before, and all at that level.
-
-    The correlation matrix, the graph and the best keys; from level 1 on compacted rows, binomials, and the list of
-    removed edges with their sets, which grows with the level until rows so long have too many sets to be numbered.
-    """
-    pairs = p * p
-    of_levels, level = 0, 1
-    while level <= p - 2 and (max_level is None or level <= max_level):
-        degree = _plan.largest_degree(p, level)
-        if degree < level + 1:
-            break
-        lists = 4 * p * degree + (8 + 4 * level) * (p * degree // 2) + 8 * (level + 1) * (degree + 1)
-        of_levels = max(of_levels, lists + (8 * pairs if pmax else 0))
-        level += 1
-    # Beside them degrees, counts of removed edges and where their lists start; what the allocator rounds up; counters.
-    return 17 * pairs + 16 * (p + 1) + of_levels + 16 * 512 + _plan.COUNTER_BYTES
-
-
 @method(
     "out-of-core-um",
     family="gaussian",
@@ -45,7 +26,7 @@ def needed_bytes(p: int, max_level: int | None, pmax: bool) -> int:
 )
 def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
     backend = run.backend
-    needed = needed_bytes(problem.n_variables, problem.max_level, run.pmax)
+    needed = _plan.core(problem.n_variables, problem.max_level, run.pmax).device_bytes
     limit, used = backend.memory_limit, backend.memory_used
     backend.reset_peak()
     allowed = run.params["allow_oversubscription"]

@@ -20,6 +20,7 @@ from typing import Any
 
 from gpupc_impl.core.family import plugins
 from gpupc_impl.core.files import read_csv, read_json
+from gpupc_impl.measurement.record import load_tests
 from gpupc_impl.reporting import papers
 from gpupc_impl.reporting.figures import Drawing
 from gpupc_impl.reporting.runs import load
@@ -32,7 +33,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "runs": lambda files: load(files["records"], files["verification"]),
     "problems": lambda files: list(map(read_json, files["problems"])),
     "sharing": lambda files: read_csv(files["sharing"]),
-    "tests": lambda files: read_json(files["tests"]),
+    "tests": lambda files: load_tests(files["tests"]),
     "timeline": lambda files: read_csv(files["timeline"]),
     "reported": lambda files: read_csv(files["reported"]),
 }

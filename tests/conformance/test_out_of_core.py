@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.out_of_core import _plan
 
@@ -124,13 +125,50 @@ def test_rows_that_do_not_fit_are_split(level, monkeypatch):
     assert expected.pseudo_inverses or level == 1
     split, original = [], _plan.longest_piece
     monkeypatch.setattr(_plan, "longest_piece", lambda *given: split.append(given) or original(*given))
-    for lane in (1024, 2048):
-        monkeypatch.setattr("gpupc_impl.out_of_core._search.BlockSearch._arena", lambda *given, lane=lane: lane)
+    for size in (1024, 2048):
+        monkeypatch.setattr("gpupc_impl.out_of_core._gathered.Gathered.largest_arena", lambda *given, size=size: size)
         split.clear()
         found = out_of_core(problem, None, layout="gather", pmax=True)
         assert split, "no row was split"
         assert_same(found, expected)
         np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("pmax", [False, True])
+def test_without_a_budget_the_search_is_in_core(pmax):
+    rng = np.random.default_rng(8)
+    data = sample(rng, 120, 200, 3)
+    data[:, 5] = data[:, 70]
+    problem = GaussianProblem.from_data(data, alpha=0.05)
+    expected, found = in_core(problem, pmax=pmax), out_of_core(problem, None, pmax=pmax)
+    assert_same(found, expected)
+    assert found.undefined_tests > 0
+    assert np.array_equal(found.pmax, expected.pmax, equal_nan=True) if pmax else found.pmax is None
+    report = found.facts["out_of_core"]
+    assert {level["layout"] for level in report["levels"]} == {"core"}
+    assert report["peak_device_bytes"] <= report["forecast"]["level_0"]["device_bytes"]
+    assert [level["bytes_up"] for level in report["levels"]] == [8 * 120**2] + [0] * (found.levels_run - 1)
+
+
+def test_a_dense_level_one_takes_one_panel_and_then_the_search_is_in_core_again():
+    rng = np.random.default_rng(9)
+    data = rng.standard_normal((300, 1)) + rng.standard_normal((300, 60))
+    problem = GaussianProblem.from_data(data, alpha=0.05, max_level=2)
+    found = out_of_core(problem, None)
+    assert_same(found, in_core(problem))
+    assert [level["layout"] for level in found.facts["out_of_core"]["levels"]] == ["core", "panels", "core"]
+    assert found.facts["out_of_core"]["levels"][1]["rows"] == 60
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_staging_memory_is_taken_once(layout, monkeypatch):
+    rng = np.random.default_rng(12)
+    problem = GaussianProblem.from_data(sample(rng, 100, 80, 4), alpha=0.1)
+    taken, host_empty = [], HostBackend.host_empty
+    monkeypatch.setattr(HostBackend, "host_empty", lambda *given: taken.append(given[1]) or host_empty(*given))
+    found = out_of_core(problem, 600_000, layout=layout, block_size=40)
+    assert found.levels_run >= 3
+    assert len(taken) == (3 if layout == "blocks" else 2)  # a lane each; blocks of pairs have one of their own
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

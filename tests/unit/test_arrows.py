@@ -25,7 +25,7 @@ MAY_USE = {
     "measurement": {"core", "backends"},
     "verification": {"core"},
     "reporting": {"measurement", "verification", "core", "backends"},
-    "api": {"core"},
+    "api": {"core", "backends"},
     "cli": {"gpupc_impl", "api", "tables", "core", "backends"},
     "gpupc_impl": {"api", "core", "backends", *FAMILIES},
     "baselines": {"core", "backends", *FAMILIES},

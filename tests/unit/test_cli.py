@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 import gpupc_impl
 from gpupc_impl import CPDAG, Skeleton, cli
+from gpupc_impl.cli import arguments, commands
 from gpupc_impl.core import registry
 
 METHOD = ["--method", "stable-serial"]
@@ -184,12 +184,6 @@ def test_a_table_of_labels(run, frame, tmp_path):
     assert ("c", "d") in set(stored.to_frame().itertuples(index=False, name=None))
 
 
-def test_labels_that_only_look_alike_stay_apart(tmp_path):
-    (tmp_path / "words.csv").write_text("a,b\n01,-3\n1,0\n1,7\n")
-    values, _ = cli.read_table(tmp_path / "words.csv", labels=True)
-    assert values.tolist() == [["01", -3], ["1", 0], ["1", 7]]
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -289,7 +283,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
     ],
 )
 def test_refuses_before_it_reads(refused, args, message, monkeypatch):
-    monkeypatch.setattr(cli, "read_table", None)
+    monkeypatch.setattr(commands, "read_table", None)
     assert message in refused("skeleton", "data.csv", *METHOD, *args)
 
 
@@ -314,156 +308,7 @@ def test_alpha_out_of_range(refused, data):
     [("1", 1), ("64B", 64), ("1.5k", 1536), ("2GiB", 2**31), ("2GB", 2**31), ("2 g", 2**31), ("1TiB", 2**40)],
 )
 def test_sizes(text, bytes_):
-    assert cli._size(text) == bytes_
-
-
-# --- reading tables ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def table(tmp_path):
-    """Writes a text and reads it as a table: values, names."""
-
-    def read(text, name="table.csv", **options):
-        path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        values, names = cli.read_table(path, **options)
-        return values.tolist(), names
-
-    return read
-
-
-NUMBERS = [[1.5, 2.0], [3.0, 4.0]]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a,b\n1.5,2\n3,4\n",
-        "a,b\r\n1.5,2\r\n3,4",
-        "\ufeffa,b\n1.5,2\n3,4\n\n\n",
-        '"a","b"\n1.5, 2\n"3",4\n',
-        "a;b\n1.5;2\n3;4\n",
-        "a\tb\n1.5\t2\n3\t4\n",
-        "a b\n1.5 2\n3   4\n",
-        " a , b \n 1.5 , 2 \n3,4\n",
-    ],
-)
-def test_reads_tables_with_a_header(table, text):
-    assert table(text) == (NUMBERS, ["a", "b"])
-
-
-def test_reads_tables_without_a_header(table):
-    assert table("1.5,2\n3,4\n") == (NUMBERS, None)
-    assert table("1.5 2\n3 4\n", name="table.txt") == (NUMBERS, None)
-    assert table("7\n8\n") == ([[7.0], [8.0]], None)
-
-
-def test_header_may_be_said(table):
-    assert table("1,2\n1.5,2\n3,4\n", header=True) == (NUMBERS, ["1", "2"])
-    assert table("1,2\n3,4\n", header=False) == ([[1.0, 2.0], [3.0, 4.0]], None)
-
-
-@pytest.mark.parametrize("first", ["1,2,3", "0,1,2"])
-def test_a_header_of_plain_numbers_is_asked_about(table, first):
-    with pytest.raises(cli.UsageError, match=r"the first line holds the numbers . to .; say --header or --no-header"):
-        table(f"{first}\n4,5,6\n")
-
-
-def test_a_header_of_text_and_numbers_is_asked_about(table):
-    with pytest.raises(cli.UsageError, match=r"both text \('a'\) and a number \('2'\); say --header or --no-header"):
-        table("a,2\n4,5\n")
-    assert table("a,2\n1.5,2\n3,4\n", header=True) == (NUMBERS, ["a", "2"])
-
-
-def test_reads_compressed_tables(table):
-    assert table(gzip.compress(b"a,b\n1.5,2\n3,4\n"), name="table.csv.gz") == (NUMBERS, ["a", "b"])
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "id,a,b\nx,1.5,2\ny,3,4\n",
-        '"","a","b"\n"1",1.5,2\n"2",3,4\n',  # R: write.csv
-        '"a" "b"\n"1" 1.5 2\n"2" 3 4\n',  # R: write.table
-        ",a,b\n0,1.5,2\n1,3,4\n",  # pandas: to_csv
-    ],
-)
-def test_row_names(table, text):
-    assert table(text, row_names=True) == (NUMBERS, ["a", "b"])
-    with pytest.raises(cli.UsageError, match=r"--row-names if .* names the rows"):
-        table(text)
-
-
-def test_row_names_without_a_header(table):
-    assert table("x,1.5,2\ny,3,4\n", row_names=True) == (NUMBERS, None)
-
-
-def test_values_keep_every_bit(table):
-    values = np.random.default_rng(0).normal(size=(50, 3)) * 10.0 ** np.arange(-100, 200, 100)
-    text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
-    assert table(text)[0] == values.tolist()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "table.csv is empty"),
-        ("\n \n", "table.csv is empty"),
-        ("a,b\n", "table.csv has a header and no data"),
-        ("a,b\n1,2\n3,x\ny,4\n", r"table.csv, line 3, column 2 \('b'\): 'x' is not a number$"),
-        ("a,b\n1,2\nx,3\n", r"line 3, column 1 \('a'\): 'x' is not a number; say --row-names if"),
-        ("1.5,2\n3,1.000.000\n", r"line 2, column 2: '1.000.000' is not a number"),
-        ("a;b\n1,5;2\n", r"line 2, column 1 \('a'\): '1,5' is not a number"),
-        ("a,b\n1,2\n3,\nNA,4\n", r"line 3, column 2 \('b'\): '' is a missing value; drop such rows or impute them"),
-        ("a,b\n1,2\n3,-inf\n", r"line 3, column 2 \('b'\): '-inf' is infinite; drop"),
-        ("a,b\n1,2\n3,True\n", "'True' is not a number"),
-        ("a,b\n1,2\n3,1_0\n", "'1_0' is not a number"),
-        ("a,b\n1,2\n3,4,5\n", "table.csv, line 3: 3 cells where the lines before have 2"),
-        ("a,b,c\n1,2\n3,4\n", "the header has 3 cells, the first row has 2"),
-        ("a\n1 2\n3 4\n", "line 2, column 1 .*'1 2' is not a number"),
-        ("a,b,a\n1,2,3\n", "variable names must differ; repeated: a"),
-        ("a,,c\n1,2,3\n", "column 2 has no name; name it"),
-        (b"\xff\xfe\x00\x01,\x80", "not a readable text table: "),
-    ],
-)
-def test_refuses_tables(table, text, message):
-    with pytest.raises(cli.UsageError, match=message):
-        table(text)
-
-
-def test_refuses_damaged_files(table):
-    with pytest.raises(cli.UsageError, match="cannot be read"):
-        table("no gzip", name="table.csv.gz")
-    with pytest.raises(cli.UsageError, match="not a readable"):
-        table(gzip.compress(b"1.5,2\n" * 1000)[:-20], name="table.csv.gz")
-    for suffix in (".npy", ".npz"):
-        with pytest.raises(cli.UsageError, match=rf"not a readable {suffix} file"):
-            table("no array", name=f"table{suffix}")
-
-
-def test_reads_numpy_files(tmp_path):
-    np.save(tmp_path / "data.npy", np.array(NUMBERS, np.float32))
-    values, names = cli.read_table(tmp_path / "data.npy")
-    assert (values.tolist(), values.dtype, names) == (NUMBERS, np.float64, None)
-    np.savez(tmp_path / "data.npz", values=NUMBERS, names=["a", "b"])
-    values, names = cli.read_table(tmp_path / "data.npz")
-    assert (values.tolist(), names) == (NUMBERS, ["a", "b"])
-
-
-def test_refuses_numpy_files(tmp_path):
-    np.savez(tmp_path / "two.npz", x=NUMBERS, y=NUMBERS)
-    with pytest.raises(cli.UsageError, match=r"exactly one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)"):
-        cli.read_table(tmp_path / "two.npz")
-    np.save(tmp_path / "text.npy", [["a", "b"]])
-    with pytest.raises(cli.UsageError, match="holds <U1, not numbers"):
-        cli.read_table(tmp_path / "text.npy")
-    np.save(tmp_path / "object.npy", np.array([[None, 1]]), allow_pickle=True)
-    with pytest.raises(cli.UsageError, match=r"not a readable \.npy file: .*pickle"):
-        cli.read_table(tmp_path / "object.npy")
-    np.save(tmp_path / "nan.npy", [[1, 2], [np.nan, 4]])
-    with pytest.raises(cli.UsageError, match=r"row 2, column 1: a missing or infinite value \(1 in all\)"):
-        cli.read_table(tmp_path / "nan.npy")
+    assert arguments._size(text) == bytes_
 
 
 def test_missing_file(refused, tmp_path):
@@ -482,7 +327,7 @@ def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr(cli, "read_table", fail)
+    monkeypatch.setattr(commands, "read_table", fail)
     code, _, err = run("skeleton", data, *METHOD)
     assert (code, err) == (1, "error: RuntimeError: broken inside (GPUPC_DEBUG=1 shows where)\n")
     monkeypatch.setenv("GPUPC_DEBUG", "1")
@@ -492,7 +337,7 @@ def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
 
 def test_debug_keeps_the_traceback_of_expected_errors(run, monkeypatch):
     monkeypatch.setenv("GPUPC_DEBUG", "1")
-    with pytest.raises(cli.UsageError, match="No such file"):
+    with pytest.raises(commands.UsageError, match="No such file"):
         run("skeleton", "none.csv", *METHOD)
 
 

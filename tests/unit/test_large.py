@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from datasets import Dataset
 from gpupc_impl import GaussianProblem, InvalidProblem, SeparatingSets, Skeleton, skeleton
 from gpupc_impl.core import mapped
 from gpupc_impl.core import result as result_module
@@ -22,7 +23,6 @@ from gpupc_impl.gaussian import large as large_module
 from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
 from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
 from workflow.lib.problems import write_problem
-from workflow.lib.sources import Source
 
 
 def data(p=23, m=40, seed=0):
@@ -287,18 +287,19 @@ def test_a_part_of_a_file_is_saved_with_the_problem(large, tmp_path):
 
 
 def test_the_workflow_keeps_wide_matrices_in_files(tmp_path, monkeypatch):
+    def write(values, name):
+        wide = Dataset("wide", values, tuple(f"V{k}" for k in range(23)), "gaussian")
+        write_problem("wide", wide, {"alpha": 0.1}, str(tmp_path / f"{name}.npz"), str(tmp_path / "facts.json"))
+
     values = data()
-    source = Source("wide", {}, {"values": values, "names": np.array([f"V{k}" for k in range(values.shape[1])])})
-    given = {"source": source, "family": "gaussian", "parameters": {"alpha": 0.1}}
-    given["facts_path"] = tmp_path / "facts.json"
-    write_problem(**given, problem_path=str(tmp_path / "small.npz"))
+    write(values, "small")
     assert not (tmp_path / "small.npy").exists()
     monkeypatch.setattr(large_module, "LARGE", 22)
-    write_problem(**given, problem_path=str(tmp_path / "wide.npz"))
+    write(values, "wide")
     assert (tmp_path / "wide.npy").stat().st_size > 8 * 23 * 23
     same(load_problem(tmp_path / "wide.npz"), load_problem(tmp_path / "small.npz"))
     values[3, 3] = np.nan
-    write_problem(**given, problem_path=str(tmp_path / "bad.npz"))
+    write(values, "bad")
     assert "one in row 3, column 3" in json.loads((tmp_path / "facts.json").read_text())["why"]
     assert (tmp_path / "bad.npz").stat().st_size == 0
     assert not (tmp_path / "bad.npy").exists()

@@ -17,9 +17,11 @@ import pytest
 
 from gpupc_impl import GaussianProblem, Skeleton
 from gpupc_impl.core import registry
-from gpupc_impl.measurement import sampler as measure
-from gpupc_impl.measurement.record import load_records
-from gpupc_impl.measurement.sampler import Setting, measure_side_by_side
+from gpupc_impl.measurement import sampler
+from gpupc_impl.measurement.__main__ import main, parse_setting
+from gpupc_impl.measurement.record import Limits, load_records
+from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 PLANTED = textwrap.dedent('''
     """Methods that behave and methods that do not. Each run of theirs leaves a line in the file PLANTED_RUNS."""
@@ -117,7 +119,7 @@ PLANTED = textwrap.dedent('''
     def kernels(run, number):
         return [(0, 1, 2)]
 ''')
-LIMITS = {"time_limit_s": 60, "memory_limit_bytes": None, "long_run_s": 60}
+LIMITS = Limits(time_s=60)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -163,10 +165,9 @@ def run(problem, out, runs):
 
     def run(settings, **options):
         run.events, run.log = [], io.StringIO()
-        given = {"backend": "host", "dataset": {"name": "tiny"}, "out_dir": out, "store": out / "samples", **LIMITS}
-        result = measure_side_by_side(
-            problem, settings, **{**given, "progress": run.events.append, "log": run.log, **options}
-        )
+        given = {"backend": "host", "dataset": {"name": "tiny"}, "out_dir": out, "store": out / "samples"}
+        plan = Plan(settings=settings, **{"problem_path": problem, **given, **options})
+        result = measure_side_by_side(plan, progress=run.events.append, log=run.log)
         assert not [child for child in psutil.Process().children() if "measurement.worker" in " ".join(child.cmdline())]
         return result
 
@@ -174,7 +175,7 @@ def run(problem, out, runs):
 
 
 def setting(name, **options):
-    return Setting(name, f"planted-{name}", **options)
+    return Setting(name, f"planted-{name}", **{"limits": LIMITS, **options})
 
 
 def test_whatever_happens_becomes_a_record(run, out):
@@ -194,8 +195,8 @@ def test_whatever_happens_becomes_a_record(run, out):
         "discrete": ("skipped", "solves discrete problems, not gaussian ones"),
         "other": ("ok", None),
     }
-    own_limits = {"spins": {"time_limit_s": 1}, "eats": {"memory_limit_bytes": 400_000_000}}
-    found = run([setting(name, **own_limits.get(name, {})) for name in expected], repeats=2)
+    own = {"spins": Limits(time_s=1), "eats": Limits(time_s=60, memory_bytes=400_000_000)}
+    found = run([setting(name, limits=own.get(name, LIMITS)) for name in expected], repeats=2)
 
     assert list(found) == list(expected)
     assert {record.setting: record for record in load_records(list(out.glob("*.json")))} == found
@@ -242,7 +243,7 @@ def test_rounds_samples_and_skeleton(run, out, runs):
 
 def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(run):
     settings = [setting("good", params={"sleep": 0.05}), setting("other")]
-    found = run(settings, long_run_s=0.05, repeats=3, interleave=False)
+    found = run(settings, long_run_s=0.05, repeats=3, side_by_side=1)
     assert len(found["good"].time_s.warm) == 1
     assert len(found["other"].time_s.warm) == 3
     assert [event.setting for event in run.events] == ["good"] * 3 + ["other"] * 5
@@ -275,19 +276,19 @@ def test_nothing_is_measured_twice(run, out, runs):
 
 
 def test_hit_limits_are_remembered_and_other_failures_are_not(run, runs):
-    failing = [setting("spins", time_limit_s=2), setting("raises")]
+    failing = [setting("spins", limits=Limits(time_s=2)), setting("raises")]
     first = run(failing)
     again = run(failing)
     assert runs() == {"spins": 1, "raises": 2}
     assert again["spins"] == dataclasses.replace(first["spins"], reused_samples=1, peak_bytes=again["spins"].peak_bytes)
-    run([setting("spins", time_limit_s=3)])
+    run([setting("spins", limits=Limits(time_s=3))])
     assert runs()["spins"] == 2, "another limit is another question"
 
 
 def test_a_stored_run_over_the_limit_of_today_is_no_answer(run):
     slow = {"params": {"sleep": 0.4}}
     assert run([setting("good", **slow)], repeats=1)["good"].status == "ok"
-    assert run([setting("good", **slow, time_limit_s=0.2)], repeats=1)["good"].status == "timeout"
+    assert run([setting("good", **slow, limits=Limits(time_s=0.2))], repeats=1)["good"].status == "timeout"
 
 
 def test_damaged_samples_are_measured_again(run, out, runs):
@@ -305,12 +306,15 @@ def test_damaged_samples_are_measured_again(run, out, runs):
 
 def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     coordinator = textwrap.dedent(f"""
-        from gpupc_impl.measurement.sampler import Setting, measure_side_by_side
+        from pathlib import Path
+        from gpupc_impl.measurement.sampler import Setting
+        from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
         settings = [Setting(name, "planted-good", {{"sleep": sleep}}) for name, sleep in (("a", 0.1), ("b", 0.11))]
-        measure_side_by_side(
-            {str(problem)!r}, settings, backend="auto", dataset={{"name": "tiny"}}, out_dir={str(out)!r}, repeats=4,
-            time_limit_s=60, memory_limit_bytes=None, long_run_s=60, store={str(out / "samples")!r},
-        )
+        out = Path({str(out)!r})
+        measure_side_by_side(Plan(
+            problem_path=Path({str(problem)!r}), dataset={{"name": "tiny"}}, settings=settings, out_dir=out, repeats=4,
+            store=out / "samples",
+        ))
     """)
     process = subprocess.Popen([sys.executable, "-c", coordinator], stderr=subprocess.DEVNULL)
     give_up = time.monotonic() + 60
@@ -352,10 +356,28 @@ def test_a_backend_that_does_not_open_costs_only_its_methods(run, monkeypatch):
 
 
 def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
-    monkeypatch.setattr(measure, "START_LIMIT_S", 0.01)
+    monkeypatch.setattr(sampler, "START_LIMIT_S", 0.01)
     for record in run([setting("kernels"), setting("good")]).values():
         assert record.status == "timeout"
         assert record.why.startswith("finding out what can run here failed: no answer within")
+
+
+def test_what_is_not_measured_has_a_record_that_says_why(run, out, runs):
+    both = [setting("good"), setting("other")]
+    found = run(both, skipped={"other": "nobody asked for it"}, repeats=1)
+    assert [(name, record.status, record.why) for name, record in found.items()] == [
+        ("good", "ok", None),
+        ("other", "skipped", "nobody asked for it"),
+    ]
+    assert found["other"].problem == found["good"].problem
+    assert found["other"].time_s.cold is None
+    assert runs() == {"good": 2}
+
+    none = run(both, problem_path=None, skipped=dict.fromkeys(("good", "other"), "the data are gone"))
+    assert {record.why for record in none.values()} == {"the data are gone"}
+    assert {record.problem for record in none.values()} == {None}
+    assert load_records([out / "good.json"]) == [none["good"]]
+    assert not (out / "good.npz").exists()
 
 
 @pytest.mark.parametrize(
@@ -367,7 +389,9 @@ def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
         ([Setting("../a", "planted-good")], {}, "cannot name a file"),
         ([setting("good", separating_sets="any")], {}, "'any'; choose one of: canonical, first-come"),
         ([setting("good")], {"repeats": 0}, "at least 1"),
+        ([setting("good")], {"side_by_side": 0}, "side_by_side is 0; it must be at least 1"),
         ([setting("good")], {"threads": 100_000}, "threads is 100000"),
+        ([setting("good")], {"problem_path": None}, "no problem to measure other, good on"),
     ],
 )
 def test_what_cannot_mean_anything_is_refused(run, runs, settings, options, message):
@@ -377,13 +401,13 @@ def test_what_cannot_mean_anything_is_refused(run, runs, settings, options, mess
 
 
 def test_a_setting_from_the_command_line():
-    found = measure.parse_setting("cupc-s:theta=128,separating_sets=first-come")
-    assert found == Setting("cupc-s_theta128_first-come", "cupc-s", {"theta": "128"}, "first-come")
+    found = parse_setting("cupc-s:theta=128,separating_sets=first-come", LIMITS)
+    assert found == Setting("cupc-s_theta128_first-come", "cupc-s", {"theta": "128"}, "first-come", LIMITS)
 
 
 def test_command_line(problem, out, runs, capsys):
     arguments = [str(problem), "--method", "planted-good:sleep=0.01", "--method", "planted-raises", "--out", str(out)]
-    assert measure.main([*arguments, "--repeats", "2", "--time-limit", "30"]) == 0
+    assert main([*arguments, "--repeats", "2", "--time-limit", "30"]) == 0
     printed = capsys.readouterr()
     header, good, raises, why = printed.out.splitlines()
     assert header.split()[:2] == ["setting", "status"]
@@ -394,5 +418,5 @@ def test_command_line(problem, out, runs, capsys):
     assert "planted-good_sleep0.01: repeat 2 of 2: " in printed.err
     assert json.loads((out / "planted-raises.json").read_text())["status"] == "error"
     with pytest.raises(SystemExit):
-        measure.main([str(problem), "--method", "planted-nothing"])
+        main([str(problem), "--method", "planted-nothing"])
     assert "'planted-nothing' is not known" in capsys.readouterr().err

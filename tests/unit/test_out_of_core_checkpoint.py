@@ -41,16 +41,18 @@ def kill_after(level: int, tests: list[int] | None = None):
 
 
 @pytest.mark.parametrize("pmax", [False, True])
-def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax):
+@pytest.mark.parametrize(("before", "after"), [(10**6, 10**6), (None, None), (None, 10**6), (10**6, None)])
+def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax, before, after):
+    """Within a budget or in core, whatever it had been before."""
     problem, path = make_problem(), tmp_path / "checkpoint.npz"
     expected = skeleton(problem, method="out-of-core-block", backend="host", pmax=pmax)
     assert expected.levels_run >= 4
     for level in range(expected.levels_run):
         tests = []
         with pytest.raises(Killed):
-            search(problem, path, progress=kill_after(level, tests), pmax=pmax)
+            search(problem, path, progress=kill_after(level, tests), pmax=pmax, device_memory_limit=before)
         assert path.exists()
-        found = search(problem, path, pmax=pmax, block_size=20)  # its parameters may change
+        found = search(problem, path, pmax=pmax, device_memory_limit=after, block_size=20)
         assert found.facts["out_of_core"]["resumed_at_level"] == level + 1
         assert [done["level"] for done in found.facts["out_of_core"]["levels"]] == list(
             range(level + 1, expected.levels_run)
@@ -74,18 +76,20 @@ def test_killed_in_a_level_by_the_system(tmp_path):
         import os, signal
         from gpupc_impl import skeleton
         from gpupc_impl.core.family import load_problem
-        from gpupc_impl.out_of_core._search import BlockSearch
+        from gpupc_impl.out_of_core._gathered import Gathered
 
-        batch = BlockSearch._batch
+        test_batch = Gathered.test_batch
 
-        def kill(self, level, *given):
-            batch(self, level, *given)
-            if level == 2:
+        def kill(self, batch):
+            test_batch(self, batch)
+            if self.level == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        BlockSearch._batch = kill
+        Gathered.test_batch = kill
         problem = load_problem({str(tmp_path / "problem.npz")!r})
-        skeleton(problem, method="out-of-core-block", backend="host", checkpoint={str(path)!r})
+        skeleton(
+            problem, method="out-of-core-block", backend="host", checkpoint={str(path)!r}, device_memory_limit=10**6
+        )
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, timeout=300)

@@ -18,7 +18,7 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, ROW_THREADS, SOURCE, binomial_table
-from gpupc_impl.out_of_core._search import PAIR_SOURCE
+from gpupc_impl.out_of_core._pairs import SOURCE as PAIR_SOURCE
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 

@@ -16,7 +16,6 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.out_of_core import _plan
-from gpupc_impl.out_of_core.unified import needed_bytes
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -109,7 +108,9 @@ def test_a_smaller_budget_takes_more_blocks():
 
 def test_the_timeline_tells_every_step(tmp_path):
     path = tmp_path / "timeline.csv"
-    found = skeleton(make_problem(), method="out-of-core-block", backend="host", block_size=32, timeline=str(path))
+    found = skeleton(
+        make_problem(), method="out-of-core-block", backend="host", device_memory_limit=10**6, timeline=str(path)
+    )
     with open(path) as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["level", "block", "step", "stream", "start_s", "end_s"]
@@ -174,7 +175,7 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
 @pytest.mark.parametrize(("max_level", "pmax"), [(None, False), (0, False), (None, True)])
 def test_managed_memory_is_never_oversubscribed_unasked(monkeypatch, max_level, pmax):
     problem = make_problem(max_level=max_level)
-    needed = needed_bytes(90, max_level, pmax)
+    needed = _plan.core(90, max_level, pmax).device_bytes
     with monkeypatch.context() as patched:
         patched.setattr("gpupc_impl.gaussian.device.GaussianSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"may need {needed:,} bytes .* allow_oversubscription"):
@@ -194,12 +195,12 @@ def test_managed_memory_holds_edges_that_all_go_at_level_two():
     correlation = factors @ np.array([[1.0, 0.2], [0.2, 1.0]]) @ factors.T
     np.fill_diagonal(correlation, 1)
     problem = GaussianProblem.from_correlation(correlation, n_samples=100_000, max_level=2)
-    needed = needed_bytes(p, 2, False)
+    needed = _plan.core(p, 2, False).device_bytes
     found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
     every, others = p * (p - 1) // 2, (p - 2) * (p - 3) // 2
     assert found.edges_per_level[:2] == (every, every)
     assert found.edges_per_level[2] <= every - others
-    assert needed_bytes(p, 1, False) < found.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert _plan.core(p, 1, False).device_bytes < found.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_managed_memory_is_oversubscribed_when_asked():

@@ -14,8 +14,9 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.engine.graph import binomial_table
-from gpupc_impl.out_of_core import _gather, _plan
-from gpupc_impl.out_of_core._search import _compositions, unrank
+from gpupc_impl.out_of_core import _plan, _row_groups
+from gpupc_impl.out_of_core._gathered import unrank
+from gpupc_impl.out_of_core._split_rows import compositions
 
 needs_host = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -96,7 +97,7 @@ def random_graph(seed: int, p: int, density: float) -> np.ndarray:
 @given(st.integers(0, 100), st.integers(1, 80), st.floats(0, 1))
 def test_rows_of_a_graph(seed, p, density):
     adjacency = random_graph(seed, p, density)
-    graph = _gather.Graph.of(adjacency, piece=7)
+    graph = _row_groups.Graph.of(adjacency, piece=7)
     assert graph.degrees.tolist() == adjacency.sum(axis=1).tolist()
     owner = np.repeat(np.arange(p), graph.degrees)
     assert np.array_equal(np.stack([owner, graph.neighbours], axis=1), np.argwhere(adjacency))
@@ -107,11 +108,11 @@ def test_rows_of_a_graph(seed, p, density):
 
 @given(st.integers(0, 100), st.integers(2, 60), st.floats(0, 0.5), st.floats(1, 8), st.booleans())
 def test_groups_hold_every_row_once_with_all_it_needs(seed, p, density, room, pmax):
-    graph = _gather.Graph.of(random_graph(seed, p, density))
+    graph = _row_groups.Graph.of(random_graph(seed, p, density))
     rows = graph.order()[graph.degrees[graph.order()] >= 2]
     single = [_plan.cluster_bytes(len(graph.row(i)) + 1, 1, len(graph.row(i)), pmax) for i in rows]
     limit = int(room * max(single, default=1))
-    batches = list(_gather.batches(_gather.clusters(graph, rows, limit, pmax), limit, pmax))
+    batches = list(_row_groups.batches(_row_groups.clusters(graph, rows, limit, pmax), limit, pmax))
     groups = list(itertools.chain(*batches))
     assert [i for group in groups for i in group.rows] == rows.tolist()
     for group in groups:
@@ -129,8 +130,8 @@ def test_rows_that_share_their_neighbours_are_gathered_together():
         members = np.arange(start, start + 10) * 7 % 40
         adjacency[np.ix_(members, members)] = True
     np.fill_diagonal(adjacency, False)
-    graph = _gather.Graph.of(adjacency)
-    groups = list(_gather.clusters(graph, graph.order(), 10**6, False))
+    graph = _row_groups.Graph.of(adjacency)
+    groups = list(_row_groups.clusters(graph, graph.order(), 10**6, False))
     assert [len(group.members) for group in groups] == [10] * 4
 
 
@@ -140,7 +141,7 @@ def test_rows_that_share_their_neighbours_are_gathered_together():
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 12))
 def test_compositions_cover_all_sets_once(n, level, piece):
     lengths = [min(piece, n - start) for start in range(0, n, piece)]
-    found = list(_compositions(lengths, level))
+    found = list(compositions(lengths, level))
     assert len({tuple(sorted(chosen.items())) for chosen in found}) == len(found)
     sets = sum(math.prod(math.comb(lengths[b], count) for b, count in chosen.items()) for chosen in found)
     assert sets == math.comb(n, level)

@@ -15,7 +15,7 @@ import numpy as np
 from gpupc_impl import GaussianProblem, methods
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core._search import BlockSearch
+from gpupc_impl.out_of_core._gathered import Gathered
 
 rng = np.random.default_rng(1)
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
@@ -29,7 +29,7 @@ assert expected.pseudo_inverses and expected.levels_run == 4
 for layout, options in {"blocks": {}, "panels": {"pmax": True}, "gather": {"separating_sets": "first-come"}}.items():
     found = solve(problem, method, backend, {"layout": layout, "block_size": 9}, **options)
     assert (found.adjacency == expected.adjacency).all()
-BlockSearch._arena = lambda *given: 1024
+Gathered.largest_arena = lambda *given: 1024
 assert solve(problem, method, backend, {"layout": "gather"}) == expected
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
 from gpupc_impl.core.family import get_family, load_problem
-from gpupc_impl.gaussian.problem import correlation_matrix
+from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
 
 
 @pytest.fixture
@@ -232,3 +233,23 @@ def test_save_and_load_keep_every_bit(values, tmp_path, max_level):
     for name in ("names", "alpha", "max_level", "n_samples", "df_convention", "constant", "fingerprint"):
         assert getattr(loaded, name) == getattr(made, name)
         assert type(getattr(loaded, name)) is type(getattr(made, name))
+
+
+@pytest.mark.parametrize(("m", "p"), [(2, 1), (3, 2), (5, 7), (30, 64), (63, 501), (1000, 17)])
+def test_correlations_of_data_are_exact_as_they_are_made(m, p):
+    """`from_data` relies on the product to be symmetric to the last bit, and checks nothing."""
+    data = np.random.default_rng(p).normal(size=(m, p))
+    data[:, p // 2] = -3 * data[:, 0]
+    made = GaussianProblem.from_data(data).correlation
+    assert correlation_fault(made) is None
+    assert np.array_equal(made, GaussianProblem.from_correlation(made, n_samples=m).correlation)
+    assert not made.flags.writeable
+
+
+def test_data_to_problem_takes_one_matrix():
+    data = np.random.default_rng(0).normal(size=(10, 1500))
+    tracemalloc.start()
+    made = GaussianProblem.from_data(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.2 * made.correlation.nbytes

@@ -1,5 +1,6 @@
 """Timing single tests: the protocol with made-up tests, then the real ones; what is killed, kept and compared."""
 
+import dataclasses
 import io
 import json
 import sys
@@ -9,14 +10,15 @@ import pytest
 
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import get_family
+from gpupc_impl.measurement.record import InvalidRecord, Limits, load_tests, save_tests, schema_of_tests
+from gpupc_impl.measurement.sampler import Setting
 from gpupc_impl.measurement.single_tests import (
     Case,
-    Implementation,
     draw_tests,
     has_single_test,
     measure_tests,
-    verify_tests,
 )
+from gpupc_impl.verification.single_tests import verify_tests
 
 PLUGIN = """
 import os, time
@@ -65,11 +67,11 @@ def case(folder, p, tests, **facts):
 
 def measure(folder, cases, implementations, time_limit_s=30.0):
     lines = []
+    limits = Limits(time_s=time_limit_s)
     timed = measure_tests(
         cases,
-        implementations,
+        [dataclasses.replace(each, limits=limits) for each in implementations],
         backend="host",
-        time_limit_s=time_limit_s,
         store=folder / "samples",
         threads=1,
         log=io.StringIO(),
@@ -80,7 +82,7 @@ def measure(folder, cases, implementations, time_limit_s=30.0):
 
 def test_cells_take_turns_after_a_cold_run_each(tmp_path, plugin):
     tests = [(0, 1, (2,)), (2, 0, (1,))]
-    both = [Implementation("a", "made-up"), Implementation("b", "made-up-too")]
+    both = [Setting("a", "made-up"), Setting("b", "made-up-too")]
     timed, lines = measure(tmp_path, [[case(tmp_path, 3, tests, n=3), case(tmp_path, 4, tests, n=4)]], both)
     assert plugin.read_text().splitlines() == [
         f"{i} {j} {members} {p}" for i, j, members in (tests[0], *tests) for p in (3, 4) for _ in both
@@ -98,15 +100,16 @@ def test_cells_take_turns_after_a_cold_run_each(tmp_path, plugin):
 def test_samples_are_kept_and_what_is_missing_is_measured(tmp_path, plugin):
     tests = [(0, 1, ()), (1, 2, ()), (0, 2, ())]
     cases = [[case(tmp_path, 3, tests)]]
-    first, _ = measure(tmp_path, cases, [Implementation("a", "made-up")])
-    (kept,) = (tmp_path / "samples").glob("tests-*.json")
+    first, _ = measure(tmp_path, cases, [Setting("a", "made-up")])
+    (folder,) = (tmp_path / "samples").iterdir()
     plugin.unlink()
-    assert measure(tmp_path, cases, [Implementation("a", "made-up")])[0]["cells"] == first["cells"]
+    assert measure(tmp_path, cases, [Setting("a", "made-up")])[0]["cells"] == first["cells"]
     assert not plugin.exists()
 
-    content = json.loads(kept.read_text())
-    kept.write_text(json.dumps(content | {"seconds": [1.0], "p_values": [0.01], "status": None}))  # as if killed
-    again, _ = measure(tmp_path, cases, [Implementation("a", "made-up")])
+    (folder / "sample-1.json").write_text(json.dumps({"seconds": 1.0, "p_value": 0.01}))
+    for number in (2, 3):  # as if killed before these
+        (folder / f"sample-{number}.json").unlink()
+    again, _ = measure(tmp_path, cases, [Setting("a", "made-up")])
     assert again["cells"][0]["seconds"][0] == 1.0
     assert len(again["cells"][0]["seconds"]) == 3
     assert plugin.read_text().splitlines() == ["0 1 () 3", "1 2 () 3", "0 2 () 3"]  # the first to warm up
@@ -114,9 +117,9 @@ def test_samples_are_kept_and_what_is_missing_is_measured(tmp_path, plugin):
 
 def test_a_cell_over_its_limit_costs_the_others_nothing(tmp_path, plugin):
     tests = [(0, 1, ()), (1, 2, ())]
-    slow = Implementation("slow", "made-up", {"sleep_at": 1})  # its process, with both problems, is killed
+    slow = Setting("slow", "made-up", {"sleep_at": 1})  # its process, with both problems, is killed
     cases = [[case(tmp_path, 4, tests, n=4), case(tmp_path, 3, tests, n=3)]]
-    timed, _ = measure(tmp_path, cases, [slow, Implementation("b", "made-up-too")], time_limit_s=10.0)
+    timed, _ = measure(tmp_path, cases, [slow, Setting("b", "made-up-too")], time_limit_s=10.0)
     status = {(cell["implementation"], cell["n"]): cell["status"] for cell in timed["cells"]}
     assert status == {("slow", 3): "timeout", ("b", 3): "ok", ("slow", 4): "ok", ("b", 4): "ok"}
     late = timed["cells"][2]
@@ -124,15 +127,41 @@ def test_a_cell_over_its_limit_costs_the_others_nothing(tmp_path, plugin):
     assert [row["status"] for row in verify_tests(timed["cells"])] == ["equal", "equal", "not-run", "equal"]
 
 
+def test_a_limit_that_was_hit_is_remembered(tmp_path, plugin):
+    slow = [Setting("slow", "made-up", {"sleep_at": 1})]
+    cases = [[case(tmp_path, 3, [(0, 1, ()), (1, 2, ())])]]
+    first, _ = measure(tmp_path, cases, slow, time_limit_s=3.0)
+    plugin.unlink()
+    again, _ = measure(tmp_path, cases, slow, time_limit_s=3.0)
+    assert again["cells"] == first["cells"]
+    assert not plugin.exists()
+    measure(tmp_path, cases, slow, time_limit_s=4.0)
+    assert plugin.exists(), "another limit is another question"
+
+
+def test_files_fit_their_schema(tmp_path, plugin):
+    cases = [[case(tmp_path, 3, [(0, 1, ())], samples=20)]]
+    timed, _ = measure(tmp_path, cases, [Setting("a", "made-up"), Setting("b", "made-up-too")])
+    content = timed | {"source": {"20": "made up"}}
+    save_tests(content, tmp_path / "table.json")
+    assert load_tests(tmp_path / "table.json") == content
+    content["cells"][0]["status"] = "fine"
+    with pytest.raises(InvalidRecord, match=r"other\.json is not a valid record: at \$\.cells\[0\]\.status"):
+        save_tests(content, tmp_path / "other.json")
+    assert not (tmp_path / "other.json").exists()
+    keys = schema_of_tests()["properties"]
+    assert all("description" in node for node in (*keys.values(), *keys["cells"]["items"]["properties"].values()))
+
+
 def test_a_case_without_a_problem_says_why(tmp_path, plugin):
     none = Case(None, [(0, 1, ())], {"n": 5}, "k_cmi is too large")
-    timed, _ = measure(tmp_path, [[none]], [Implementation("a", "made-up")])
+    timed, _ = measure(tmp_path, [[none]], [Setting("a", "made-up")])
     assert (timed["cells"][0]["status"], timed["cells"][0]["why"]) == ("skipped", "k_cmi is too large")
 
 
 def test_another_p_value_is_unexplained_unless_it_is_random(tmp_path, plugin):
-    wrong = Implementation("wrong", "made-up-too", {"wrong": True})
-    timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], [Implementation("a", "made-up"), wrong])
+    wrong = Setting("wrong", "made-up-too", {"wrong": True})
+    timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], [Setting("a", "made-up"), wrong])
     rows = {row["setting"]: row for row in verify_tests(timed["cells"])}
     assert (rows["a"]["status"], rows["wrong"]["status"]) == ("equal", "unexplained")
     assert rows["wrong"]["detail"] == "test 0: p = 1.01 and 0.01"
@@ -153,7 +182,7 @@ def test_tests_are_drawn_from_a_seed():
 def test_a_method_without_a_single_test_is_refused(tmp_path):
     assert not has_single_test(registry.get_method("cupc-s"))
     with pytest.raises(ValueError, match="a: method 'cupc-s' has no single test to time"):
-        measure(tmp_path, [], [Implementation("a", "cupc-s")])
+        measure(tmp_path, [], [Setting("a", "cupc-s")])
 
 
 def test_every_implementation_of_cmiknn_finds_the_same_p_values(tmp_path):
@@ -162,9 +191,9 @@ def test_every_implementation_of_cmiknn_finds_the_same_p_values(tmp_path):
     values[:, 1] += values[:, 0]
     get_family("nonlinear").problem.from_data(values, permutations=20, k_cmi=5, k_perm=5).save(path)
     found = [
-        Implementation("serial", "cmiknn-serial"),
-        Implementation("parallel", "cmiknn-parallel"),
-        *(Implementation(name, "gpucmiknn-single", {"selection": name}) for name in ("counting", "insertion")),
+        Setting("serial", "cmiknn-serial"),
+        Setting("parallel", "cmiknn-parallel"),
+        *(Setting(name, "gpucmiknn-single", {"selection": name}) for name in ("counting", "insertion")),
     ]
     timed, _ = measure(tmp_path, [[Case(path, draw_tests(5, 2, 3, 0), {})]], found, time_limit_s=300.0)
     assert [(row["status"], row["compared_with"]) for row in verify_tests(timed["cells"])] == [("equal", "serial")] * 4

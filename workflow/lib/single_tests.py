@@ -15,12 +15,12 @@ from workflow.lib.experiments import combinations
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
 
 SEED = 0
-"""Of the random tests."""
+"""From which the tests are drawn."""
 
 
 def table_cases(
     table: Mapping[str, Any], spec: Mapping[str, Any], tests: int, parameters: Mapping[str, Any], folder: Path
-) -> tuple[list[list[Case]], dict[int, str]]:
+) -> tuple[list[list[Case]], dict[str, str]]:
     """The cases, in groups that share the value of what varies, and the source of the data by number of samples.
 
     Args:
@@ -45,7 +45,7 @@ def table_cases(
         ]
         for value in values[varied]
     ]
-    return groups, {n: data.facts["source"] for n, data in drawn.items()}
+    return groups, {str(n): data.facts["source"] for n, data in drawn.items()}
 
 
 def _case(

@@ -42,12 +42,13 @@ wildcard_constraints:
 
 
 def code_of(script, entries=(), family=None):
-    """Digest of a script that works on data sets: what it imports, their generators and their family's problem class.
+    """Digest of a script that works on data sets: what it imports, their generators and how their family makes problems.
 
     Of what the script finds by name, other generators and families, nothing counts.
     """
     generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
-    problems = {get_family(family).problem.__module__} if family else set()
+    makers = [get_family(family).problem, get_family(family).prepare_large] if family else []
+    problems = {maker.__module__ for maker in makers}
     return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
 
 

@@ -57,7 +57,6 @@ rule prepare_problem:
     conda:
         ENVIRONMENT
     params:
-        family=lambda wildcards: PLAN.entries[wildcards.dataset]["family"],
         parameters=lambda wildcards: [PLAN.parameters_of(wildcards.dataset)],
         code=lambda wildcards: code_of("prepare_problems.py", family=PLAN.entries[wildcards.dataset]["family"]),
     message:
@@ -83,7 +82,6 @@ for name, experiment in PLAN.experiments.items():
             conda:
                 ENVIRONMENT
             params:
-                family=experiment.family,
                 graphs=experiment.graphs,
                 where=PLAN.where(),
                 parameters=[PLAN.problem_parameters(experiment.family, own) for own in experiment.problems.values()],

@@ -2,8 +2,8 @@
 
 import sys
 
-from workflow.lib.sources import get, save
+from workflow.lib.sources import get
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
-save(get(snakemake.wildcards.dataset, snakemake.params.entry, **snakemake.params.where), snakemake.output[0])
+get(snakemake.wildcards.dataset, snakemake.params.entry, **snakemake.params.where).save(snakemake.output[0])

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.measurement.sampler import Setting, measure_side_by_side, write_skipped
+from gpupc_impl.measurement.record import Limits
+from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 params, timing = snakemake.params, snakemake.params.timing
 DATASET_FACTS = ("source", "licence", "citation", "sha256")
@@ -15,54 +17,48 @@ def megabytes(limit: float | None) -> int | None:
     return None if limit is None else int(limit * 1_000_000)
 
 
-def measure(problem: str, facts: dict, out: Path) -> None:
+def setting(name: str, choice: dict) -> Setting:
+    limits = Limits(
+        timing["time_limit_s"],
+        megabytes(params.limits["memory_mb"]),
+        megabytes(choice.get("device_memory_mb", params.limits["device_memory_mb"])),
+    )
+    method, sets = choice.get("method", name), choice.get("separating_sets", "canonical")
+    return Setting(name, method, choice.get("params", {}), sets, limits)
+
+
+def measure(problem: str, facts: dict) -> None:
     """Measure all settings of one data set."""
+    dataset = facts["name"]
 
     def tell(event: object) -> None:
         """Progress, on the terminal and in the log."""
         for stream in (sys.stderr, log):
-            print(f"{facts['name']}: {event}", file=stream, flush=True)
+            print(f"{dataset}: {event}", file=stream, flush=True)
 
-    common = {
-        "backend": params.backend,
-        "dataset": {"name": facts["name"], **{key: facts[key] for key in DATASET_FACTS if key in facts}},
-        "out_dir": out,
-        "threads": min(snakemake.threads, available_cores()),
+    skipped = {
+        name: f"the config measures {name} on {', '.join(choice['only'])} only"
+        for name, choice in params.settings.items()
+        if dataset not in choice.get("only", [dataset])
     }
-    chosen = []
-    for name, choice in params.settings.items():
-        setting = Setting(
-            name,
-            choice.get("method", name),
-            choice.get("params", {}),
-            choice.get("separating_sets", "canonical"),
-            time_limit_s=timing["time_limit_s"],
-            memory_limit_bytes=megabytes(params.limits["memory_mb"]),
-            device_memory_limit=megabytes(choice.get("device_memory_mb", params.limits["device_memory_mb"])),
-        )
-        if not facts["available"]:
-            write_skipped(setting, facts["why"], problem=None, **common)
-        elif facts["name"] not in choice.get("only", [facts["name"]]):
-            why = f"the config measures {name} on {', '.join(choice['only'])} only"
-            write_skipped(setting, why, problem=facts["problem"], **common)
-        else:
-            chosen.append(setting)
-    for start in range(0, len(chosen), timing["side_by_side"]):
-        measure_side_by_side(
-            problem,
-            chosen[start : start + timing["side_by_side"]],
-            repeats=timing["repeats"],
-            time_limit_s=None,
-            memory_limit_bytes=None,
-            long_run_s=timing["long_run_s"],
-            store=params.store,
-            log=log,
-            progress=tell,
-            **common,
-        )
+    if not facts["available"]:
+        skipped = dict.fromkeys(params.settings, facts["why"])
+    plan = Plan(
+        problem_path=Path(problem) if facts["available"] else None,
+        dataset={"name": dataset, **{key: facts[key] for key in DATASET_FACTS if key in facts}},
+        settings=[setting(name, choice) for name, choice in params.settings.items()],
+        skipped=skipped,
+        out_dir=Path("results/records") / dataset,
+        backend=params.backend,
+        threads=min(snakemake.threads, available_cores()),
+        repeats=timing["repeats"],
+        long_run_s=timing["long_run_s"],
+        side_by_side=timing["side_by_side"],
+        store=Path(params.store),
+    )
+    measure_side_by_side(plan, log=log, progress=tell)
 
 
 with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
     for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):
-        facts = json.loads(Path(path).read_text(encoding="utf-8"))
-        measure(problem, facts, Path("results/records") / facts["name"])
+        measure(problem, json.loads(Path(path).read_text(encoding="utf-8")))

@@ -9,8 +9,8 @@ sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM1
 
 params, out = snakemake.params, snakemake.output
 if params.get("graphs"):  # made here: many and small, they are not kept
-    sources = (get(name, entry, **params.where) for name, entry in params.graphs.items())
+    found = ((name, get(name, entry, **params.where)) for name, entry in params.graphs.items())
 else:
-    sources = [read(snakemake.wildcards.dataset, snakemake.input[0])]
-for source, parameters, problem, facts in zip(sources, params.parameters, out.problems, out.facts, strict=True):
-    write_problem(source, params.family, parameters, problem, facts)
+    found = [(snakemake.wildcards.dataset, read(snakemake.input[0]))]
+for (name, data), parameters, problem, facts in zip(found, params.parameters, out.problems, out.facts, strict=True):
+    write_problem(name, data, parameters, problem, facts)

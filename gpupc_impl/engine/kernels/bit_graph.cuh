@@ -28,3 +28,42 @@ __device__ __forceinline__ void clear_edge(unsigned* graph, int words, int i, in
     atomicAnd(&graph[static_cast<long long>(i) * words + j / 32], ~(1u << (j % 32)));
     atomicAnd(&graph[static_cast<long long>(j) * words + i / 32], ~(1u << (i % 32)));
 }
+
+// The rows that a warp of the grid has to itself.
+struct WarpRows {
+    int first, last;
+
+    __device__ explicit WarpRows(int p) {
+        const int warps = gridDim.x * warp_count(), width = (p + warps - 1) / warps;
+        first = min((static_cast<int>(blockIdx.x) * warp_count() + warp_index()) * width, p);
+        last = min(first + width, p);
+    }
+};
+
+// values[0] + ... + values[n - 1]
+__device__ __forceinline__ long long sum_of(const int* values, int n) {
+    PerLane<long long> sums;
+    each_lane(LANES, [&](int lane) { sums[lane] = 0; });
+    for (int k = 0; k < n; k += LANES) {
+        each_lane(min(n - k, LANES), [&](int lane) { sums[lane] += values[k + lane]; });
+    }
+    return sum_of_lanes(sums);
+}
+
+// Calls f(i, j, slot) for every pair i < j of some rows that is in one graph and not in the other; slots ascend with the
+// pairs.
+template <class F>
+__device__ __forceinline__ void each_removed(const unsigned* before, const unsigned* after, int words,
+                                             const WarpRows& rows, long long slot, F f) {
+    for (int i = rows.first; i < rows.last; ++i) {
+        const BitRow was(before, words, i), is(after, words, i);
+        for (int w = i / 32; w < words; ++w) {
+            const unsigned removed = was.bits[w] & ~is.bits[w] & above(i, w);
+            if (removed == 0) continue;
+            each_lane(LANES, [&](int lane) {
+                if (removed >> lane & 1) f(i, 32 * w + lane, slot + __popc(removed & ~(~0u << lane)));
+            });
+            slot += __popc(removed);
+        }
+    }
+}

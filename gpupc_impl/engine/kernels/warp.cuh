@@ -64,6 +64,12 @@ __forceinline__ int sums_before(PerLane<int>& values) {
     return sum;
 }
 
+__forceinline__ long long sum_of_lanes(PerLane<long long>& values) {
+    long long sum = 0;
+    for (int lane = 0; lane < LANES; ++lane) sum += values[lane];
+    return sum;
+}
+
 __forceinline__ double smallest(PerLane<double>& values) {
     double least = values[0];
     for (int lane = 1; lane < LANES; ++lane) least = values[lane] < least ? values[lane] : least;
@@ -109,6 +115,13 @@ __device__ __forceinline__ int sums_before(PerLane<int>& values) {
     }
     values.value = sum - own;
     return __shfl_sync(~0u, sum, LANES - 1);
+}
+
+__device__ __forceinline__ long long sum_of_lanes(PerLane<long long>& values) {
+    long long sum = values.value;
+#pragma unroll
+    for (int distance = LANES / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+    return sum;
 }
 
 __device__ __forceinline__ double smallest(PerLane<double>& values) {

@@ -4,11 +4,14 @@
 #include "engine/kernels/bit_graph.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// Level 0. Grid (any), block (warps).
-__global__ void pair_scan_zero(const double* C, int p, double critical_r_squared, unsigned* bits, int words) {
-    for (int i = blockIdx.x * warp_count() + warp_index(); i < p; i += gridDim.x * warp_count()) {
+// Level 0, with what count_rows counts after others; `next` becomes a graph without edges. Grid (any), block (warps).
+__global__ void pair_scan_zero(const double* C, int p, double critical_r_squared, unsigned* bits, unsigned* next,
+                               int words, int* degrees, unsigned long long* totals) {
+    const WarpRows rows(p);
+    unsigned long long sum = 0, most = 0;
+    for (int i = rows.first; i < rows.last; ++i) {
         const double* c_i = C + static_cast<long long>(i) * p;
-        unsigned* row = bits + static_cast<long long>(i) * words;
+        int degree = 0;
         for (int w = 0; w < words; ++w) {
             const int first = 32 * w;
             unsigned word = ballot(max(min(p - first, LANES), 0), [&](int lane) {
@@ -16,8 +19,19 @@ __global__ void pair_scan_zero(const double* C, int p, double critical_r_squared
                 return r * r > critical_r_squared;
             });
             if (i / 32 == w) word &= ~(1u << (i % 32));
-            if (warp_leader()) row[w] = word;
+            degree += __popc(word);
+            if (warp_leader()) {
+                bits[static_cast<long long>(i) * words + w] = word;
+                next[static_cast<long long>(i) * words + w] = 0;
+            }
         }
+        if (warp_leader()) degrees[i] = degree;
+        sum += degree;
+        most = max(most, static_cast<unsigned long long>(degree));
+    }
+    if (warp_leader() && sum != 0) {
+        atomicAdd(&totals[0], sum);
+        atomicMax(&totals[1], most);
     }
 }
 
@@ -134,24 +148,14 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// Lists the pairs removed in level 1, ascending, and the member of their set; row i's begin at starts[i].
+// Lists the pairs removed in level 1, ascending, and the member of their set. removed: of each row, how many.
 // Grid (any), block (warps).
-__global__ void list_removed_one(const unsigned* before, const unsigned* after, int words, int p,
-                                 const long long* starts, const int* members, int* pairs, int* sets) {
-    for (int i = blockIdx.x * warp_count() + warp_index(); i < p; i += gridDim.x * warp_count()) {
-        const BitRow was(before, words, i), is(after, words, i);
-        long long next = starts[i];
-        for (int w = i / 32; w < words; ++w) {
-            const unsigned removed = was.bits[w] & ~is.bits[w] & above(i, w);
-            each_lane(LANES, [&](int lane) {
-                if (!(removed >> lane & 1)) return;
-                const long long slot = next + __popc(removed & ~(~0u << lane));
-                const int j = 32 * w + lane;
-                pairs[2 * slot] = i;
-                pairs[2 * slot + 1] = j;
-                sets[slot] = members[static_cast<long long>(i) * p + j];
-            });
-            next += __popc(removed);
-        }
-    }
+__global__ void list_removed_one(const unsigned* before, const unsigned* after, int words, int p, const int* removed,
+                                 const int* members, int* pairs, int* sets) {
+    const WarpRows rows(p);
+    each_removed(before, after, words, rows, sum_of(removed, rows.first), [&](int i, int j, long long slot) {
+        pairs[2 * slot] = i;
+        pairs[2 * slot + 1] = j;
+        sets[slot] = members[static_cast<long long>(i) * p + j];
+    });
 }

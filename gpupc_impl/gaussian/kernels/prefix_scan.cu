@@ -74,15 +74,15 @@ __device__ __noinline__ Residuals careful_test(const double* C, int p, const int
     return pseudo.residuals(C, p, i, j);
 }
 
-// The tests of one side (0: sets from adj(i) for the edges to larger variables, 1: to smaller ones, of those that side 0
-// left in `graph`). `starts` and `neighbours` are the rows of the graph at the level's start; edges that are separated go
-// from `left`; best[starts[i] + q] is the smallest rank found for row i's neighbour at position q. counters: {tests,
-// undefined tests, tests with a near-singular M2}.
+// The tests of one side. Side 0: sets from adj(i) for the edges to larger variables. Side 1: for those to smaller ones
+// that side 0 left in `graph`. `starts` and `neighbours` are the rows of the graph at the level's start; separated edges go
+// from `left`, on side 0 from `graph` as well; best[starts[i] + q] is the smallest rank found for row i's neighbour at
+// position q. counters: {tests, undefined tests, tests with a near-singular M2}.
 // Grid (p, any), block (warps).
 template <int L, bool WITH_SMALLEST>
 __global__ void __launch_bounds__(128)
     prefix_scan(const double* C, int p, double critical_r_squared, const long long* starts, const int* neighbours,
-                const unsigned long long* binomials, int max_degree, const unsigned* graph, unsigned* left, int words,
+                const unsigned long long* binomials, int max_degree, unsigned* graph, unsigned* left, int words,
                 int side, unsigned long long* best, unsigned long long* smallest_r_squared, unsigned long long* counters) {
     constexpr int K = L - 1;
     const int i = blockIdx.x, n = static_cast<int>(starts[i + 1] - starts[i]);
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(128)
         for (int base = from; base < to; base += LANES) {
             unsigned partners = ballot(min(to - base, LANES), [&](int lane) {
                 const int q = base + lane;
-                bool wanted = edges.has(row[q]) && load_relaxed(&found[q]) > first_rank;
+                bool wanted = (side == 0 || edges.has(row[q])) && load_relaxed(&found[q]) > first_rank;
 #pragma unroll
                 for (int a = 0; a < K; ++a) wanted = wanted && q != chosen[a];
                 return wanted;
@@ -223,6 +223,7 @@ __global__ void __launch_bounds__(128)
                         if (warp_leader()) {
                             atomicMin(&found[q], first_rank + (first - chosen[K] + lane));
                             clear_edge(left, words, i, j);
+                            if (side == 0) clear_edge(graph, words, i, j);
                         }
                         partners &= ~(1u << partner);
                     }
@@ -251,44 +252,34 @@ __global__ void __launch_bounds__(128)
     }
 }
 
-// Lists the pairs removed in this level, ascending, with their sets; row i's begin at starts_removed[i]. A key of the
-// smaller variable's row comes first. Grid (any), block (warps).
+// Lists the pairs removed in this level, ascending, with their sets: that of the smaller variable's row, if it has one.
+// removed: of each row, how many. Grid (any), block (warps).
 template <int L>
-__global__ void list_removed(const unsigned* before, const unsigned* after, int words, int p, const long long* starts,
-                             const int* neighbours, const unsigned long long* binomials, int max_degree,
-                             const unsigned long long* best, const long long* starts_removed, int* pairs, int* sets) {
+__global__ void list_removed(const unsigned* before, const unsigned* after, int words, int p, const int* removed,
+                             const long long* starts, const int* neighbours, const unsigned long long* binomials,
+                             int max_degree, const unsigned long long* best, int* pairs, int* sets) {
     const Binomials binomial{binomials, max_degree};
-    for (int i = blockIdx.x * warp_count() + warp_index(); i < p; i += gridDim.x * warp_count()) {
-        const BitRow was(before, words, i), is(after, words, i);
-        long long next = starts_removed[i];
-        for (int w = i / 32; w < words; ++w) {
-            const unsigned removed = was.bits[w] & ~is.bits[w] & above(i, w);
-            each_lane(LANES, [&](int lane) {
-                if (!(removed >> lane & 1)) return;
-                const long long slot = next + __popc(removed & ~(~0u << lane));
-                const int j = 32 * w + lane;
-                pairs[2 * slot] = i;
-                pairs[2 * slot + 1] = j;
-                const auto place = [&](int owner, int other) {
-                    long long low = starts[owner], high = starts[owner + 1];
-                    while (low < high) {
-                        const long long middle = low + (high - low) / 2;
-                        if (neighbours[middle] < other) low = middle + 1;
-                        else high = middle;
-                    }
-                    return low;
-                };
-                int owner = i;
-                unsigned long long rank = best[place(i, j)];
-                if (rank == NO_RANK) {
-                    owner = j;
-                    rank = best[place(j, i)];
-                }
-                int* set = sets + slot * L;
-                unrank_combination(binomial, static_cast<int>(starts[owner + 1] - starts[owner]), L, rank, set);
-                for (int a = 0; a < L; ++a) set[a] = neighbours[starts[owner] + set[a]];
-            });
-            next += __popc(removed);
+    const auto rank_of = [&](int owner, int other) {
+        long long low = starts[owner], high = starts[owner + 1];
+        while (low < high) {
+            const long long middle = low + (high - low) / 2;
+            if (neighbours[middle] < other) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
-    }
+        return best[low];
+    };
+    const WarpRows rows(p);
+    each_removed(before, after, words, rows, sum_of(removed, rows.first), [&](int i, int j, long long slot) {
+        pairs[2 * slot] = i;
+        pairs[2 * slot + 1] = j;
+        unsigned long long rank = rank_of(i, j);
+        const int owner = rank == NO_RANK ? j : i;
+        if (owner == j) rank = rank_of(j, i);
+        int* set = sets + slot * L;
+        unrank_combination(binomial, static_cast<int>(starts[owner + 1] - starts[owner]), L, rank, set);
+        for (int a = 0; a < L; ++a) set[a] = neighbours[starts[owner] + set[a]];
+    });
 }

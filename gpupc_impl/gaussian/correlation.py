@@ -1,0 +1,27 @@
+"""A problem's correlation matrix on a device: uploaded, or made there of the samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.gaussian.problem import GaussianProblem
+
+SOURCE = "gaussian/kernels/correlate.cu"
+KERNELS = ("standardise", "make_exact")
+
+
+def device_correlation(backend: Backend, problem: GaussianProblem) -> Any:
+    """(p, p) float64 correlations on the device, to be read only."""
+    if problem.correlations == "host":
+        return backend.upload_symmetric(problem.correlation)
+    samples = backend.upload(problem.samples)
+    m, p = samples.shape
+    threads = 128 if backend.warp_threads > 1 else 1
+    backend.kernel(SOURCE, "standardise")((-(-p // threads),), (threads,), [samples, np.int32(m), np.int32(p)])
+    correlation = backend.gram(samples)
+    tiles = -(-p // 32)
+    backend.kernel(SOURCE, "make_exact")((tiles, tiles), (32, 8), [correlation, np.int32(p)])
+    return correlation

@@ -1,0 +1,90 @@
+"""``python -m gpupc_impl.measurement PROBLEM.npz --method NAME``: measure methods on a problem, and print a table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpupc_impl.backends import BACKENDS
+from gpupc_impl.measurement.record import Limits, Record, band
+from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m gpupc_impl.measurement", description="Measure methods.")
+    parser.add_argument("problem", type=Path, help="an .npz written by a problem's save()")
+    parser.add_argument(
+        "--method",
+        dest="settings",
+        action="append",
+        required=True,
+        metavar="NAME[:PARAM=VALUE,...]",
+        help="a method to measure, with its parameters and separating_sets; may be given several times, the first is "
+        "what speedups are taken over",
+    )
+    parser.add_argument("--backend", default="auto", choices=["auto", *BACKENDS])
+    parser.add_argument("--repeats", type=int, default=5, help="warm samples of each (default: 5)")
+    parser.add_argument("--time-limit", type=float, default=600, help="seconds one run may take (default: 600)")
+    parser.add_argument("--memory-limit", type=int, help="bytes of memory a worker may use (default: no limit)")
+    parser.add_argument("--device-memory-limit", type=int, help="bytes of device memory to use at most")
+    parser.add_argument("--long-run", type=float, default=60, help="one repeat only above this (default: 60 s)")
+    parser.add_argument("--threads", type=int, help="CPU threads (default: every available core)")
+    parser.add_argument("--out", type=Path, help="keep records, skeletons and samples in this folder")
+    parser.add_argument("--fresh", action="store_true", help="measure anew what the folder already holds")
+    options = parser.parse_args(argv)
+    limits = Limits(options.time_limit, options.memory_limit, options.device_memory_limit)
+    with contextlib.ExitStack() as stack:
+        out = options.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        try:
+            plan = Plan(
+                problem_path=options.problem,
+                dataset={"name": options.problem.stem},
+                settings=[parse_setting(text, limits) for text in options.settings],
+                out_dir=out,
+                backend=options.backend,
+                threads=options.threads,
+                repeats=options.repeats,
+                long_run_s=options.long_run,
+                store=out / "samples",
+                fresh=options.fresh,
+            )
+            records = measure_side_by_side(plan)
+        except (ValueError, FileNotFoundError) as error:  # bad input; the methods' own failures are in the records
+            parser.error(str(error))
+    print(table(list(records.values())))
+    return 0
+
+
+def parse_setting(text: str, limits: Limits) -> Setting:
+    """``cupc-s``, ``cupc-s:theta=128,delta=4`` or ``cupc-s:separating_sets=first-come`` as a setting."""
+    method, _, given = text.partition(":")
+    params = dict(pair.partition("=")[::2] for pair in given.split(",") if pair)
+    sets = params.pop("separating_sets", "canonical")
+    words = [method, *(f"{name}{value}" for name, value in params.items()), *[sets] * (sets != "canonical")]
+    return Setting("_".join(words), method, params, sets, limits)
+
+
+def table(records: Sequence[Record]) -> str:
+    """A small table: median and 20-80 % band of the repeats, and how many times faster than the first setting."""
+    rows = [("setting", "status", "cold", "compile", "median", "20 %", "80 %", "speedup", "edges")]
+    base = records[0].median
+    for record in records:
+        low, middle, high = band(record.time_s.warm)
+        numbers = (record.time_s.cold, record.time_s.compile, middle, low, high)
+        speedup = f"{base / record.median:.3g}x" if base and record.median else "-"
+        cells = ["-" if number is None else f"{number:.4g} s" for number in numbers]
+        edges = "-" if record.edges is None else str(record.edges)
+        rows.append((record.setting, record.status, *cells, speedup, edges))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines + [f"{record.setting}: {record.status}: {record.why}" for record in records if record.why])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

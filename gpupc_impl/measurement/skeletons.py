@@ -1,0 +1,301 @@
+"""Measuring methods side by side on one problem: a record of each setting, and the skeleton it found.
+
+``python -m gpupc_impl.measurement PROBLEM.npz --method cupc-s --method stable-serial`` prints a small table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from gpupc_impl.backends import resolve_backend
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.solve import unavailable
+from gpupc_impl.measurement import sampler
+from gpupc_impl.measurement.digest import code_version
+from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.isolate import Outcome
+from gpupc_impl.measurement.record import Peaks, Record, Result, Times
+from gpupc_impl.measurement.sampler import (
+    Bench,
+    Job,
+    Place,
+    Runner,
+    Samples,
+    Setting,
+    check_settings,
+    closing,
+    sample_key,
+    take_turns,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is measured on one problem, and how.
+
+    Attributes:
+        problem_path: an ``.npz`` written by a problem's ``save``; None where there is no problem.
+        dataset: the record's ``dataset``: at least its ``name``.
+        settings: in the order in which they take turns; names must differ.
+        skipped: why some of the settings are not measured, by name, as a sentence; all must be where there is no
+            problem.
+        out_dir: where records and skeletons go, as ``<setting>.json`` and ``<setting>.npz``.
+        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for the methods made of kernels.
+        threads: CPU threads of a worker; None for all available cores. See `sampler.Bench`.
+        repeats: warm samples of a setting.
+        long_run_s: a setting whose runs are longer than this gets one only.
+        side_by_side: settings that take turns at most, each with a copy of the problem in its process, before the next
+            begin; None for all.
+        store: a folder that keeps samples for later measurements; None keeps none.
+        fresh: drop what the store has for these settings and measure anew.
+
+    Raises:
+        ValueError: what cannot mean anything: a number out of range, two settings of one name, an unknown method
+            (`UnknownMethod`) or parameter (`InvalidParameter`).
+    """
+
+    problem_path: Path | None
+    dataset: Mapping[str, Any]
+    settings: Sequence[Setting]
+    skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    out_dir: Path
+    backend: str = "auto"
+    threads: int | None = None
+    repeats: int = 3
+    long_run_s: float = 60
+    side_by_side: int | None = None
+    store: Path | None = None
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "side_by_side"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
+        check_settings(self.settings)
+        if self.problem_path is None and (left := [s.name for s in self.settings if s.name not in self.skipped]):
+            raise ValueError(f"there is no problem to measure {', '.join(left)} on")
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something happened to a setting: what a progress line shows.
+
+    Attributes:
+        setting: its name.
+        stage: ``"cold"``, ``"warm-up"`` (of a resumed measurement), ``"repeat 2 of 5"``, or ``"done"``.
+        status: of this stage.
+        seconds: of a sample; None where there is none.
+        why: the sentence that goes with the status, if any.
+    """
+
+    setting: str
+    stage: str
+    status: str
+    seconds: float | None = None
+    why: str | None = None
+
+    def __str__(self) -> str:
+        text = self.status if self.seconds is None else f"{self.seconds:.4g} s"
+        return f"{self.setting}: {self.stage}: {text}" + (f" ({self.why})" if self.why else "")
+
+
+def show(event: Event) -> None:
+    """Print an event to stderr."""
+    print(event, file=sys.stderr, flush=True)
+
+
+def measure_side_by_side(
+    plan: Plan, *, log: TextIO | None = None, progress: Callable[[Event], None] = show
+) -> dict[str, Record]:
+    """Measure all settings of a plan; ``<name>.json`` (and ``<name>.npz`` when ok) of each is in ``out_dir`` then.
+
+    Whatever a method does, its record says so and the others are measured.
+
+    Args:
+        log: where the workers' output goes, a prefix before each line; None for stderr.
+        progress: called with an `Event` after each step.
+
+    Returns:
+        The records by setting name.
+
+    Raises:
+        ValueError: the machine has not that many threads to give.
+        InvalidProblem: the file holds no problem of a known family.
+    """
+    bench = Bench(plan.backend, plan.threads, log)
+    problem = None if plan.problem_path is None else load_problem(plan.problem_path)
+    facts = None if problem is None else problem.facts()
+    chosen = [setting for setting in plan.settings if setting.name not in plan.skipped]
+    refused = _refused(chosen, problem)
+    del problem  # the workers have their own copies
+    records = {
+        setting.name: _skip(plan, setting, facts, bench) for setting in plan.settings if setting.name in plan.skipped
+    }
+    places = bench.places(chosen, refused)
+    runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
+    with closing(runners), contextlib.ExitStack() as stack:
+        store = plan.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        jobs = [SkeletonJob(runner, plan, facts, store, progress) for runner in runners]
+        at_once = plan.side_by_side or max(len(jobs), 1)
+        for start in range(0, len(jobs), at_once):
+            take_turns(jobs[start : start + at_once])
+    records |= {job.runner.setting.name: job.record for job in jobs}
+    return {setting.name: records[setting.name] for setting in plan.settings}
+
+
+def _refused(settings: Sequence[Setting], problem: Problem | None) -> dict[str, str]:
+    """Why methods of another family do not fit the problem."""
+    others = (s.registered for s in settings if problem is not None and s.registered.family != problem.family)
+    return {method.name: str(unavailable(method, problem=problem)) for method in others}
+
+
+def _skip(plan: Plan, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
+    """The record of a setting that is not measured, so that it is not silently absent."""
+    place = Place(
+        resolve_backend(plan.backend) if setting.has_kernels else "cpu",
+        environment(bench.cores, bench.threads),
+        Outcome("skipped", plan.skipped[setting.name]),
+    )
+    record = _record(plan, setting, place, facts, place.obstacle)
+    (plan.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)
+    record.save(plan.out_dir / f"{setting.name}.json")
+    return record
+
+
+def _record(
+    plan: Plan, setting: Setting, place: Place, problem: Mapping[str, Any] | None, outcome: Outcome, **measured: Any
+) -> Record:
+    """The record of a setting; what ``measured`` leaves out was not measured."""
+    method = setting.registered
+    return Record(
+        setting=setting.name,
+        method=method.name,
+        family=method.family,
+        reference=method.reference,
+        canonical=setting.canonical,
+        random=method.random,
+        backend=place.backend,
+        params=setting.all_params,
+        separating_sets=setting.separating_sets,
+        dataset=plan.dataset["name"],
+        dataset_facts={name: fact for name, fact in plan.dataset.items() if name != "name"},
+        problem=problem,
+        status=outcome.status,
+        why=outcome.why,
+        limits=setting.limits,
+        code=code_version(method, place.backend),
+        environment=place.environment,
+        **measured,
+    )
+
+
+class SkeletonJob(Job):
+    """One setting on its way to a record."""
+
+    record: Record
+
+    def __init__(
+        self, runner: Runner, plan: Plan, facts: Mapping[str, Any], store: Path, progress: Callable[[Event], None]
+    ):
+        key = sample_key(runner.setting, runner.place, facts["fingerprint"])
+        super().__init__(runner, Samples(store, key, runner.setting.limits, plan.fresh))
+        self.plan, self.facts, self.progress = plan, facts, progress
+        self.skeleton_path = self.samples.folder / "skeleton.npz"
+        if self.skeleton_path.exists():
+            self.samples.take_over(self._within_limits)
+        if runner.place.obstacle is not None:
+            self.finish(runner.place.obstacle)
+
+    def _within_limits(self, sample: Mapping[str, Any]) -> bool:
+        """Whether a run like that keeps to the limits of today."""
+        limits = self.runner.setting.limits
+        used = ((sample["seconds"], limits.time_s), (sample["peak_process_bytes"], limits.memory_bytes))
+        return all(limit is None or value <= limit for value, limit in used)
+
+    @property
+    def wanted(self) -> int:
+        taken = self.samples.taken
+        long_run = bool(taken) and min(sample["seconds"] for sample in taken) > self.plan.long_run_s
+        return 2 if long_run else 1 + self.plan.repeats
+
+    def open(self) -> Outcome:
+        return self.runner.open(self.plan.problem_path)
+
+    def run(self, number: int, warm_up: bool) -> Outcome:
+        """One run; progress is told."""
+        stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.wanted - 1}"
+        message = {"do": "run", "problem": str(self.plan.problem_path), "show_levels": stage == "cold"}
+        outcome = self.runner.run(message, self.runner.setting.limits.time_s)
+        seconds = outcome.value["seconds"] if outcome.ok else None
+        self.progress(Event(self.runner.setting.name, stage, outcome.status, seconds, outcome.why))
+        return outcome
+
+    def keep_answer(self) -> Outcome:
+        return self.runner.request({"do": "save", "path": str(self.skeleton_path)}, sampler.START_LIMIT_S)
+
+    def objection(self) -> str | None:
+        """Whether two runs gave different answers, as a sentence."""
+        setting = self.runner.setting
+        if setting.registered.random:
+            return None
+        digests = ["skeleton_sha256"] + ["sepsets_sha256"] * setting.canonical
+        first, *others = (sample["result"] for sample in self.samples.taken)
+        for number, result in enumerate(others, 1):
+            for digest in digests:
+                if result[digest] != first[digest]:
+                    what = "skeletons" if digest == "skeleton_sha256" else "separating sets"
+                    return (
+                        f"two runs gave different answers: the {what} of the cold run ({first['edges']} edges) and of "
+                        f"repeat {number} ({result['edges']} edges) differ"
+                    )
+        return None
+
+    def end(self, outcome: Outcome) -> None:
+        """End the worker and write the record, and the skeleton beside it when all went well."""
+        self.runner.close()
+        samples, setting = self.samples, self.runner.setting
+        if outcome.ok:
+            del samples.taken[self.wanted :]
+            samples.reused = min(samples.reused, self.wanted)
+        cold, warm = samples.taken[:1], samples.taken[1:]
+        process = [sample["peak_process_bytes"] for sample in samples.taken] + [self.runner.memory_peak]
+        device = [sample["peak_device_bytes"] for sample in samples.taken]
+        self.record = _record(
+            self.plan,
+            setting,
+            self.runner.place,
+            samples.taken[-1]["problem"] if samples.taken else self.facts,
+            outcome,
+            time_s=Times(
+                cold=cold[0]["seconds"] if cold else None,
+                compile=cold[0]["compile_seconds"] if cold else None,
+                warm=[sample["seconds"] for sample in warm],
+                levels=[sample["levels"] for sample in warm],
+            ),
+            result=Result(**cold[0]["result"]) if outcome.ok else None,
+            peak_bytes=Peaks(_largest(process), _largest(device)),
+            reused_samples=samples.reused,
+        )
+        skeleton = self.plan.out_dir / f"{setting.name}.npz"
+        if outcome.ok:
+            with write_whole(skeleton) as temporary:
+                shutil.copyfile(self.skeleton_path, temporary)
+        else:
+            skeleton.unlink(missing_ok=True)
+        self.record.save(self.plan.out_dir / f"{setting.name}.json")
+        why = outcome.why or (f"{samples.reused} stored samples reused" if samples.reused else None)
+        self.progress(Event(setting.name, "done", outcome.status, why=why))
+
+
+def _largest(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)

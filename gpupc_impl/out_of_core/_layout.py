@@ -1,0 +1,107 @@
+"""What the layouts of a level share: the matrix and the graph read a block at a time, and the end of a level."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpupc_impl.core import mapped
+from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.engine.graph import NO_KEY
+from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.out_of_core._plan import Plan
+
+if TYPE_CHECKING:
+    from gpupc_impl.out_of_core._search import BlockSearch
+
+Separated = list[tuple[np.ndarray, np.ndarray]]
+"""(k, 2) separated pairs and their (k, level) sets, int32, in pieces."""
+
+
+class Layout(abc.ABC):
+    """A level in one layout.
+
+    Attributes:
+        plan: what the level takes and moves; a layout that makes its own has it once it has run.
+        separated: what was found.
+    """
+
+    def __init__(self, search: BlockSearch, level: int, plan: Plan | None = None):
+        self.search, self.level, self.plan, self.p = search, level, plan, search.p
+        self.problem, self.backend, self.lanes = search.problem, search.backend, search.lanes
+        self.adjacency, self.largest_p, self.counters = search.adjacency_left, search.largest_p, search.counters
+        self.critical = np.float64(search.problem.critical_r_squared(level))
+        self.first_come = np.int32(search.run.separating_sets == "first-come")
+        self.separated: Separated = []
+
+    @abc.abstractmethod
+    def run(self) -> LevelOutcome:
+        """Make the level's tests, and take the separated edges out of the graph."""
+
+    # --- blocks of the host's data -----------------------------------------------------------------------------
+
+    def read(self, rows: slice, columns: slice, target: np.ndarray) -> None:
+        """A block of the correlation matrix into a staging area."""
+        target[...] = self.problem.correlation[rows, columns]
+        mapped.release(self.problem.correlation)
+
+    def read_bits(self, rows: slice, columns: slice, target: np.ndarray) -> None:
+        """A block of the graph, a bit a pair, into a staging area of 32-bit words."""
+        packed = np.packbits(self.adjacency[rows, columns], axis=1, bitorder="little")
+        target_bytes = target.view(np.uint8)
+        target_bytes[:, : packed.shape[1]] = packed
+        target_bytes[:, packed.shape[1] :] = 0
+
+    def gather(self, members: np.ndarray, target: np.ndarray) -> None:
+        """A sub-matrix of the correlation matrix into a staging area."""
+        correlation = self.problem.correlation
+        if isinstance(correlation, np.ndarray):
+            target[...] = correlation[members[:, None], members]
+        else:  # a matrix made on the fly, which is never there as a whole and knows slices only
+            for row, member in zip(target, members, strict=True):
+                row[...] = correlation[int(member) : int(member) + 1, :][0, members]
+
+    # --- the end of a level ------------------------------------------------------------------------------------
+
+    def record_p_values(self, i: np.ndarray, j: np.ndarray, smallest: np.ndarray) -> None:
+        """Largest p-values of pairs so far, from the bits of the smallest r^2 met, where there was any."""
+        tested = smallest != NO_KEY
+        i, j, r_squared = i[tested], j[tested], smallest[tested].view(np.float64)
+        p_values = self.problem.p_value(r_squared, self.level)
+        self.largest_p[i, j] = self.largest_p[j, i] = np.fmax(self.largest_p[i, j], p_values)
+
+    def remove_separated(self) -> LevelOutcome:
+        """Take the separated edges out of the graph."""
+        pairs = np.concatenate([np.empty((0, 2), np.int32), *(pairs for pairs, _ in self.separated)])
+        sets = np.concatenate([np.empty((0, self.level), np.int32), *(sets for _, sets in self.separated)])
+        i, j = pairs.T
+        self.adjacency[i, j] = self.adjacency[j, i] = False
+        if self.largest_p is not None:
+            r_squared = partial_r_squared(self.problem.correlation, pairs, sets)
+            self.largest_p[i, j] = self.largest_p[j, i] = self.problem.p_value(r_squared, self.level)
+        tests, undefined, pseudo_inverses = map(int, self.backend.download(self.counters).sum(axis=0)[:3])
+        return LevelOutcome(*self.count(), tests, pairs, sets, undefined, pseudo_inverses)
+
+    def count(self) -> tuple[int, int]:
+        """Edges left, and the largest degree."""
+        degrees = np.array([np.count_nonzero(row) for row in self.adjacency])
+        return int(degrees.sum()) // 2, int(degrees.max())
+
+
+def upper_blocks(p: int, side: int) -> Iterator[tuple[slice, slice]]:
+    """The blocks (I, J), J >= I, of a p x p matrix."""
+    for rows in mapped.pieces(p, side):
+        for columns in pieces(slice(rows.start, p), side):
+            yield rows, columns
+
+
+def pieces(whole: slice, size: int) -> Iterator[slice]:
+    for part in mapped.pieces(length(whole), size):
+        yield slice(whole.start + part.start, whole.start + part.stop)
+
+
+def length(part: slice) -> int:
+    return part.stop - part.start

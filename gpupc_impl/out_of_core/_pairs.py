@@ -1,0 +1,76 @@
+"""Level 1 on blocks of pairs: what panels and square blocks share (kernels/pair_blocks.cu)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.engine.graph import NO_KEY
+from gpupc_impl.out_of_core._lanes import Lane
+from gpupc_impl.out_of_core._layout import Layout, length
+
+SOURCE = "out_of_core/kernels/pair_blocks.cu"
+KERNELS = ("level_zero_block", "level_one_edges", "level_one_tile")
+
+NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
+MEMBER = np.uint32(2**31 - 1)  # its key without the side
+TILE, TILE_SIDE = 64, 16  # pair_blocks.cu
+DENSE = 0.25
+"""Share of edges in a block from which on the kernel that makes all pairs' tests is the faster one."""
+
+EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
+"""Threads of an edge and edges of a block in `level_one_edges`: a GPU reads a row with a warp, a core with a loop."""
+
+
+def result_bytes(layout: Layout, pairs: int) -> dict[str, int]:
+    """Areas of a lane for what is found of so many pairs."""
+    return {"keys": 4 * pairs} | ({} if layout.largest_p is None else {"smallest": 8 * pairs})
+
+
+class PairBlock:
+    """A block of pairs, whose keys are in a lane: emptied when this is made, merged some time after `fetch`."""
+
+    def __init__(self, layout: Layout, lane: Lane, rows: slice, columns: slice):
+        self.layout, self.lane, self.rows, self.columns = layout, lane, rows, columns
+        shape = length(rows), length(columns)
+        self.dense = np.count_nonzero(layout.adjacency[rows, columns]) >= DENSE * shape[0] * shape[1]
+        self.results = {"keys": lane.area("keys", shape, np.uint32)}
+        if layout.largest_p is not None:
+            self.results["smallest"] = lane.area("smallest", shape, np.uint64)
+        for _, device in self.results.values():
+            lane.stream.fill_bytes(device, 0xFF)
+
+    def test(self, lane: Lane, members: slice, arrays: list, pitches: tuple[int, ...], words: tuple[int, ...]) -> None:
+        """Queue the tests with a separation-set block (a `PairBlock` of pair_blocks.cuh) in a lane."""
+        layout, n_i, n_j = self.layout, length(self.rows), length(self.columns)
+        _, smallest = self.results.get("smallest", (None, None))
+        arguments = [
+            *arrays,
+            self.results["keys"][1],
+            smallest,
+            *map(np.int64, pitches),
+            *map(np.int32, words),
+            *map(np.int32, (length(members), n_i, n_j, self.rows.start, self.columns.start, members.start)),
+            layout.critical,
+            layout.first_come,
+            layout.counters,
+        ]
+        if self.dense and smallest is None:
+            grid, block, name = (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE), "level_one_tile"
+        else:
+            grid, block, name = (n_i,), EDGE_THREADS[layout.backend.name], "level_one_edges"
+        lane.launch(layout.backend.kernel(SOURCE, name), grid, block, arguments)
+
+    def fetch(self) -> None:
+        """Queue the way of the results back to the host."""
+        self.lane.download(*self.results.values())
+        self.lane.merge_with(self._merge)
+
+    def _merge(self) -> None:
+        if "smallest" in self.results:
+            smallest, _ = self.results["smallest"]
+            i, j = np.nonzero(smallest != NO_KEY)
+            self.layout.record_p_values(i + self.rows.start, j + self.columns.start, smallest[i, j])
+        keys, _ = self.results["keys"]
+        i, j = np.nonzero(keys != NO_MEMBER)
+        pairs = np.stack([i + self.rows.start, j + self.columns.start], axis=1).astype(np.int32)
+        self.layout.separated.append((pairs, (keys[i, j] & MEMBER).astype(np.int32)[:, None]))

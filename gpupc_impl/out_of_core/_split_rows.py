@@ -1,0 +1,95 @@
+"""Rows whose neighbours do not fit at once, in blocks of neighbours (kernels/split_row.cu)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.core import mapped
+from gpupc_impl.out_of_core import _plan
+
+if TYPE_CHECKING:
+    from gpupc_impl.out_of_core._gathered import Gathered
+
+SOURCE = "out_of_core/kernels/split_row.cu"
+THREADS, BLOCKS = 64, 1024
+
+
+def make_tests(layout: Gathered, i: int) -> None:
+    """The tests of row i, for every composition of a set (so many members from this block, so many from that) and every
+    block of other ends.
+
+    Raises:
+        DeviceMemoryError: not even blocks of one neighbour fit.
+    """
+    backend, graph, arena = layout.backend, layout.graph, layout.arena_bytes
+    n = len(graph.row(i))
+    slots = slice(int(graph.starts[i]), int(graph.starts[i + 1]))
+    block_length = _plan.longest_piece(layout.level, arena, n)
+    if not block_length:
+        needed = backend.memory_used - 2 * arena + 2 * _plan.rounded(_plan.split_bytes(layout.level, 1))
+        raise DeviceMemoryError(needed, backend.memory_used, backend.memory_limit)
+    keys = backend.upload(np.minimum(layout.keys[slots], layout.keys[graph.reverse[slots]]))
+    smallest = None if layout.smallest is None else backend.upload(layout.smallest[slots])
+    backend.synchronize()
+    blocks = list(mapped.pieces(n, block_length))
+    for counts in compositions([block.stop - block.start for block in blocks], layout.level):
+        for other in range(len(blocks)):
+            _queue_tests(layout, i, blocks, counts, other, keys, smallest)
+    layout.lanes.finish()
+    layout.keys[slots] = backend.download(keys)
+    if smallest is not None:
+        layout.smallest[slots] = backend.download(smallest)
+
+
+def _queue_tests(
+    layout: Gathered, i: int, blocks: list[slice], counts: Mapping[int, int], other: int, keys: Any, smallest: Any
+) -> None:
+    """The tests of the sets with so many members from each block, against the neighbours of one block."""
+    lane, near = layout.lanes.next(), layout.graph.row(i)
+    before = int(np.searchsorted(near, i))
+    present = sorted({*counts, other})
+    lengths = [blocks[b].stop - blocks[b].start for b in present]
+    positions = np.concatenate([np.arange(blocks[b].start, blocks[b].stop) for b in present])
+    own, size = int(np.searchsorted(positions, before)), len(positions) + 1
+    bases = np.cumsum([0, *lengths]).tolist()
+    of_block = {b: (blocks[b].start, count, base) for b, count, base in zip(present, lengths, bases, strict=False)}
+    matrix, device_matrix = lane.area("arena", (size, size), np.float64)
+    pieces, device_pieces = lane.area("arena", (len(counts) + 1, 4), np.int32, matrix.nbytes)
+    with lane.extracting():
+        layout.gather(np.insert(near[positions], own, i), matrix)
+        pieces[:] = [(*of_block[b], counts[b]) for b in sorted(counts)] + [(*of_block[other], 0)]
+        mapped.release(layout.problem.correlation)
+    lane.upload((device_matrix, matrix), (device_pieces, pieces))
+    sets = math.prod(math.comb(of_block[b][1], count) for b, count in counts.items())
+    lane.launch(
+        layout.backend.kernel(SOURCE, f"split_row<{layout.level}>"),
+        (min(BLOCKS, -(-sets // THREADS)),),
+        (THREADS,),
+        [
+            device_matrix,
+            *map(np.int32, (size, own, before, len(near))),
+            device_pieces,
+            np.int32(len(counts)),
+            layout.binomials,
+            np.int32(layout.max_degree),
+            layout.critical,
+            keys,
+            smallest,
+            layout.first_come,
+            layout.counters,
+        ],
+    )
+
+
+def compositions(lengths: list[int], level: int) -> Iterator[dict[int, int]]:
+    """How many members of a set come from each block, in every way that the blocks' lengths allow."""
+    for chosen in itertools.combinations_with_replacement(range(len(lengths)), level):
+        counts = {block: len(list(run)) for block, run in itertools.groupby(chosen)}
+        if all(count <= lengths[block] for block, count in counts.items()):
+            yield counts

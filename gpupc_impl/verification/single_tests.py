@@ -1,0 +1,52 @@
+"""Are the p-values of single tests the same? (`measurement.single_tests` times them.)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+NAMED_AT_MOST = 5
+"""Differing tests named in a row."""
+
+MEASURED = ("implementation", "method", "params", "backend", "random", "status", "why", "limit_s")
+SAMPLES = ("cold_s", "seconds", "p_values")
+"""What a cell holds beside the facts of its case."""
+
+
+def verify_tests(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each cell: whether its p-values are those of the first reference that finished.
+
+    They must be equal, but for methods whose tests draw random numbers of their own.
+    """
+    cases: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        facts = {name: value for name, value in cell.items() if name not in (*MEASURED, *SAMPLES)}
+        cases.setdefault(", ".join(f"{name}={value}" for name, value in facts.items()), []).append(cell)
+    return [_compared(case, cell, same) for case, same in cases.items() for cell in same]
+
+
+def _compared(case: str, cell: Mapping[str, Any], same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    row = {
+        "dataset": case,
+        "setting": cell["implementation"],
+        "method": cell["method"],
+        "backend": cell["backend"],
+        "compared_with": "",
+        "status": "not-run",
+        "tests": len(cell["p_values"]),
+        "differing_tests": "",
+        "detail": cell["why"] or "",
+    }
+    finished = [other for other in same if other["status"] == "ok" and not other["random"]]
+    reference = min(finished, key=lambda other: other["backend"] != "cpu", default=None)
+    if cell["status"] != "ok" or reference is None:
+        return row
+    pairs = list(zip(cell["p_values"], reference["p_values"], strict=True))
+    differing = [f"test {k}: p = {p:g} and {q:g}" for k, (p, q) in enumerate(pairs) if p != q]
+    status = "equal" if not differing else "random" if cell["random"] else "unexplained"
+    return row | {
+        "compared_with": reference["implementation"],
+        "status": status,
+        "differing_tests": len(differing),
+        "detail": "; ".join(differing[:NAMED_AT_MOST]),
+    }
