@@ -124,7 +124,8 @@ class PairScan:
         words, _ = self.graphs.shape
         counters = self.backend.full(8, 0, np.uint64)
         matrix = [self.correlation, np.int32(p), np.float64(problem.critical_r_squared(0))]
-        graphs = [self.graph, self.spare[-1], words, self.degrees, counters[4:6]]
+        self.twins, self.has_twins = self.graphs.empty(), self.backend.empty(p, np.uint8)
+        graphs = [self.graph, self.spare[-1], self.twins, words, self.has_twins, self.degrees, counters[4:6]]
         self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", *matrix, *graphs)
         self._read(counters)
         if self._pmax is not None:
@@ -140,13 +141,14 @@ class PairScan:
         """
         p, after = self.p, self.spare.pop()  # without edges since level 0
         members = self.backend.empty((p, p), np.int32)
-        splits = self.splits or max(1, min(-(-p // 64), MOST_BLOCKS // p, 8))
+        splits = self.splits or max(1, min(-(-p // 128), MOST_BLOCKS // p, 8))
         self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(smallest)}>")(
             (p, splits),
             (self.warps * self.backend.warp_threads,),
             [
                 *(self.correlation, np.int32(p), np.float64(self.problem.critical_r_squared(level))),
-                *(self.graph, after, np.int32(self.graphs.words), members, smallest, counters),
+                *(self.graph, after, self.twins, np.int32(self.graphs.words), self.has_twins),
+                *(members, smallest, counters),
             ],
         )
         return after, (PAIR_SOURCE, "list_removed_one"), [members]

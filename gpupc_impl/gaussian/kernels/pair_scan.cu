@@ -4,28 +4,43 @@
 #include "engine/kernels/bit_graph.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// Level 0, with what count_rows counts after others; `next` becomes a graph without edges. Grid (any), block (warps).
-__global__ void pair_scan_zero(const double* C, int p, double critical_r_squared, unsigned* bits, unsigned* next,
-                               int words, int* degrees, unsigned long long* totals) {
+// Level 0, with what count_rows counts after others. `after` becomes a graph without edges; `twins` has the pairs, edges or
+// not, that have no variance left given one another; has_twins: whether a row has any. Grid (any), block (warps).
+__global__ void pair_scan_zero(const double* C, int p, double critical_r_squared, unsigned* bits, unsigned* after,
+                               unsigned* twins, int words, unsigned char* has_twins, int* degrees,
+                               unsigned long long* totals) {
     const WarpRows rows(p);
     unsigned long long sum = 0, most = 0;
     for (int i = rows.first; i < rows.last; ++i) {
         const double* c_i = C + static_cast<long long>(i) * p;
         int degree = 0;
+        unsigned any_twin = 0;
         for (int w = 0; w < words; ++w) {
-            const int first = 32 * w;
-            unsigned word = ballot(max(min(p - first, LANES), 0), [&](int lane) {
+            const int first = 32 * w, count = max(min(p - first, LANES), 0);
+            unsigned edges = ballot(count, [&](int lane) {
                 const double r = c_i[first + lane];
                 return r * r > critical_r_squared;
             });
-            if (i / 32 == w) word &= ~(1u << (i % 32));
-            degree += __popc(word);
+            unsigned near = ballot(count, [&](int lane) {
+                const double r = c_i[first + lane];
+                return fma(-r, r, 1.0) <= RESIDUAL_TOLERANCE;
+            });
+            const unsigned others = i / 32 == w ? ~(1u << (i % 32)) : ~0u;
+            edges &= others;
+            near &= others;
+            any_twin |= near;
+            degree += __popc(edges);
             if (warp_leader()) {
-                bits[static_cast<long long>(i) * words + w] = word;
-                next[static_cast<long long>(i) * words + w] = 0;
+                const long long cell = static_cast<long long>(i) * words + w;
+                bits[cell] = edges;
+                twins[cell] = near;
+                after[cell] = 0;
             }
         }
-        if (warp_leader()) degrees[i] = degree;
+        if (warp_leader()) {
+            degrees[i] = degree;
+            has_twins[i] = any_twin != 0;
+        }
         sum += degree;
         most = max(most, static_cast<unsigned long long>(degree));
     }
@@ -38,107 +53,158 @@ __global__ void pair_scan_zero(const double* C, int p, double critical_r_squared
 constexpr double NOTHING_TESTED = 1e300;
 
 #ifdef GPUPC_HOST
-constexpr int WORDS_AT_ONCE = 1;
+constexpr int AT_ONCE = 1;
 #else
-constexpr int WORDS_AT_ONCE = 4;  // loads in flight
+constexpr int AT_ONCE = 4;  // words of 32 variables, whose loads are in flight together
 #endif
 
-// Level 1. `after` is all zeros before; `members[i * p + j]` is the separating set of a pair i < j that goes. counters:
+struct Words {
+    unsigned at[AT_ONCE];
+
+    __device__ __forceinline__ Words() {}
+    __device__ __forceinline__ explicit Words(const unsigned* bits) {
+#ifdef GPUPC_HOST
+        at[0] = *bits;
+#else
+        const uint4 four = *reinterpret_cast<const uint4*>(bits);
+        at[0] = four.x, at[1] = four.y, at[2] = four.z, at[3] = four.w;
+#endif
+    }
+    __device__ __forceinline__ unsigned any() const {
+        unsigned together = 0;
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; ++q) together |= at[q];
+        return together;
+    }
+    __device__ __forceinline__ int count() const {
+        int n = 0;
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; ++q) n += __popc(at[q]);
+        return n;
+    }
+};
+
+// H of the test of Vi and Vj given Vk.
+__device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double r_jk) {
+    return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
+}
+
+// Which of the variables from `first` on separate Vi and Vj, where the test is defined.
+template <bool WHOLE>
+__device__ __forceinline__ Words separating(const double* c_i, const double* c_j, double r_ij,
+                                            double critical_r_squared, int first, int p) {
+    PerLane<double> r_ik[AT_ONCE], r_jk[AT_ONCE];
+#ifdef GPUPC_HOST
+    const auto of_i = [&](int q, int lane) { return c_i[first + 32 * q + lane]; };
+    const auto of_j = [&](int q, int lane) { return c_j[first + 32 * q + lane]; };
+#else
+#pragma unroll
+    for (int q = 0; q < AT_ONCE; ++q) {
+        each_lane(WHOLE ? LANES : max(min(p - first - 32 * q, LANES), 0), [&](int lane) {
+            r_ik[q][lane] = c_i[first + 32 * q + lane];
+            r_jk[q][lane] = c_j[first + 32 * q + lane];
+        });
+    }
+    const auto of_i = [&](int q, int lane) { return r_ik[q][lane]; };
+    const auto of_j = [&](int q, int lane) { return r_jk[q][lane]; };
+#endif
+    Words found;
+#pragma unroll
+    for (int q = 0; q < AT_ONCE; ++q) {
+        found.at[q] = ballot(WHOLE ? LANES : max(min(p - first - 32 * q, LANES), 0), [&](int lane) {
+            return given_one(r_ij, of_i(q, lane), of_j(q, lane)).independent(critical_r_squared);
+        });
+    }
+    return found;
+}
+
+// Level 1. `after` is all zeros before; members[i * p + j] is the separating set of a pair i < j that goes. counters:
 // {tests, undefined tests}. Counted are the tests up to the one that decides, the same on every backend.
 // Grid (p, any), block (warps).
 template <bool WITH_SMALLEST>
 __global__ void __launch_bounds__(256)
-    pair_scan_one(const double* C, int p, double critical_r_squared, const unsigned* before, unsigned* after, int words,
-                  int* members, unsigned long long* smallest_r_squared, unsigned long long* counters) {
+    pair_scan_one(const double* C, int p, double critical_r_squared, const unsigned* before, unsigned* after,
+                  const unsigned* twins, int words, const unsigned char* has_twins, int* members,
+                  unsigned long long* smallest_r_squared, unsigned long long* counters) {
     const int i = blockIdx.x;
-    const BitRow of_i(before, words, i);
+    const unsigned* of_i = BitRow(before, words, i).bits;
     const double* c_i = C + static_cast<long long>(i) * p;
     unsigned long long tests = 0, undefined = 0;
-    for (int j = i + 1 + blockIdx.y * warp_count() + warp_index(); j < p; j += gridDim.y * warp_count()) {
-        if (!of_i.has(j)) continue;
-        const BitRow of_j(before, words, j);
-        const double* c_j = C + static_cast<long long>(j) * p;
-        const double r_ij = c_i[j];
-        PerLane<double> least;
-        if (WITH_SMALLEST) each_lane(LANES, [&](int lane) { least[lane] = NOTHING_TESTED; });
-        const auto residuals = [&](double r_ik, double r_jk) {
-            return Residuals{fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
-        };
-        int in_i = -1, in_j = -1;
-        for (int w = 0; w < words && in_i < 0; w += WORDS_AT_ONCE) {
-            unsigned a[WORDS_AT_ONCE], b[WORDS_AT_ONCE], any = 0;
+    for (int home = i / 32 + blockIdx.y * warp_count() + warp_index(); home < words;
+         home += gridDim.y * warp_count()) {
+        for (unsigned partners = of_i[home] & above(i, home); partners != 0; partners &= partners - 1) {
+            const int j = 32 * home + __ffs(partners) - 1;
+            const unsigned* of_j = BitRow(before, words, j).bits;
+            const double* c_j = C + static_cast<long long>(j) * p;
+            const double r_ij = c_i[j];
+            const bool with_twins = has_twins[i] | has_twins[j];
+            PerLane<double> least;
+            if (WITH_SMALLEST) each_lane(LANES, [&](int lane) { least[lane] = NOTHING_TESTED; });
+            int in_i = -1, in_j = -1;
+            for (int w = 0; w < words && in_i < 0; w += AT_ONCE) {
+                const Words a(of_i + w), b(of_j + w);
+                Words tested, vain;
 #pragma unroll
-            for (int q = 0; q < WORDS_AT_ONCE; ++q) {
-                a[q] = of_i.bits[w + q];
-                b[q] = of_j.bits[w + q];
-                if ((w + q) == j / 32) a[q] &= ~(1u << (j % 32));
-                if ((w + q) == i / 32) b[q] &= ~(1u << (i % 32));
-                any |= in_j < 0 ? a[q] | b[q] : a[q];
-            }
-            if (any == 0) continue;
-            PerLane<double> r_ik[WORDS_AT_ONCE], r_jk[WORDS_AT_ONCE];
-            unsigned notable[WORDS_AT_ONCE];
-#ifndef GPUPC_HOST
+                for (int q = 0; q < AT_ONCE; ++q) {
+                    tested.at[q] = in_j < 0 ? a.at[q] | b.at[q] : a.at[q];
+                    vain.at[q] = 0;
+                }
+                if (tested.any() == 0) continue;
+                Words hits = 32 * (w + AT_ONCE) <= p
+                                 ? separating<true>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p)
+                                 : separating<false>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
+                if (with_twins) {
+                    const Words of_both(BitRow(twins, words, i).bits + w), or_those(BitRow(twins, words, j).bits + w);
 #pragma unroll
-            for (int q = 0; q < WORDS_AT_ONCE; ++q) {
-                each_lane(max(min(p - 32 * (w + q), LANES), 0), [&](int lane) {
-                    r_ik[q][lane] = c_i[32 * (w + q) + lane];
-                    r_jk[q][lane] = c_j[32 * (w + q) + lane];
-                });
-            }
-            const auto r_i = [&](int q, int lane) { return r_ik[q][lane]; };
-            const auto r_j = [&](int q, int lane) { return r_jk[q][lane]; };
-#else
-            const auto r_i = [&](int q, int lane) { return c_i[32 * (w + q) + lane]; };
-            const auto r_j = [&](int q, int lane) { return c_j[32 * (w + q) + lane]; };
-#endif
+                    for (int q = 0; q < AT_ONCE; ++q) vain.at[q] = of_both.at[q] | or_those.at[q];
+                }
 #pragma unroll
-            for (int q = 0; q < WORDS_AT_ONCE; ++q) {
-                notable[q] = ballot(max(min(p - 32 * (w + q), LANES), 0), [&](int lane) {
-                    const Residuals h = residuals(r_i(q, lane), r_j(q, lane));
-                    return h.undefined() | h.independent(critical_r_squared);
-                });
-            }
+                for (int q = 0; q < AT_ONCE; ++q) hits.at[q] &= tested.at[q];
+                if (hits.any() != 0) {  // Vi and Vj themselves are always among them
 #pragma unroll
-            for (int q = 0; q < WORDS_AT_ONCE; ++q) {
-                if (in_i >= 0) break;
-                unsigned tested = in_j < 0 ? a[q] | b[q] : a[q];
-                unsigned hits = notable[q] & tested;
-                unsigned vain = 0;
-                for (; hits != 0 && in_i < 0; hits &= hits - 1) {
-                    const int lane = __ffs(hits) - 1, k = 32 * (w + q) + lane;
-                    if (residuals(c_i[k], c_j[k]).undefined()) {
-                        vain |= 1u << lane;
-                    } else if (a[q] >> lane & 1) {
-                        in_i = k;
-                        tested &= lanes_through(lane);
-                    } else if (in_j < 0) {
-                        in_j = k;
+                    for (int q = 0; q < AT_ONCE; ++q) {
+                        if (in_j >= 0) tested.at[q] &= a.at[q];
+                        if (w + q == i / 32) tested.at[q] &= ~(1u << (i % 32));
+                        if (w + q == j / 32) tested.at[q] &= ~(1u << (j % 32));
+                        if (in_i >= 0) tested.at[q] = 0;
+                        const unsigned found = hits.at[q] & tested.at[q] & ~vain.at[q];
+                        if ((found & a.at[q]) != 0) {
+                            const int lane = __ffs(found & a.at[q]) - 1;
+                            in_i = 32 * (w + q) + lane;
+                            tested.at[q] &= lanes_through(lane);
+                        } else if (found != 0 && in_j < 0) {
+                            in_j = 32 * (w + q) + __ffs(found) - 1;
+                        }
                     }
                 }
-                undefined += __popc(vain);
-                tests += __popc(tested);
+                tests += tested.count();
+                if (with_twins) {
+#pragma unroll
+                    for (int q = 0; q < AT_ONCE; ++q) undefined += __popc(vain.at[q] & tested.at[q]);
+                }
                 if (WITH_SMALLEST) {
-                    each_lane(LANES, [&](int lane) {
-                        if (!(tested >> lane & 1)) return;
-                        const Residuals h = residuals(r_i(q, lane), r_j(q, lane));
-                        if (!h.undefined() && h.r_squared() < least[lane]) least[lane] = h.r_squared();
-                    });
+                    for (int q = 0; q < AT_ONCE; ++q) {
+                        each_lane(LANES, [&](int lane) {
+                            if (!((tested.at[q] & ~vain.at[q]) >> lane & 1)) return;
+                            const int k = 32 * (w + q) + lane;
+                            const double r_squared = given_one(r_ij, c_i[k], c_j[k]).r_squared();
+                            if (r_squared < least[lane]) least[lane] = r_squared;
+                        });
+                    }
                 }
             }
-        }
-        if (WITH_SMALLEST) {
-            const double value = smallest(least);
-            if (warp_leader() && value < NOTHING_TESTED) {
-                smallest_r_squared[static_cast<long long>(i) * p + j] = __double_as_longlong(value);
-            }
-        }
-        if (warp_leader()) {
             const int member = in_i >= 0 ? in_i : in_j;
-            if (member >= 0) {
-                members[static_cast<long long>(i) * p + j] = member;
-            } else {
-                set_edge(after, words, i, j);
+            const long long cell = static_cast<long long>(i) * p + j;
+            if (WITH_SMALLEST) {
+                const double value = smallest(least);
+                if (warp_leader() && value < NOTHING_TESTED) smallest_r_squared[cell] = __double_as_longlong(value);
+            }
+            if (warp_leader()) {
+                if (member >= 0) {
+                    members[cell] = member;
+                } else {
+                    set_edge(after, words, i, j);
+                }
             }
         }
     }
