@@ -171,16 +171,13 @@ class Record:
     @property
     def machine(self) -> str:
         """What ran it: the GPU's name, or the processor's with the number of threads."""
-        if self.backend == "cuda" and self.environment["device"]:
-            return str(self.environment["device"]["device"])
         threads = 1 if self.method.endswith("-serial") else self.params.get("workers") or self.environment["threads"]
-        return f"{self.environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
+        return machine_name(self.environment, self.backend, threads)
 
     @property
     def commit(self) -> str | None:
         """The commit's first characters, with a plus where files differed from it; None when unknown."""
-        commit: str | None = self.environment["git_commit"]
-        return commit and commit[:10] + ("+" if self.environment["git_dirty"] else "")
+        return commit_name(self.environment)
 
     # --- files -------------------------------------------------------------------------------------------------
 
@@ -243,6 +240,19 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from _flat(item, f"{prefix}{key}.")
         else:
             yield prefix + key, item
+
+
+def machine_name(environment: Mapping[str, Any], backend: str, threads: int) -> str:
+    """What ran something: see `Record.machine`."""
+    if backend == "cuda" and environment["device"]:
+        return str(environment["device"]["device"])
+    return f"{environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def commit_name(environment: Mapping[str, Any]) -> str | None:
+    """What code ran: see `Record.commit`."""
+    commit: str | None = environment["git_commit"]
+    return commit and commit[:10] + ("+" if environment["git_dirty"] else "")
 
 
 def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | None]:
