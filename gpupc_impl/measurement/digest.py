@@ -44,6 +44,11 @@ EXCLUDED = {
 }
 """Files that count for nothing, by pattern of their path, and why."""
 
+EXCLUDED_OF_SCRIPTS = {
+    "gpupc_impl/backends/*": "a rule that runs kernels has the code of their methods among its parameters",
+}
+"""Files that count for no script."""
+
 EXCLUDED_OF_METHODS = {
     "gpupc_impl/core/family.py": "it finds the families; what the method's own brings counts by itself",
     "gpupc_impl/core/registry.py": "what it decides, the method and all its parameters, is in the key of a sample",
@@ -65,7 +70,7 @@ EXCLUDED_OF_BACKENDS = {
 @functools.cache
 def digest(*roots: str, named: bool = True) -> str:
     """sha256 over `sources`, as they were when this process asked first."""
-    return _digest(sources(*roots, named=named))
+    return _digest(sources(*roots, named=named, without=EXCLUDED_OF_SCRIPTS))
 
 
 def code_version(method: Method, backend: str) -> str:

@@ -94,7 +94,12 @@ def test_a_root_that_is_not_there_is_named():
 
 
 def test_exclusions_name_files_that_are_there():
-    tables = (digest.EXCLUDED, digest.EXCLUDED_OF_METHODS, *digest.EXCLUDED_OF_BACKENDS.values())
+    tables = (
+        digest.EXCLUDED,
+        digest.EXCLUDED_OF_SCRIPTS,
+        digest.EXCLUDED_OF_METHODS,
+        *digest.EXCLUDED_OF_BACKENDS.values(),
+    )
     for pattern in (pattern for table in tables for pattern in table):
         assert list(ROOT.glob(pattern)), pattern
 
