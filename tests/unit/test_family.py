@@ -18,7 +18,7 @@ from gpupc_impl.measurement.record import Limits
 from gpupc_impl.measurement.sampler import Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 from gpupc_impl.verification.verify import verify_files
-from workflow.scripts.check_config import check_config
+from workflow.lib.config import check_config
 
 ROOT = Path(gpupc_impl.__file__).parents[1]
 PAGE = ROOT / "docs" / "add-a-family.md"
@@ -127,12 +127,9 @@ def test_a_new_one_is_measured_and_verified(signs, values, tmp_path):
 
 
 def test_a_new_one_in_a_configuration(signs):
-    schema = ROOT / "workflow" / "schemas" / "config.schema.yaml"
-    check_config(
-        {"datasets": {"nci-60": {}}, "settings": {"gaussian": {"cupc-s": {}}, "signs": {"signs-serial": {}}}}, schema
-    )
+    check_config({"datasets": {"nci-60": {}}, "settings": {"gaussian": {"cupc-s": {}}, "signs": {"signs-serial": {}}}})
     with pytest.raises(ValueError, match="unknown family 'sings' at settings; did you mean 'signs'"):
-        check_config({"datasets": {"nci-60": {}}, "settings": {"sings": {"signs-serial": {}}}}, schema)
+        check_config({"datasets": {"nci-60": {}}, "settings": {"sings": {"signs-serial": {}}}})
 
 
 def test_a_name_belongs_to_one_family(plug_in):
