@@ -26,6 +26,11 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 PAIR_SOURCE = "gaussian/kernels/pair_scan.cu"
 PREFIX_SOURCE = "gaussian/kernels/prefix_scan.cu"
+MOST_SPLITS = 4096
+
+MOST_SCRATCH_BYTES = 1 << 29
+"""Device memory for what warps know of their prefixes, where rows are too long for shared memory."""
+
 LEVELS_AHEAD = 6
 """Levels for which a table of binomials is made in advance."""
 
@@ -34,7 +39,8 @@ MOST_BLOCKS = 1 << 20
 
 PARAMETERS = {
     "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
-    "splits": Parameter(0, "blocks a row; 0: by the size of the graph", minimum=0, maximum=4096),
+    "splits": Parameter(0, "blocks a row; 0: by the size of the graph", minimum=0, maximum=MOST_SPLITS),
+    "run": Parameter(8, "prefixes that a warp takes one after the other", minimum=1, maximum=4096),
 }
 
 
@@ -71,7 +77,7 @@ class PairScan:
     def __init__(self, problem: GaussianProblem, run: Run):
         self.problem, self.backend = problem, run.backend
         p = self.p = problem.n_variables
-        self.warps, self.splits = run.params["warps"], run.params["splits"]
+        self.warps, self.splits, self.run_length = (run.params[name] for name in ("warps", "splits", "run"))
         self.correlation = device_correlation(self.backend, problem)
         self.graphs = BitGraphs(self.backend, p)
         self.graph: Any = None
@@ -142,7 +148,7 @@ class PairScan:
         p, after = self.p, self.spare.pop()  # without edges since level 0
         members = self.backend.empty((p, p), np.int32)
         splits = self.splits or max(1, min(-(-p // 128), MOST_BLOCKS // p, 8))
-        self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(smallest)}>")(
+        self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(smallest is not None)}>")(
             (p, splits),
             (self.warps * self.backend.warp_threads,),
             [
@@ -161,20 +167,36 @@ class PairScan:
         rows, after, middle = self.rows, self.spare.pop(), self.spare[-1]
         begun = [rows.starts, rows.neighbours, rows.best, after, middle]
         self.graphs.launch(GRAPH_SOURCE, "begin_level", self.graph, *self.graphs.shape, self.degrees, *begun)
-        prefixes = math.comb(self.max_degree - 1, level - 1)
-        splits = self.splits or max(1, min(-(-prefixes // self.warps), 4096, max(64, MOST_BLOCKS // p)))
+        grid, warps, shared_bytes, scratch = self._layout(level, rows.max_degree)
         for side in (0, 1):
-            self.backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {_flag(smallest)}>")(
-                (p, splits),
-                (self.warps * self.backend.warp_threads,),
+            self.backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {_flag(smallest is not None)}, {_flag(scratch is None)}>")(
+                grid,
+                (warps * self.backend.warp_threads,),
                 [
                     *(self.correlation, np.int32(p), np.float64(self.problem.critical_r_squared(level))),
                     *(rows.starts, rows.neighbours, rows.binomials, np.int32(rows.max_degree)),
-                    *(middle, after, words, np.int32(side), rows.best, smallest, counters),
+                    *(middle, after, words, np.int32(side), np.int32(self.run_length), scratch),
+                    *(rows.best, smallest, counters),
                 ],
+                shared_bytes,
             )
         listed = [rows.starts, rows.neighbours, rows.binomials, np.int32(rows.max_degree), rows.best]
         return after, (PREFIX_SOURCE, f"list_removed<{level}>"), listed
+
+    def _layout(self, level: int, max_degree: int) -> tuple[tuple[int, int], int, int, Any]:
+        """Of a level's launches: grid, warps a block, bytes of shared memory, and cells where these do not fit there."""
+        backend, scratch = self.backend, None
+        runs = -(-math.comb(self.max_degree - 1, level - 1) // self.run_length)
+        cells, partners = 8 * (3 * level - 1) * max_degree, 4 * max_degree
+        warps = min(self.warps, backend.max_shared_bytes // (cells + partners))
+        grid = self.p, min(-(-runs // max(warps, 1)), self.splits or min(MOST_SPLITS, max(64, MOST_BLOCKS // self.p)))
+        shared_bytes = warps * (cells + partners)
+        if warps == 0:
+            warps = max(1, min(self.warps, backend.max_shared_bytes // partners))
+            grid = min(self.p, MOST_SCRATCH_BYTES // (warps * cells) or 1), 1
+            scratch = backend.empty((grid[0] * warps, cells // 8), np.float64)
+            shared_bytes = warps * partners
+        return grid, warps, shared_bytes, scratch
 
     def _read(self, counters: Any) -> tuple[int, int, int]:
         """What a level counted: tests, undefined ones, those with a near-singular M2; edges and largest degree left."""
@@ -196,5 +218,5 @@ class PairScan:
         self._pmax[lower] = self._pmax.T[lower]
 
 
-def _flag(array: Any) -> str:
-    return "false" if array is None else "true"
+def _flag(holds: bool) -> str:
+    return "true" if holds else "false"

@@ -1,11 +1,12 @@
-// pair-scan, levels 0 and 1: the test of (i, j, k) is the same from either end, so one ascending pass over k serves both
-// sides. A hit in adj(i) ends the pass; the first hit in adj(j) is kept in case adj(i) has none. That is the canonical
-// separating set, without keys or atomics. Decisions are those of fisher_z.cuh to the bit.
+// pair-scan, levels 0 and 1: the test of (i, j, k) is the same from either end, so one ascending pass over k serves
+// both sides. A hit in adj(i) ends the pass; the first hit in adj(j) is kept in case adj(i) has none. That is the
+// canonical separating set, without keys or atomics. Decisions are those of fisher_z.cuh to the bit.
 #include "engine/kernels/bit_graph.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// Level 0, with what count_rows counts after others. `after` becomes a graph without edges; `twins` has the pairs, edges or
-// not, that have no variance left given one another; has_twins: whether a row has any. Grid (any), block (warps).
+// Level 0, with what count_rows counts after others. `after` becomes a graph without edges; `twins` has the pairs,
+// edges or not, that have no variance left given one another; has_twins: whether a row has any. Grid (any), block
+// (warps).
 __global__ void pair_scan_zero(const double* C, int p, double critical_r_squared, unsigned* bits, unsigned* after,
                                unsigned* twins, int words, unsigned char* has_twins, int* degrees,
                                unsigned long long* totals) {
@@ -130,8 +131,7 @@ __global__ void __launch_bounds__(256)
     const unsigned* of_i = BitRow(before, words, i).bits;
     const double* c_i = C + static_cast<long long>(i) * p;
     unsigned long long tests = 0, undefined = 0;
-    for (int home = i / 32 + blockIdx.y * warp_count() + warp_index(); home < words;
-         home += gridDim.y * warp_count()) {
+    for (int home = i / 32 + blockIdx.y * warp_count() + warp_index(); home < words; home += gridDim.y * warp_count()) {
         for (unsigned partners = of_i[home] & above(i, home); partners != 0; partners &= partners - 1) {
             const int j = 32 * home + __ffs(partners) - 1;
             const unsigned* of_j = BitRow(before, words, j).bits;
@@ -150,9 +150,8 @@ __global__ void __launch_bounds__(256)
                     vain.at[q] = 0;
                 }
                 if (tested.any() == 0) continue;
-                Words hits = 32 * (w + AT_ONCE) <= p
-                                 ? separating<true>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p)
-                                 : separating<false>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
+                Words hits = 32 * (w + AT_ONCE) <= p ? separating<true>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p)
+                                                     : separating<false>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
                 if (with_twins) {
                     const Words of_both(BitRow(twins, words, i).bits + w), or_those(BitRow(twins, words, j).bits + w);
 #pragma unroll
