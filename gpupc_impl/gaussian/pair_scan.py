@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends.arguments import Pointer, Struct
+from gpupc_impl.backends import KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.engine import bit_graph, separating_sets
 from gpupc_impl.engine.bit_graph import COUNTERS, BitGraphs
 from gpupc_impl.engine.bit_graph import SOURCE as GRAPH_SOURCE
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_sets
-from gpupc_impl.gaussian.correlation import device_correlation
+from gpupc_impl.gaussian import correlation
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -79,6 +80,17 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
     return pc_stable(problem, PairScan(problem, run), facts=dict(run.facts), progress=run.progress)
 
 
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Every kernel of this method, levels 0 to `max_level`."""
+    flags, levels = ("false", "true"), range(2, max_level + 1)
+    before = ["pair_scan_zero", *(f"pair_scan_one<{flag}>" for flag in flags), "list_removed_one"]
+    after = [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
+    after += [f"list_removed<{level}>" for level in levels]
+    found = [(PAIR_SOURCE, before, (SEARCH,)), (PREFIX_SOURCE, after, (SEARCH,))]
+    found += [(module.SOURCE, module.KERNELS, ()) for module in (bit_graph, separating_sets, correlation)]
+    return [KernelSource(source, name, structs) for source, names, structs in found for name in names]
+
+
 class PairScan:
     """One search on one backend; a `LevelSearch` (core/pc_stable.py)."""
 
@@ -87,7 +99,6 @@ class PairScan:
         p, backend = problem.n_variables, run.backend
         self.p = p
         self.warps, self.splits, self.run_length = (run.params[name] for name in ("warps", "splits", "run"))
-        correlation = device_correlation(backend, problem)
         self.graphs = BitGraphs(backend, p)
         self.graph: Any = None
         self.spare = [self.graphs.empty() for _ in range(3)]
@@ -98,7 +109,7 @@ class PairScan:
         self.removed: list[LevelSets] = []
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.fields: dict[str, Any] = {
-            "C": correlation,
+            "C": correlation.device_correlation(backend, problem),
             "p": p,
             "words": self.graphs.words,
             "twins": self.graphs.empty(),
