@@ -176,13 +176,13 @@ class PairScan:
         """Make the tests of a level from 2 on; `middle` is for the graph between its sides."""
         backend, longest = self.backend, self.graphs.most_degree
         run = np.int32(self.params["run"] or RUNS.get(level, MOST_RUN))
-        cells, partners = 8 * (3 * level - 1) * longest, 4 * longest
-        warps = min(self.params["warps"], backend.max_shared_bytes // (cells + partners))
-        blocks, shared_bytes, scratch = backend.blocks_at_once, warps * (cells + partners), None
-        if not warps:  # rows too long for shared memory: a warp's cells lie in device memory
-            warps = max(1, min(self.params["warps"], backend.max_shared_bytes // partners))
-            blocks, shared_bytes = max(1, min(blocks, MOST_SCRATCH_BYTES // (warps * cells))), warps * partners
-            scratch = backend.empty((blocks * warps, cells // 8), np.float64)
+        cells = (3 * level - 1) * longest + -(-longest // 2)  # float64 for what a warp knows of a prefix
+        warps = min(self.params["warps"], backend.max_shared_bytes // (8 * cells))
+        blocks, shared_bytes, scratch = backend.blocks_at_once, 8 * warps * cells, None
+        if not warps:  # rows too long for shared memory
+            warps = self.params["warps"]
+            blocks = max(1, min(blocks, MOST_SCRATCH_BYTES // (8 * warps * cells)))
+            scratch = backend.empty((blocks * warps, cells), np.float64)
         self._make_room(level, scratch)
         graphs = np.int32(start), np.int32(left), np.int32(middle)
         self.graphs.launch(PREFIX_SOURCE, f"begin_level<{level}>", self.search, *graphs, run)
