@@ -46,6 +46,9 @@ MEMORY_MARGIN = 512 * 2**20
 """Device memory left for code and for the local memory of running threads; a sixteenth where that is more."""
 
 
+SMALL_MATRIX_BYTES = 1 << 20
+"""Symmetric matrices up to this size are uploaded whole: copying half of one would take longer."""
+
 PINNED_RESULT_BYTES = 256 << 20
 """Downloads up to this size stay in page-locked memory; larger ones go on to memory of their own."""
 
@@ -194,9 +197,11 @@ class CudaBackend(Backend):
         return device
 
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
+        if matrix.nbytes <= SMALL_MATRIX_BYTES:
+            return self.upload(matrix)
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
-        rows = max(1, CHUNK_BYTES // (p * itemsize)) if p else 1
+        rows = max(1, CHUNK_BYTES // (p * itemsize))
         parts = [matrix[first : first + rows, first:] for first in range(0, p, rows)]
 
         def send(staged: np.ndarray, number: int) -> Callable[[], None]:
