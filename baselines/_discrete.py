@@ -1,9 +1,9 @@
 """Chi-square and G-square tests on coded data, compiled with numba: what the discrete references share.
 
 Counting is where the time goes, so there are three ways to it, chosen by the size of the table. All give the same
-counts, and the statistic adds them up in one order: that of strata, a chunk of 64 at a time. Of 50,000 samples, on one
-core, 37 variables with 2 to 4 categories take 0.65 s, without bitmaps 2.0 s, without histograms 6.4 s; 20 variables with
-20 to 60 categories 0.13, 0.14 and 0.67 s. Only sorting bounds the memory.
+counts, and the statistic adds them up in one order: that of strata, a chunk of 64 at a time. With 50,000 samples, on
+one core, 37 variables of 2 to 4 categories take 0.65 s, without bitmaps 2.0 s, without histograms 6.4 s; 20 variables
+of 20 to 60 categories take 0.13, 0.14 and 0.67 s. Only sorting bounds the memory.
 
 - *Bitmaps*, for small tables: a bit vector of the samples for each category; a cell is the number of bits that all of
   its categories' vectors have in common. The vectors of the pair and of the first members of a set are combined once,
