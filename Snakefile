@@ -15,13 +15,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/verify.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/figures.smk"
-include: "workflow/rules/sharing.smk"
-include: "workflow/rules/claims.smk"
-include: "workflow/rules/out_of_core.smk"
-include: "workflow/rules/gpupc.smk"
-include: "workflow/rules/cmiknn.smk"
+include: "workflow/rules/outputs.smk"
 
 
 localrules:
@@ -33,10 +27,4 @@ rule all:
     input:
         rules.check_verification.output,
         rules.collect_records.output,
-        rules.methods_by_dataset.output,
-        rules.provenance.output,
-        rules.overview.output,
-        CUPC_TARGETS,
-        OUT_OF_CORE_TARGETS,
-        GPUPC_TARGETS,
-        CMIKNN_TARGETS,
+        [list(entry.outputs().values()) for entry in OUTPUTS.values()],

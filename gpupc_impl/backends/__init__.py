@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 from gpupc_impl.backends.base import (
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
-    Kernel,
     KernelCompilationError,
     KernelLaunchError,
+    KernelSource,
 )
+from gpupc_impl.backends.launch import Kernel
 
 BACKENDS = ("cuda", "host")
 
@@ -18,9 +20,13 @@ __all__ = [
     "Backend",
     "BackendUnavailable",
     "DeviceMemoryError",
+    "Filled",
     "Kernel",
     "KernelCompilationError",
     "KernelLaunchError",
+    "KernelSource",
+    "Pointer",
+    "Struct",
     "backend_class",
     "open_backend",
     "resolve_backend",

@@ -11,10 +11,15 @@ import abc
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+
+from gpupc_impl.backends.arguments import Struct
+
+if TYPE_CHECKING:
+    from gpupc_impl.backends.launch import Kernel
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """Kernel sources are named relative to this folder; it is also the include root of every kernel."""
@@ -54,6 +59,14 @@ class DeviceMemoryError(MemoryError):
         return type(self), (self.requested, self.used, self.limit, str(self))
 
 
+class KernelSource(NamedTuple):
+    """Where a kernel comes from: what `Backend.kernel` takes."""
+
+    source: str
+    expression: str
+    structs: tuple[Struct, ...] = ()
+
+
 class Event(abc.ABC):
     """A moment in the work of a stream."""
 
@@ -91,33 +104,6 @@ class Stream(abc.ABC):
     @abc.abstractmethod
     def synchronize(self) -> None:
         """Wait for all the work of this stream."""
-
-
-class Kernel(abc.ABC):
-    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0, stream=None)``."""
-
-    @abc.abstractmethod
-    def __call__(
-        self,
-        grid: Sequence[int],
-        block: Sequence[int],
-        args: Sequence[Any],
-        shared_bytes: int = 0,
-        stream: Stream | None = None,
-    ) -> None:
-        """Launch the kernel.
-
-        Args:
-            grid: blocks in x, y, z (one to three numbers). A grid with a zero runs nothing.
-            block: threads in x, y, z (one to three numbers), at most 1024 in all.
-            args: device arrays of this backend, ``None`` for a null pointer, or NumPy scalars of exactly the
-                type the kernel declares (``np.int32(5)``, never a bare ``5``).
-            shared_bytes: dynamic shared memory a block.
-            stream: where it is queued; None for the backend's own stream.
-
-        Raises:
-            KernelLaunchError: a bad configuration or argument, or a kernel that deadlocks at a barrier.
-        """
 
 
 class Backend(abc.ABC):
@@ -165,6 +151,10 @@ class Backend(abc.ABC):
         """A device array filled with one value."""
 
     @abc.abstractmethod
+    def fill(self, array: Any, value: Any) -> None:
+        """Fill a device array with one value, all of whose bytes are alike."""
+
+    @abc.abstractmethod
     def upload(self, array: ArrayLike) -> Any:
         """A C-contiguous copy of a host array on the device."""
 
@@ -173,8 +163,12 @@ class Backend(abc.ABC):
         """A symmetric (p, p) matrix on the device, to be read only: where it lies already, or half of it copied."""
 
     @abc.abstractmethod
-    def download(self, array: Any) -> np.ndarray:
-        """A copy of a device array in host memory, after the work queued so far."""
+    def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
+        """A copy of a device array in host memory, after the work queued so far.
+
+        Args:
+            out: where it goes: an array of that size from `host_empty`; None for an array of its own.
+        """
 
     @abc.abstractmethod
     def gram(self, matrix: Any) -> Any:
@@ -217,23 +211,17 @@ class Backend(abc.ABC):
     # --- kernels -----------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def kernel(self, source: str | Path, expression: str) -> Kernel:
-        """The kernel ``expression`` of a ``.cu`` file, compiled on first use.
+    def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> Kernel:
+        """A kernel of a ``.cu`` file, compiled on first use.
 
         Args:
             source: path relative to the package (``"gaussian/kernels/cupc_s.cu"``), or an absolute path.
-            expression: a kernel's name with its template arguments, as C++ writes it (``"cupc_s<3>"``).
+            expression: the kernel's name with its template arguments, as C++ writes it (``"cupc_s<3>"``).
+            structs: those among its parameters, in order.
 
         Raises:
-            KernelCompilationError: the source does not compile.
+            KernelCompilationError: the source does not compile, or the structs are not those of the source.
         """
-
-    def compile(self, source: str | Path, expressions: Sequence[str]) -> float:
-        """Compile kernels ahead of their use; returns the seconds it took (near zero when they were ready)."""
-        before = self.compile_seconds
-        for expression in expressions:
-            self.kernel(source, expression)
-        return self.compile_seconds - before
 
     @abc.abstractmethod
     def synchronize(self) -> None:

@@ -19,17 +19,18 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends import nvrtc
+from gpupc_impl.backends.arguments import Parameter, Struct, Unfit
 from gpupc_impl.backends.base import (
     PACKAGE_ROOT,
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
     Event,
-    Kernel,
     KernelCompilationError,
     KernelLaunchError,
     Stream,
 )
+from gpupc_impl.backends.launch import MAX_THREADS, Kernel
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
 from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, staged_download, staged_upload
@@ -42,11 +43,6 @@ DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
 
 MEMORY_MARGIN = 512 * 2**20
 """Device memory left for code and for the local memory of running threads; a sixteenth where that is more."""
-
-# Limits of every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
-MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_BLOCK = (1024, 1024, 64)
-MAX_THREADS = 1024
 
 
 PINNED_RESULT_BYTES = 256 << 20
@@ -157,19 +153,22 @@ class CudaBackend(Backend):
     # --- memory ------------------------------------------------------------------------------------------------
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
-        shape = (shape,) if np.ndim(shape) == 0 else shape
-        shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
+        shape = tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
+        dtype = np.dtype(dtype)
         with self._on_device():
             return self._cupy.ndarray(shape, dtype, memptr=self._allocate(math.prod(shape) * dtype.itemsize))
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
-        pattern = set(np.asarray(value, dtype).tobytes())
-        if len(pattern) > 1:  # CuPy's fill would do, with a kernel that CuPy has to compile first
+        if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill has a kernel that CuPy must compile first
             return self.upload(np.full(shape, value, dtype))
         array = self.empty(shape, dtype)
-        with self._on_device():
-            array.data.memset_async(pattern.pop(), array.nbytes)
+        self.fill(array, value)
         return array
+
+    def fill(self, array: Any, value: Any) -> None:
+        byte = np.asarray(value, array.dtype).tobytes()[0]
+        with self._on_device():
+            array.data.memset_async(byte, array.nbytes)
 
     def upload(self, array: ArrayLike) -> Any:
         host = np.asarray(array, order="C")
@@ -225,16 +224,17 @@ class CudaBackend(Backend):
             kind = runtime.memcpyHostToDevice
             runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
 
-    def download(self, array: Any) -> np.ndarray:
+    def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
         if not array.nbytes:
             return np.empty(array.shape, array.dtype)
         runtime = self._cupy.cuda.runtime
         kind = runtime.memcpyDeviceToHost
-        if array.nbytes <= PINNED_RESULT_BYTES:
-            host = self._pinned.array(array.shape, array.dtype)
+        if out is not None or array.nbytes <= PINNED_RESULT_BYTES:
+            host = self._pinned.array(array.shape, array.dtype) if out is None else out
             with self._on_device():
                 runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, kind, self._stream.ptr)
-            self.synchronize()
+                self._stream.synchronize()
+            self._done()
             return host
         host = np.empty(array.shape, array.dtype)
 
@@ -314,21 +314,39 @@ class CudaBackend(Backend):
 
     # --- kernels -----------------------------------------------------------------------------------------------
 
-    def kernel(self, source: str | Path, expression: str) -> CudaKernel:
+    def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> CudaKernel:
         key = str(source), expression
         if key not in self._kernels:
-            self._kernels[key] = self._load(PACKAGE_ROOT / source, expression)
+            self._kernels[key] = self._load(PACKAGE_ROOT / source, expression, structs)
         return self._kernels[key]
+
+    def address(self, array: Any) -> int:
+        """Where a C-contiguous array on this backend's device lies.
+
+        Raises:
+            Unfit: it is none.
+        """
+        if not isinstance(array, self._cupy.ndarray):
+            raise Unfit("a device array", "a NumPy array in host memory (use upload)")
+        if array.size and array.device != self._device:
+            raise Unfit(f"an array on {self._device}", f"one on {array.device}")
+        if not array.flags.c_contiguous:
+            raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
+        return array.data.ptr
 
     def synchronize(self) -> None:
         with self._on_device():
             self._stream.synchronize()
+        self._done()
+
+    def _done(self) -> None:
+        """Nothing is queued any more."""
         self._running.clear()
         self._in_flight.clear()
 
-    def _load(self, source: Path, expression: str) -> CudaKernel:
+    def _load(self, source: Path, expression: str, structs: Sequence[Struct]) -> CudaKernel:
         start = time.perf_counter()
-        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, [expression], self._architecture)
+        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, {expression: structs}, self._architecture)
         entry = image.entries[expression]
         with self._on_device():
             try:
@@ -338,7 +356,7 @@ class CudaBackend(Backend):
                 raise KernelCompilationError(
                     f"{expression} in {source.name}, compiled for {self._architecture}, cannot be loaded: {error}"
                 ) from error
-            kernel = CudaKernel(self, expression, entry.parameters, function)
+            kernel = CudaKernel(self, expression, nvrtc.parameters(entry, structs), function)
             seconds = time.perf_counter() - start
             logger.info(
                 "%s %s: %d registers, %d bytes local, %d bytes static shared, %.0f ms (%s)",
@@ -353,20 +371,38 @@ class CudaBackend(Backend):
         self.compile_seconds += seconds
         return kernel
 
-    @contextlib.contextmanager
-    def _on_device(self, launching: str | None = None, stream: CudaStream | None = None) -> Iterator[None]:
-        """Work on this device and stream, the backend's own by default.
-
-        CUDA reports a kernel's fault at some later call: name the suspects.
-        """
-        cuda = self._cupy.cuda
+    def _on_device(self, launching: str | None = None, stream: CudaStream | None = None) -> _OnDevice:
+        """A context for work on this device and stream, the backend's own by default."""
         if launching:
             self._running[launching] = None
-        try:
-            with self._device, self._stream if stream is None else stream.handle:
-                yield
-        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
-            suspects = ", ".join(self._running) or "none"
+        return _OnDevice(self, self._stream if stream is None else stream.handle)
+
+
+class _OnDevice:
+    """Work on a backend's device and on one stream. A class of its own, since a launch takes little longer than it.
+
+    CUDA reports a kernel's fault at some later call: name the suspects.
+    """
+
+    __slots__ = ("_backend", "_other", "_stream")
+
+    def __init__(self, backend: CudaBackend, stream: Any):
+        self._backend, self._stream, self._other = backend, stream, False
+
+    def __enter__(self) -> None:
+        backend = self._backend
+        self._other = backend._cupy.cuda.runtime.getDevice() != backend._device.id
+        if self._other:
+            backend._device.__enter__()
+        self._stream.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        backend, cuda = self._backend, self._backend._cupy.cuda
+        self._stream.__exit__(None, None, None)
+        if self._other:
+            backend._device.__exit__(None, None, None)
+        if isinstance(error, (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)):
+            suspects = ", ".join(backend._running) or "none"
             raise KernelLaunchError(f"{error} (kernels launched since the last synchronisation: {suspects})") from error
 
 
@@ -425,73 +461,29 @@ class CudaStream(Stream):
 class CudaKernel(Kernel):
     """A kernel loaded on the device."""
 
-    def __init__(self, backend: CudaBackend, expression: str, parameters: Sequence[str], function: Any):
-        self._backend, self._expression, self._function = backend, expression, function
-        self._parameters = parameters
-        self._max_threads = min(MAX_THREADS, function.max_threads_per_block)
-        self._max_shared = backend.max_shared_bytes - function.shared_size_bytes
+    def __init__(self, backend: CudaBackend, expression: str, parameters: Sequence[Parameter], function: Any):
+        threads = min(MAX_THREADS, function.max_threads_per_block)
+        shared_bytes = backend.max_shared_bytes - function.shared_size_bytes
+        super().__init__(expression, parameters, threads, shared_bytes, backend.address, function.num_regs)
+        self._backend, self._function = backend, function
         self._allowed_shared = function.max_dynamic_shared_size_bytes
 
-    def __call__(
+    def _launch(
         self,
-        grid: Sequence[int],
-        block: Sequence[int],
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
         args: Sequence[Any],
-        shared_bytes: int = 0,
-        stream: CudaStream | None = None,
+        encoded: Sequence[bytes],
+        shared_bytes: int,
+        stream: CudaStream | None,
     ) -> None:
-        grid = self._dimensions("grid", grid, MAX_GRID)
-        block = self._dimensions("block", block, MAX_BLOCK)
-        threads = math.prod(block)
-        if not 1 <= threads <= self._max_threads:
-            raise self._error(
-                f"block {block} has {threads} threads; this kernel's may have 1 to {self._max_threads}"
-                + (f" (it uses {self._function.num_regs} registers a thread)" if threads <= MAX_THREADS else "")
-            )
-        if not 0 <= shared_bytes <= self._max_shared:
-            raise self._error(
-                f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {self._max_shared}"
-            )
-        if len(args) != len(self._parameters):
-            raise self._error(f"takes {len(self._parameters)} arguments; {len(args)} given")
-        checked = tuple(map(self._argument, range(len(args)), self._parameters, args))
-        if 0 in grid:
-            return
-        with self._backend._on_device(self._expression, stream):
+        # CuPy passes an array of one element by value, whatever its type; of None it makes another address than null
+        # (its issue 9046).
+        values = tuple(np.frombuffer(value, np.dtype((np.void, len(value)))) for value in encoded)
+        with self._backend._on_device(self.name, stream):
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
-                self._function.max_dynamic_shared_size_bytes = self._allowed_shared = int(shared_bytes)
-            self._function(grid, block, checked, shared_mem=int(shared_bytes))
-
-    def _error(self, text: str) -> KernelLaunchError:
-        return KernelLaunchError(f"kernel {self._expression}: {text}")
-
-    def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, ...]:
-        sizes = tuple(map(int, given))
-        if not 1 <= len(sizes) <= 3:
-            raise self._error(f"{what} {sizes} must have one to three numbers")
-        for axis, size, limit in zip("xyz", sizes, limits, strict=False):
-            if not 0 <= size <= limit:
-                raise self._error(f"{what} {sizes}: {axis} is {size}; it may be 0 to {limit}")
-        return sizes
-
-    def _argument(self, index: int, declared: str, value: Any) -> Any:
-        """What CuPy is to pass for a parameter of a PTX type: u64 (also of pointers), s32, f64, b8 (of any kind)."""
-        kind, bits = declared[0], int(declared[1:])
-        if isinstance(value, np.generic):
-            if value.dtype.kind in {"f": "f", "b": "biuf"}.get(kind, "biu") and value.dtype.itemsize * 8 == bits:
-                return value
-        elif kind != "f" and bits == 64:
-            if value is None:
-                return np.uint64(0)  # CuPy makes another address than null of None (its issue 9046)
-            if isinstance(value, self._backend._cupy.ndarray):
-                if value.size and not (value.flags.c_contiguous and value.device == self._backend._device):
-                    raise self._error(f"argument {index} must be C-contiguous and on {self._backend._device}")
-                return value
-        expected = f"a NumPy {bits}-bit {'floating-point' if kind == 'f' else 'integer'} scalar"
-        if kind != "f" and bits == 64:
-            expected = f"a device array, None or {expected}"
-        got = f"an array of {value.dtype}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
-        raise self._error(f"argument {index} must be {expected}, not {got}")
+                self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
+            self._function(grid, block, values, shared_mem=shared_bytes)
 
 
 def _chosen_device() -> int | None:

@@ -20,24 +20,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from gpupc_impl.backends.arguments import Number, Parameter, Pointer, Struct, Unfit, described
 from gpupc_impl.backends.base import (
     PACKAGE_ROOT,
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
     Event,
-    Kernel,
     KernelCompilationError,
     KernelLaunchError,
     Stream,
 )
+from gpupc_impl.backends.launch import MAX_THREADS, Kernel
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import source_name
 
-MAX_THREADS = 1024
-MAX_BLOCK = (1024, 1024, 64)
-MAX_GRID = (2**31 - 1, 65535, 65535)
 POLL_MS = 50
 """While a kernel runs, Python looks this often whether it was interrupted."""
 
@@ -147,100 +145,41 @@ class _Entry(ctypes.Structure):
 class HostKernel(Kernel):
     """A kernel compiled for the host."""
 
-    def __init__(self, backend: HostBackend, source: Path, expression: str, library: ctypes.CDLL):
-        self._backend = backend
-        self._source = source
-        self._expression = expression
-        self._library = library
+    def __init__(
+        self, backend: HostBackend, source: Path, expression: str, structs: Sequence[Struct], library: ctypes.CDLL
+    ):
         self._entry = _Entry.in_dll(library, "simt_entry")
         codes = ctypes.string_at(self._entry.codes, 4 * self._entry.count)
-        self._types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
+        types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
+        remaining = iter(structs)
+        parameters = [next(remaining) if code == "S" else _parameter(code) for code in types]
+        super().__init__(expression, parameters, MAX_THREADS, backend.max_shared_bytes, backend.address)
+        self._backend, self._source, self._library = backend, source, library
 
-    def __call__(
+    def _launch(
         self,
-        grid: Sequence[int],
-        block: Sequence[int],
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
         args: Sequence[Any],
-        shared_bytes: int = 0,
-        stream: Stream | None = None,
+        encoded: Sequence[bytes],
+        shared_bytes: int,
+        stream: Stream | None,
     ) -> None:
-        grid = self._dimensions("grid", grid, MAX_GRID)
-        block = self._dimensions("block", block, MAX_BLOCK)
-        threads = block[0] * block[1] * block[2]
-        if not 1 <= threads <= MAX_THREADS:
-            raise self._error(f"block {block} has {threads} threads; a block has 1 to {MAX_THREADS}")
-        if not 0 <= shared_bytes <= self._backend.max_shared_bytes:
-            limit = self._backend.max_shared_bytes
-            raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
-        if len(args) != len(self._types):
-            raise self._error(f"takes {len(self._types)} arguments; {len(args)} given")
-        pointers = (ctypes.c_void_p * max(len(args), 1))()
-        values = (ctypes.c_char * 8 * max(len(args), 1))()
-        for i, (declared, value) in enumerate(zip(self._types, args, strict=True)):
-            values[i].raw = self._argument(i, declared, value).ljust(8, b"\0")
-            pointers[i] = ctypes.addressof(values[i])
-        if 0 in grid:
-            return
         if self._backend._recorder:
-            self._backend._recorder.record(self._source, self._expression, grid, block, shared_bytes, args)
-        problem = self._backend._run(self._entry, pointers, grid, block, shared_bytes)
-        if problem:
+            self._backend._recorder.record(self, grid, block, shared_bytes, args, encoded)
+        padded = [value.ljust(-(-len(value) // 16) * 16, b"\0") for value in encoded]  # aligned as the strictest type
+        memory = ctypes.create_string_buffer(b"".join(padded))
+        places = itertools.accumulate(map(len, padded), initial=ctypes.addressof(memory))
+        pointers = (ctypes.c_void_p * (len(padded) + 1))(*places)
+        if problem := self._backend._run(self._entry, pointers, grid, block, shared_bytes):
             raise self._error(problem)
 
-    def _error(self, text: str) -> KernelLaunchError:
-        return KernelLaunchError(f"kernel {self._expression}: {text}")
 
-    def _dimensions(self, what: str, given: Sequence[int], limits: Sequence[int]) -> tuple[int, ...]:
-        full = (*(int(n) for n in given), 1, 1, 1)[: max(3, len(given))]
-        if not 1 <= len(given) <= 3:
-            raise self._error(f"{what} {tuple(given)} must have one to three numbers")
-        for axis, n, limit in zip("xyz", full, limits, strict=True):
-            if not 0 <= n <= limit:
-                raise self._error(f"{what} {tuple(given)}: {axis} is {n}; it may be 0 to {limit}")
-        return full
-
-    def _argument(self, index: int, declared: str, value: Any) -> bytes:
-        """The bytes that the kernel reads as its argument."""
-        if declared.startswith("*"):
-            if value is None:
-                return bytes(8)
-            if not isinstance(value, np.ndarray):
-                raise self._mismatch(index, f"a device array of {_words(declared)}", _words_for(value))
-            if not _same_kind(declared[1:], value.dtype):
-                raise self._mismatch(index, f"a device array of {_words(declared)}", _words_for(value))
-            if self._backend._memory_of(value) is None:
-                raise self._mismatch(index, "a device array", "a NumPy array in host memory (use upload)")
-            if not value.flags.c_contiguous:
-                raise self._mismatch(index, "a C-contiguous array", f"one with strides {value.strides}")
-            return value.ctypes.data.to_bytes(8, sys.byteorder)
-        if not isinstance(value, np.generic) or value.dtype != np.dtype(declared):
-            raise self._mismatch(index, f"a NumPy {_words(declared)}", _words_for(value))
-        return value.tobytes()
-
-    def _mismatch(self, index: int, expected: str, got: str) -> KernelLaunchError:
-        return self._error(f"argument {index} must be {expected}, not {got}")
-
-
-def _words(declared: str) -> str:
-    code = declared.lstrip("*")
-    return "any type" if code == "V" else np.dtype(code).name
-
-
-def _words_for(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype}"
-    if isinstance(value, np.generic):
-        return f"{value.dtype} {value}"
-    return f"{value!r} ({type(value).__name__})"
-
-
-def _same_kind(pointee: str, dtype: np.dtype) -> bool:
-    """Whether an array may stand for ``T*``: same size and kind, where all integers are of one kind."""
-    if pointee == "V":
-        return True
-    declared = np.dtype(pointee)
-    kinds = {declared.kind, dtype.kind}
-    return declared.itemsize == dtype.itemsize and (len(kinds) == 1 or kinds <= set("biu"))
+def _parameter(code: str) -> Parameter:
+    """A parameter by what export.hpp calls it: "f8" a number, "*f8" a pointer to such, "*V" one to something else."""
+    if code.startswith("*"):
+        return Pointer(None if code == "*V" else code[1:])
+    return Number(code)
 
 
 _launches = itertools.count()
@@ -254,20 +193,24 @@ class _Recorder:
         self._backend = backend
 
     def record(
-        self, source: Path, expression: str, grid: Sequence[int], block: Sequence[int], shared: int, args: Sequence[Any]
+        self,
+        kernel: HostKernel,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        args: Sequence[Any],
+        encoded: Sequence[bytes],
     ) -> None:
         memories: dict[int, _Memory] = {}
-        lines = [" ".join(map(str, (*grid, *block, shared, len(args))))]
-        for value in args:
-            if value is None:
-                lines.append("null")
-            elif isinstance(value, np.ndarray):
-                memory = self._backend._memory_of(value)
+        lines = [" ".join(map(str, (*grid, *block, shared_bytes, len(args))))]
+        for parameter, value, content in zip(kernel.parameters, args, encoded, strict=True):
+            pointers = list(parameter.arrays(value))
+            line = [content.hex(), len(pointers)]
+            for at, array in pointers:
+                memory = self._backend._memory_of(array)
                 memories.setdefault(memory.address, memory)
-                place = list(memories).index(memory.address)
-                lines.append(f"array {place} {value.ctypes.data - memory.address}")
-            else:
-                lines.append(f"value {value.tobytes().hex()}")
+                line += [at, list(memories).index(memory.address), array.ctypes.data - memory.address]
+            lines.append(" ".join(map(str, line)))
         lines.append(" ".join(map(str, (len(memories), *(memory.nbytes for memory in memories.values())))))
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"{os.getpid()}-{next(_launches):06d}"
@@ -276,8 +219,8 @@ class _Recorder:
             for memory in memories.values():
                 file.write(ctypes.string_at(memory.address, memory.nbytes))
         # Written last: a launch counts once its description is there.
-        described = {"source": source_name(source), "expression": expression, "launch": f"{name}.launch"}
-        (self._folder / f"{name}.json").write_text(json.dumps(described) + "\n")
+        description = {"source": source_name(kernel._source), "expression": kernel.name, "launch": f"{name}.launch"}
+        (self._folder / f"{name}.json").write_text(json.dumps(description) + "\n")
 
 
 class HostEvent(Event):
@@ -298,7 +241,7 @@ class HostStream(Stream):
 
     def copy(self, target: np.ndarray, source: np.ndarray) -> None:
         if not (target.flags.c_contiguous and source.flags.c_contiguous and target.nbytes == source.nbytes):
-            raise ValueError(f"cannot copy {_words_for(source)} of {source.nbytes} bytes to one of {target.nbytes}")
+            raise ValueError(f"cannot copy {described(source)} of {source.nbytes} bytes to one of {target.nbytes}")
         if target.nbytes:
             target.reshape(-1).view(np.uint8)[...] = source.reshape(-1).view(np.uint8)
 
@@ -385,6 +328,9 @@ class HostBackend(Backend):
         array.fill(value)
         return array
 
+    def fill(self, array: np.ndarray, value: Any) -> None:
+        array.fill(value)
+
     def upload(self, array: ArrayLike) -> np.ndarray:
         source = np.asarray(array)
         target = self.empty(source.shape, source.dtype)
@@ -394,8 +340,11 @@ class HostBackend(Backend):
     def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:
         return self.upload(matrix)
 
-    def download(self, array: np.ndarray) -> np.ndarray:
-        return np.array(array, order="C")
+    def download(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if out is None:
+            return np.array(array, order="C")
+        out[...] = array
+        return out
 
     def gram(self, matrix: np.ndarray) -> np.ndarray:
         out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
@@ -432,6 +381,18 @@ class HostBackend(Backend):
     def memory_limit(self) -> int:
         return self._account.limit
 
+    def address(self, array: Any) -> int:
+        """Where a C-contiguous device array of this backend lies.
+
+        Raises:
+            Unfit: it is none.
+        """
+        if not isinstance(array, np.ndarray) or self._memory_of(array) is None:
+            raise Unfit("a device array", "a NumPy array in host memory (use upload)")
+        if not array.flags.c_contiguous:
+            raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
+        return array.ctypes.data
+
     def _memory_of(self, array: np.ndarray) -> _Memory | None:
         """The memory of this backend that an array or view lies in."""
         owner: Any = array
@@ -441,7 +402,7 @@ class HostBackend(Backend):
 
     # --- kernels ---------------------------------------------------------------------------------------------------
 
-    def kernel(self, source: str | Path, expression: str) -> HostKernel:
+    def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> HostKernel:
         path = (PACKAGE_ROOT / source).resolve()
         key = (path, expression)
         if key not in self._kernels:
@@ -449,15 +410,15 @@ class HostBackend(Backend):
             try:
                 if not path.is_file():
                     raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-                library = self._load_kernel(path, expression)
+                library = self._load_kernel(path, expression, structs)
             finally:
                 self.compile_seconds += time.perf_counter() - started
-            self._kernels[key] = HostKernel(self, path, expression, library)
+            self._kernels[key] = HostKernel(self, path, expression, structs, library)
         return self._kernels[key]
 
-    def _load_kernel(self, path: Path, expression: str) -> ctypes.CDLL:
+    def _load_kernel(self, path: Path, expression: str, structs: Sequence[Struct]) -> ctypes.CDLL:
         _runtime(self._sanitizers)  # kernels refer to it
-        return _load(f"kernel {expression}", lambda: build.build_kernel(path, expression, self._sanitizers))
+        return _load(f"kernel {expression}", lambda: build.build_kernel(path, expression, structs, self._sanitizers))
 
     def synchronize(self) -> None:
         """Launches have ended when they return; there is nothing to wait for."""

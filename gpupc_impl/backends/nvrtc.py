@@ -15,10 +15,11 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Word, struct_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT, KernelCompilationError
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.backends.sources import sources_of
@@ -32,7 +33,7 @@ NVRTC_OPTIONS = (
     "-prec-sqrt=true",
 )
 
-_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)")
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+\w+(\[\d+\])?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Entry:
 
     Attributes:
         name: its mangled name.
-        parameters: PTX types of its parameters, such as "u64" (a pointer, too), "u32", "f64".
+        parameters: PTX types of its parameters: "u64" (a pointer, too), "u32", "f64", "b8[56]" (a struct).
     """
 
     name: str
@@ -72,27 +73,36 @@ def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
     return f"sm_{capability}" if capability in supported else f"compute_{max(supported)}"
 
 
+def parameters(entry: Entry, structs: Sequence[Struct]) -> list[Parameter]:
+    """What a kernel takes, when it is known which structs are among it."""
+    remaining = iter(structs)
+    return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in entry.parameters]
+
+
 def compile_source(
-    nvrtc: Any, source: Path, expressions: Sequence[str], architecture: str
+    nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struct]], architecture: str
 ) -> tuple[bytes, dict[str, Entry], str]:
     """Compile some kernels of a source; returns their image, their entries and the PTX behind the image.
 
+    Args:
+        kernels: by expression, the structs among each kernel's parameters.
+
     Raises:
-        KernelCompilationError: the source or an expression does not compile.
+        KernelCompilationError: the source does not compile, or has other kernels or structs.
     """
     options = (*NVRTC_OPTIONS, f"-I{PACKAGE_ROOT}", f"-arch={architecture}")
-    program = nvrtc.createProgram(source.read_text(), str(source), (), ())
+    program = nvrtc.createProgram(f"{source.read_text()}\n{struct_checks(kernels)}", str(source), (), ())
     try:
-        for expression in expressions:
+        for expression in kernels:
             nvrtc.addNameExpression(program, expression)
         nvrtc.compileProgram(program, options)
-        names = {expression: nvrtc.getLoweredName(program, expression) for expression in expressions}
+        names = {expression: nvrtc.getLoweredName(program, expression) for expression in kernels}
         ptx = nvrtc.getPTX(program)
         image = nvrtc.getCUBIN(program) if architecture.startswith("sm_") else ptx
     except nvrtc.NVRTCError as error:
         major, minor = nvrtc.getVersion()
         raise KernelCompilationError(
-            f"{', '.join(expressions)} in {source.name} does not compile: {error}\n"
+            f"{', '.join(kernels)} in {source.name} does not compile: {error}\n"
             f"NVRTC {major}.{minor} {' '.join(options)}\n{nvrtc.getProgramLog(program).strip()}"
         ) from error
     finally:
@@ -101,7 +111,7 @@ def compile_source(
     return image, {expression: Entry(name, _parameters(ptx, name)) for expression, name in names.items()}, ptx
 
 
-def compile_image(nvrtc: Any, source: Path, expressions: Sequence[str], architecture: str) -> Image:
+def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struct]], architecture: str) -> Image:
     """`compile_source` with its result kept on disk, by the content of all files that went into it.
 
     Two processes may compile the same kernels at once, and a damaged entry is compiled again.
@@ -111,7 +121,8 @@ def compile_image(nvrtc: Any, source: Path, expressions: Sequence[str], architec
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, tuple(expressions), sources_of(source))
+    files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
+    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, struct_checks(kernels), files)
     key = hashlib.sha256(repr(material).encode()).hexdigest()
     folder = cache_folder() / "cuda"
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
@@ -124,7 +135,7 @@ def compile_image(nvrtc: Any, source: Path, expressions: Sequence[str], architec
             return Image(image_path, entries, cached=True)
     except (OSError, ValueError, LookupError, TypeError):
         pass  # not there, or damaged
-    image, entries, _ = compile_source(nvrtc, source, expressions, architecture)
+    image, entries, _ = compile_source(nvrtc, source, kernels, architecture)
     index = {
         "sha256": hashlib.sha256(image).hexdigest(),
         "kernels": {expression: dataclasses.asdict(entry) for expression, entry in entries.items()},
@@ -143,7 +154,7 @@ def compile_image(nvrtc: Any, source: Path, expressions: Sequence[str], architec
 
 def _parameters(ptx: str, name: str) -> tuple[str, ...]:
     declaration = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
-    return tuple(_PARAMETER.findall(declaration[1]))
+    return tuple(map("".join, _PARAMETER.findall(declaration[1])))
 
 
 def _write_atomically(path: Path, content: bytes) -> None:

@@ -14,7 +14,8 @@ import logging
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
+from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Run
 from gpupc_impl.discrete import forecast
@@ -26,9 +27,68 @@ from gpupc_impl.engine.graph import ROW_THREADS
 logger = logging.getLogger("gpupc_impl.discrete")
 """Says what memory a run takes, and how that of each level is laid out."""
 
-TABLES_SOURCE = "discrete/kernels/tables.cu"
-LEVEL_SOURCES = {"gpupc": "discrete/kernels/gpupc.cu", "disc_cupc": "discrete/kernels/disc_cupc.cu"}
 CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}
+
+# Structs of tables.cuh, ...
+DATA = {
+    code: Struct(
+        f"Data<{CODE_TYPES[code]}>",
+        codes=Pointer(code),
+        stride=np.int64,
+        n=np.int32,
+        categories=Pointer(np.int32),
+        planes=Pointer(np.uint64),
+        first_plane=Pointer(np.int32),
+        words=np.int32,
+        plane_passes=np.uint32,
+    )
+    for code in CODE_TYPES
+}
+RULES = Struct("Rules", logs=Pointer(np.float64), adjusted=np.bool_)
+# ... of decide.cuh, ...
+CRITICAL = Struct(
+    "Critical",
+    values=Pointer(np.float64),
+    listed=np.int32,
+    df=Pointer(np.uint64),
+    of_df=Pointer(np.float64),
+    known=np.int32,
+)
+UNCLEAR = Struct(
+    "Unclear",
+    count=Pointer(np.uint64),
+    capacity=np.uint64,
+    pairs=Pointer(np.int32),
+    keys=Pointer(np.uint64),
+    df=Pointer(np.uint64),
+    statistics=Pointer(np.float64),
+)
+SEARCH = Struct(
+    "DiscreteSearch",
+    best=graph.BEST_KEYS,
+    largest_p=Pointer(np.uint64),
+    workload=np.bool_,
+    rules=RULES,
+    critical=CRITICAL,
+    unclear=UNCLEAR,
+)
+# ... of level.cuh, gpupc.cu and disc_cupc.cu.
+LEVEL = Struct("Level", rows=graph.ROWS, level=np.int32, tests_per_edge=np.uint64, counters=Pointer(np.uint64))
+PLACES = Struct("Places", shared_cells=np.uint32, scratch=Pointer(np.uint32), scratch_cells=np.uint64)
+TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64)
+
+BETWEEN_LEVELS = {
+    name: KernelSource("discrete/kernels/tables.cu", name, structs)
+    for name, structs in {
+        "keep_unseparated": (graph.BEST_KEYS,),
+        "largest_tables": (graph.ROWS,),
+        "settle": (graph.BEST_KEYS,),
+        "count_upper": (),
+        "decay": (graph.ROWS,),
+        **{f"pack_planes<{cpp}>": (DATA[code],) for code, cpp in CODE_TYPES.items()},
+    }.items()
+}
+WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
 
 CELL_BYTES = 4
 ROW_ALIGNMENT = 1024
@@ -44,20 +104,21 @@ UNCLEAR_AT_FIRST = 1 << 12
 """Tests that a level may leave to the host before it has to be made again with more room."""
 
 
-def all_kernels(max_level: int) -> list[tuple[str, str]]:
-    """``(source, expression)`` of every kernel that this family launches; none depends on the level."""
-    between = [(graph.SOURCE, name) for name in graph.KERNELS]
-    tables = [
-        (TABLES_SOURCE, name) for name in ("keep_unseparated", "largest_tables", "settle", "count_upper", "decay")
-    ]
-    tables += [(TABLES_SOURCE, f"pack_planes<{code}>") for code in CODE_TYPES.values()]
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Every kernel that this family launches; none depends on the level."""
     tests = [
-        (source, f"{name}_{part}<{code}>")
-        for name, source in LEVEL_SOURCES.items()
+        kernel_of(name, part, code)
+        for name in WHERE_TABLES_LIE
         for part in ("level_zero", "level")
-        for code in CODE_TYPES.values()
+        for code in CODE_TYPES
     ]
-    return between + tables + tests
+    return [*graph.KERNELS.values(), *BETWEEN_LEVELS.values(), *tests]
+
+
+def kernel_of(name: str, part: str, code: str) -> KernelSource:
+    """The kernel that makes a method's tests, of level 0 or of others, on codes of a NumPy type."""
+    structs = (DATA[code], SEARCH, *([LEVEL] if part == "level" else []), WHERE_TABLES_LIE[name])
+    return KernelSource(f"discrete/kernels/{name}.cu", f"{name}_{part}<{CODE_TYPES[code]}>", structs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +158,7 @@ class DiscreteSearch(abc.ABC):
         logger.info(
             "%s, %s variables x %s samples: %s", run.facts.get("method", self.name), f"{p:,}", f"{n:,}", self.forecast
         )
-        self.code_type = CODE_TYPES[problem.codes.dtype.name]
+        self.code = problem.codes.dtype.name
         self.stride = padded_length(n)
         padded = problem.codes
         if self.stride != n:
@@ -111,7 +172,9 @@ class DiscreteSearch(abc.ABC):
         self.logs = None
         if problem.test == "g-square":
             self.logs = backend.upload(log_table(n))
-        self.critical = [backend.upload(array) for array in critical_table(problem.alpha)]
+        values, df, of_df = map(backend.upload, critical_table(problem.alpha))
+        self.critical = CRITICAL(values=values, listed=LISTED_DF, df=df, of_df=of_df, known=len(df))
+        self.best_keys = self.graph.best_keys(run.separating_sets == "first-come")
         self.unclear_capacity = UNCLEAR_AT_FIRST
         self._make_planes()
 
@@ -137,6 +200,20 @@ class DiscreteSearch(abc.ABC):
             largest[:] = np.nan
         return largest
 
+    @property
+    def data(self) -> Filled:
+        """The samples as kernels take them."""
+        return DATA[self.code](
+            codes=self.codes,
+            stride=self.stride,
+            n=self.n,
+            categories=self.categories,
+            planes=self.planes,
+            first_plane=self.first_plane,
+            words=self.plane_words,
+            plane_passes=self.plane_passes,
+        )
+
     # --- what a method does --------------------------------------------------------------------------------------
 
     @abc.abstractmethod
@@ -152,16 +229,14 @@ class DiscreteSearch(abc.ABC):
         """Device memory that the tables of a level take at most, with up to `cells` each and `left` bytes for all."""
 
     def kernel(self, part: str):
-        return self.backend.kernel(LEVEL_SOURCES[self.name], f"{self.name}_{part}<{self.code_type}>")
+        return self.backend.kernel(*kernel_of(self.name, part, self.code))
 
     # --- levels ------------------------------------------------------------------------------------------------
 
     def _level_zero(self) -> LevelOutcome:
         p = self.p
         self._make_tests(self.make_level_zero)
-        self._launch(
-            TABLES_SOURCE, "keep_unseparated", (p,), (ROW_THREADS,), [np.int32(p), self.graph.best, self.graph.edges]
-        )
+        self._launch("keep_unseparated", p, [self.best_keys, self.graph.edges])
         self.graph.begun = True
         if self.problem.tests_per_edge is not None:
             self._decay()
@@ -171,13 +246,8 @@ class DiscreteSearch(abc.ABC):
         backend, p = self.backend, self.p
         rows = self.graph.compact(level)
         row_cells, largest = backend.empty(p, np.uint64), backend.full(1, 0, np.uint64)
-        self._launch(
-            TABLES_SOURCE,
-            "largest_tables",
-            (-(-p // ROW_THREADS),),
-            (ROW_THREADS,),
-            [*rows.arguments, self.categories, np.int32(level), row_cells, largest],
-        )
+        arguments = [rows.argument, self.categories, np.int32(level), row_cells, largest]
+        self._launch("largest_tables", -(-p // ROW_THREADS), arguments)
         found = Level(
             level=level,
             max_degree=rows.max_degree,
@@ -185,13 +255,16 @@ class DiscreteSearch(abc.ABC):
             row_cells=row_cells,
             largest_table=int(backend.download(largest)[0]),
         )
-        workload = np.uint64(self.problem.tests_per_edge or 0)
 
         def make(arguments: list) -> None:
             self.counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
-            shape = [rows.neighbours, np.int32(rows.max_degree), rows.degrees, rows.binomials]
-            shape += [np.int32(rows.max_degree), np.int32(level)]
-            self.make_level(found, [*arguments, *shape, workload, self.counters])
+            of_level = LEVEL(
+                rows=rows.argument,
+                level=level,
+                tests_per_edge=self.problem.tests_per_edge or 0,
+                counters=self.counters,
+            )
+            self.make_level(found, [*arguments, of_level])
 
         self._make_tests(make)
         if self.problem.tests_per_edge is not None:
@@ -209,56 +282,37 @@ class DiscreteSearch(abc.ABC):
         while True:
             room = self.unclear_capacity
             count = backend.full(1, 0, np.uint64)
-            unclear = [
-                backend.empty((room, 2), np.int32),
-                backend.empty(room, np.uint64),
-                backend.empty(room, np.uint64),
-                backend.empty(room, np.float64),
-            ]
-            launch(
-                [
-                    self.codes,
-                    np.int64(self.stride),
-                    np.int32(self.n),
-                    self.categories,
-                    self.planes,
-                    self.first_plane,
-                    np.int32(self.plane_words),
-                    np.uint32(self.plane_passes),
-                    np.int32(self.p),
-                    self.graph.best,
-                    self.largest_p,
-                    np.int32(self.run.separating_sets == "first-come"),
-                    np.int32(problem.tests_per_edge is not None),
-                    self.logs,
-                    np.int32(problem.df_rule == "adjusted"),
-                    self.critical[0],
-                    np.int32(LISTED_DF),
-                    self.critical[1],
-                    self.critical[2],
-                    np.int32(len(self.critical[1])),
-                    count,
-                    np.uint64(room),
-                    *unclear,
-                ]
+            unclear = {
+                "pairs": backend.empty((room, 2), np.int32),
+                "keys": backend.empty(room, np.uint64),
+                "df": backend.empty(room, np.uint64),
+                "statistics": backend.empty(room, np.float64),
+            }
+            search = SEARCH(
+                best=self.best_keys,
+                largest_p=self.largest_p,
+                workload=problem.tests_per_edge is not None,
+                rules=RULES(logs=self.logs, adjusted=problem.df_rule == "adjusted"),
+                critical=self.critical,
+                unclear=UNCLEAR(count=count, capacity=room, **unclear),
             )
+            launch([self.data, search])
             found = int(backend.download(count)[0])
             if found <= room:
                 break
             self.unclear_capacity = 2 * found  # those decided so far stay decided
         if found:
-            pairs, keys, df, statistics = (backend.download(array)[:found] for array in unclear)
+            pairs, keys, df, statistics = (backend.download(array)[:found] for array in unclear.values())
             separates = statistics <= problem.critical_values(df)
             if separates.any():
                 pairs, keys = backend.upload(pairs[separates]), backend.upload(keys[separates])
-                arguments = [np.int32(self.p), pairs, keys, np.int32(len(keys)), self.graph.best]
-                self._launch(TABLES_SOURCE, "settle", (-(-len(keys) // ROW_THREADS),), (ROW_THREADS,), arguments)
+                self._launch("settle", -(-len(keys) // ROW_THREADS), [self.best_keys, pairs, keys, np.int32(len(keys))])
 
-    def _decay(self, level_rows: graph.Rows | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _decay(self, rows: graph.Rows | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Remove the edges that a workload's rule removes; from level 1 on returns them with their first sets."""
-        backend, p, level = self.backend, self.p, level_rows.level if level_rows else 0
+        backend, p, level = self.backend, self.p, rows.level if rows else 0
         upper = backend.empty(p, np.int32)
-        self._launch(TABLES_SOURCE, "count_upper", (p,), (ROW_THREADS,), [self.graph.edges, np.int32(p), upper])
+        self._launch("count_upper", p, [self.graph.edges, np.int32(p), upper])
         starts = np.concatenate(([0], np.cumsum(backend.download(upper), dtype=np.int64)))
         kept = self.problem.decayed(np.broadcast_to(np.int32(0), (int(starts[-1]), 2)))
         kept_before = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))
@@ -267,10 +321,10 @@ class DiscreteSearch(abc.ABC):
         if level:
             listed = int(slots[-1])
             pairs, sets = backend.empty((listed, 2), np.int32), backend.empty((listed, level), np.int32)
-        rows, stride, degrees, _ = level_rows.arguments if level_rows else (None, np.int32(0), None, None)
-        arguments = [self.graph.edges, np.int32(p), backend.upload(starts), backend.upload(kept.view(np.uint8))]
-        arguments += [rows, stride, degrees, np.int32(level), backend.upload(slots), pairs, sets]
-        self._launch(TABLES_SOURCE, "decay", (-(-p // ROW_THREADS),), (ROW_THREADS,), arguments)
+        rows = rows or graph.Rows(p, level=0, max_degree=0, neighbours=None, degrees=None, binomials=None)
+        kept_edges = [backend.upload(starts), backend.upload(kept.view(np.uint8)), backend.upload(slots)]
+        arguments = [rows.argument, np.int32(level), *kept_edges, self.graph.edges, pairs, sets]
+        self._launch("decay", -(-p // ROW_THREADS), arguments)
         if not level:
             return np.empty((0, 2), np.int32), np.empty((0, 0), np.int32)
         return backend.download(pairs), backend.download(sets)
@@ -287,22 +341,9 @@ class DiscreteSearch(abc.ABC):
         first = np.where(categories > 0, np.cumsum(categories) - categories, -1).astype(np.int32)
         self.planes = backend.empty((total, self.plane_words), np.uint64)
         self.first_plane = backend.upload(first)
-        self._launch(
-            TABLES_SOURCE,
-            f"pack_planes<{self.code_type}>",
-            (-(-self.plane_words // ROW_THREADS), min(self.p, 65535)),
-            (ROW_THREADS,),
-            [
-                self.codes,
-                np.int64(self.stride),
-                np.int32(self.n),
-                np.int32(self.p),
-                self.categories,
-                self.first_plane,
-                np.int32(self.plane_words),
-                self.planes,
-            ],
-        )
+        grid = -(-self.plane_words // ROW_THREADS), min(self.p, MAX_GRID_Y)
+        kernel = f"pack_planes<{CODE_TYPES[self.code]}>"
+        self._launch(kernel, grid, [self.data, np.int32(self.p), self.planes])
 
     def _plane_counts(self) -> np.ndarray:
         """(p,) int64: how many planes each variable would have."""
@@ -343,8 +384,9 @@ class DiscreteSearch(abc.ABC):
             last_level=level,
         )
 
-    def _launch(self, source: str, kernel: str, grid: tuple[int, ...], block: tuple[int, ...], args: list) -> None:
-        self.backend.kernel(source, kernel)(grid, block, args)
+    def _launch(self, kernel: str, grid: int | tuple[int, int], arguments: list) -> None:
+        grid = (grid,) if isinstance(grid, int) else grid
+        self.backend.kernel(*BETWEEN_LEVELS[kernel])(grid, (ROW_THREADS,), arguments)
 
 
 def padded_length(n: int) -> int:

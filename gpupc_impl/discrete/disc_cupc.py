@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.device import CELL_BYTES, DiscreteSearch, Level, largest_pair_table, logger
+from gpupc_impl.discrete.device import CELL_BYTES, TABLES, DiscreteSearch, Level, largest_pair_table, logger
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 MAX_THREADS = 512  # disc_cupc.cu: launch bounds
-MAX_GRID_Y = 65535
 LEVEL_ZERO_THREADS = 32
 
 THREADS_A_MULTIPROCESSOR = 2048
@@ -45,7 +45,7 @@ class DiscCuPC(DiscreteSearch):
         blocks = max(min(held, self.running // LEVEL_ZERO_THREADS), 1)
         width = min(width, blocks)
         grid = (width, min(p, blocks // width, MAX_GRID_Y))
-        self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables, np.uint64(cells)])
+        self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, TABLES(first=tables, cells=cells)])
 
     def make_level(self, level: Level, arguments: list) -> None:
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
@@ -54,7 +54,7 @@ class DiscCuPC(DiscreteSearch):
         tables, held = self._tables(level.level, int(first_block[-1]), beta * gamma, level.largest_table)
         grid = max(min(held, self.running // (beta * gamma)), 1)
         members = self.backend.empty(grid * beta * gamma * level.level, np.int32)
-        own = [self.backend.upload(first_block), tables, np.uint64(level.largest_table), members]
+        own = [TABLES(first=tables, cells=level.largest_table), self.backend.upload(first_block), members]
         self.kernel("level")((grid,), (beta, gamma), [*arguments, *own])
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:

@@ -8,16 +8,16 @@ import logging
 import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.device import CELL_BYTES, DiscreteSearch, Level, largest_pair_table
+from gpupc_impl.discrete.device import CELL_BYTES, PLACES, DiscreteSearch, Level, largest_pair_table
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 logger = logging.getLogger("gpupc_impl.discrete")
 
 MAX_THREADS = 512  # gpupc.cu: launch bounds, with two such blocks a multiprocessor: 64 registers
-MAX_GRID_Y = 65535
 UNIT_BYTES = 48  # gpupc.cu: sizeof(Unit)
 
 SHARED_TABLE_CELLS = 4096
@@ -152,14 +152,7 @@ class GpuPC(DiscreteSearch):
     def make_level_zero(self, arguments: list) -> None:
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
         plan = self._plan(0, largest_pair_table(self.problem), grid, tables=1, row_bytes=0)
-        block = (self.shape["delta"],)
-        kernel = self.kernel("level_zero")
-        cells = np.uint32(plan.shared_cells)
-        kernel(grid, block, [*arguments, cells, None, np.uint64(0)], shared_bytes=plan.shared_bytes)
-        if plan.scratch_cells:
-            scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
-            arguments = [*arguments, cells, scratch, np.uint64(plan.scratch_cells)]
-            kernel(plan.scratch_grid, block, arguments, shared_bytes=plan.shared_bytes)
+        self._launch_tests("level_zero", plan, grid, (self.shape["delta"],), arguments, [])
 
     def make_level(self, level: Level, arguments: list) -> None:
         delta, gamma, beta = (self.shape[name] for name in ("delta", "gamma", "beta"))
@@ -168,14 +161,20 @@ class GpuPC(DiscreteSearch):
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
         plan = self._plan(level.level, level.largest_table, grid, tables, row_bytes if use_shared else 0)
-        cells = np.uint32(plan.shared_cells)
-        kernel, block = self.kernel("level"), (delta, gamma, beta)
-        fixed = [*arguments, level.row_cells, cells]
-        kernel(grid, block, [*fixed, None, np.uint64(0), np.int32(use_shared)], shared_bytes=plan.shared_bytes)
+        self._launch_tests(
+            "level", plan, grid, (delta, gamma, beta), arguments, [level.row_cells, np.bool_(use_shared)]
+        )
+
+    def _launch_tests(
+        self, part: str, plan: MemoryPlan, grid: tuple[int, int], block: tuple[int, ...], before: list, after: list
+    ) -> None:
+        """A level's tests: those with tables in shared memory, then those with tables in scratch space."""
+        places = PLACES(shared_cells=plan.shared_cells, scratch=None, scratch_cells=0)
+        self.kernel(part)(grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
         if plan.scratch_cells:
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
-            arguments = [*fixed, scratch, np.uint64(plan.scratch_cells), np.int32(use_shared)]
-            kernel(plan.scratch_grid, block, arguments, shared_bytes=plan.shared_bytes)
+            places = PLACES(shared_cells=plan.shared_cells, scratch=scratch, scratch_cells=plan.scratch_cells)
+            self.kernel(part)(plan.scratch_grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
 
     def _plan(self, level: int, largest_table: int, grid: tuple[int, int], tables: int, row_bytes: int) -> MemoryPlan:
         backend = self.backend

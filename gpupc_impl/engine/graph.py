@@ -12,14 +12,30 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import MAX_SETS
 
 SOURCE = "engine/kernels/graph.cu"
-KERNELS = ("count_degrees", "compact", "remove_separated", "list_separated")
 ROW_THREADS = 128  # of a block that works on one row; graph.cu: the same
 NO_KEY = np.uint64(2**64 - 1)
 COUNTER_SHAPE = (64, 8)  # tally.cuh: COUNTER_STRIPES, COUNTER_STRIDE
+
+# Structs of combinations.cuh, rows.cuh and keys.cuh.
+BINOMIALS = Struct("Binomials", table=Pointer(np.uint64), max_n=np.int32)
+ROWS = Struct(
+    "Rows", neighbours=Pointer(np.int32), degrees=Pointer(np.int32), binomial=BINOMIALS, p=np.int32, stride=np.int32
+)
+BEST_KEYS = Struct("BestKeys", keys=Pointer(np.uint64), p=np.int32, first_come=np.bool_)
+
+KERNELS = {
+    name: KernelSource(SOURCE, name, structs)
+    for name, structs in {
+        "count_degrees": (),
+        "compact": (),
+        "remove_separated": (ROWS,),
+        "list_separated": (ROWS,),
+    }.items()
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +59,15 @@ class Rows:
     binomials: Any
 
     @property
-    def arguments(self) -> list:
-        """What kernels of a row take: rows, their stride, degrees, p."""
-        return [self.neighbours, np.int32(self.max_degree), self.degrees, np.int32(self.p)]
+    def argument(self) -> Filled:
+        """The `ROWS` that kernels take."""
+        return ROWS(
+            neighbours=self.neighbours,
+            degrees=self.degrees,
+            binomial=BINOMIALS(table=self.binomials, max_n=self.max_degree),
+            p=self.p,
+            stride=self.max_degree,
+        )
 
 
 class DeviceGraph:
@@ -66,6 +88,10 @@ class DeviceGraph:
         self.degrees = backend.empty(p, np.int32)
         self.max_degree = p - 1
         self.begun = False
+
+    def best_keys(self, first_come: bool) -> Filled:
+        """The `BEST_KEYS` that kernels take, with the rule by which a set is the answer."""
+        return BEST_KEYS(keys=self.best, p=self.p, first_come=first_come)
 
     def adjacency(self) -> np.ndarray:
         """(p, p) bool in host memory; with every edge in place where the search ended before it began."""
@@ -99,30 +125,18 @@ class DeviceGraph:
         """
         backend = self.backend
         removed = backend.empty(self.p, np.int32)
-        self._launch("remove_separated", [*rows.arguments, self.best, self.edges, removed])
+        self._launch("remove_separated", [rows.argument, self.best, self.edges, removed])
         starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
         if not starts[-1]:
             return np.empty((0, 2), np.int32), np.empty((0, rows.level), np.int32)
         pairs = backend.empty((starts[-1], 2), np.int32)
         sets = backend.empty((starts[-1], rows.level), np.int32)
-        self._launch(
-            "list_separated",
-            [
-                *rows.arguments,
-                rows.binomials,
-                np.int32(rows.max_degree),
-                np.int32(rows.level),
-                np.int32(of_whole_row),
-                self.best,
-                backend.upload(starts),
-                pairs,
-                sets,
-            ],
-        )
+        numbers = [np.int32(rows.level), np.bool_(of_whole_row)]
+        self._launch("list_separated", [rows.argument, *numbers, self.best, backend.upload(starts), pairs, sets])
         return backend.download(pairs), backend.download(sets)
 
     def _launch(self, kernel: str, arguments: list) -> None:
-        self.backend.kernel(SOURCE, kernel)((self.p,), (ROW_THREADS,), arguments)
+        self.backend.kernel(*KERNELS[kernel])((self.p,), (ROW_THREADS,), arguments)
 
 
 @functools.lru_cache(maxsize=32)

@@ -2,9 +2,10 @@
 
 import math
 
+from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import MAX_GRID_Y, LevelKernel
+from gpupc_impl.gaussian.device import LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 

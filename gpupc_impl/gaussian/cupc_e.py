@@ -1,8 +1,9 @@
 """cuPC-E: edges in parallel, and a few of each edge's tests in parallel (cuPC, section 3.3, Algorithm 4)."""
 
+from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import MAX_GRID_Y, LevelKernel
+from gpupc_impl.gaussian.device import LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 MAX_THREADS = 512  # cupc_e.cu: launch bounds

@@ -1,8 +1,9 @@
 """cuPC-S: conditioning sets in parallel, each shared by all edges of its row (cuPC, section 3.4, Algorithm 5)."""
 
+from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import MAX_GRID_Y, LevelKernel
+from gpupc_impl.gaussian.device import LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 KERNEL = LevelKernel(

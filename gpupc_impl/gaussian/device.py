@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
@@ -19,8 +19,15 @@ from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import GaussianProblem
 
-ZERO_SOURCE = "gaussian/kernels/level_zero.cu"
-MAX_GRID_Y = 65535
+LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
+SEARCH = Struct(  # search.cuh
+    "Search",
+    C=Pointer(np.float64),
+    critical_r_squared=np.float64,
+    best=graph.BEST_KEYS,
+    min_r_squared=Pointer(np.uint64),
+    counters=Pointer(np.uint64),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +51,8 @@ class LevelKernel:
     def __post_init__(self) -> None:
         _LEVEL_KERNELS[self.name] = self
 
-    def expression(self, level: int) -> str:
-        return f"{self.name}<{level}>"
+    def of_level(self, level: int) -> KernelSource:
+        return KernelSource(self.source, f"{self.name}<{level}>", (graph.ROWS, SEARCH))
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
         """The method that consists of this kernel."""
@@ -55,16 +62,14 @@ class LevelKernel:
 _LEVEL_KERNELS: dict[str, LevelKernel] = {}
 
 
-def all_kernels(max_level: int) -> list[tuple[str, str]]:
-    """``(source, expression)`` of every kernel of this family, levels 1 to `max_level`."""
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Every kernel of this family, levels 1 to `max_level`."""
     import gpupc_impl.core.registry as registry
 
     registry.methods()  # imports every method, which registers its kernel
-    return [(ZERO_SOURCE, "level_zero"), *((graph.SOURCE, name) for name in graph.KERNELS)] + [
-        (kernel.source, kernel.expression(level))
-        for kernel in _LEVEL_KERNELS.values()
-        for level in range(1, max_level + 1)
-    ]
+    levels = range(1, max_level + 1)
+    own = [kernel.of_level(level) for kernel in _LEVEL_KERNELS.values() for level in levels]
+    return [LEVEL_ZERO, *graph.KERNELS.values(), *own]
 
 
 class GaussianSearch:
@@ -97,7 +102,7 @@ class GaussianSearch:
         p, problem = self.p, self.problem
         tiles = -(-p // 32)
         arguments = [self.correlation, np.int32(p), np.float64(problem.critical_r_squared(0)), self.graph.edges]
-        self.backend.kernel(ZERO_SOURCE, "level_zero")((tiles, tiles), (32, 32), arguments)
+        self.backend.kernel(*LEVEL_ZERO)((tiles, tiles), (32, 32), arguments)
         self.graph.begun = True
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
@@ -115,24 +120,17 @@ class GaussianSearch:
         row_bytes = 4 * rows.max_degree
         use_shared = row_bytes <= backend.max_shared_bytes
         shape = (p, rows.max_degree, level, dict(self.run.params))
-        backend.kernel(self.level_kernel.source, self.level_kernel.expression(level))(
+        search = SEARCH(
+            C=self.correlation,
+            critical_r_squared=self.problem.critical_r_squared(level),
+            best=self.graph.best_keys(self.run.separating_sets == "first-come"),
+            min_r_squared=min_r_squared,
+            counters=counters,
+        )
+        backend.kernel(*self.level_kernel.of_level(level))(
             self.level_kernel.grid(*shape),
             self.level_kernel.block(*shape),
-            [
-                self.correlation,
-                np.int32(p),
-                rows.neighbours,
-                np.int32(rows.max_degree),
-                rows.degrees,
-                rows.binomials,
-                np.int32(rows.max_degree),
-                np.float64(self.problem.critical_r_squared(level)),
-                self.graph.best,
-                min_r_squared,
-                np.int32(self.run.separating_sets == "first-come"),
-                counters,
-                np.int32(use_shared),
-            ],
+            [rows.argument, search, np.bool_(use_shared)],
             shared_bytes=row_bytes if use_shared else 0,
         )
 

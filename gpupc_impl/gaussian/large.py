@@ -166,8 +166,8 @@ def problem_from_data(
 
 
 def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
-    """The problem of more than `LARGE` variables, its correlation matrix beside `path`; None of fewer variables, or where
-    correlations are made on a device."""
+    """The problem of more than `LARGE` variables, its correlation matrix beside `path`; None of fewer variables, or
+    where correlations are made on a device."""
     if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
         return None
     return problem_from_data(data, Path(path).with_suffix(".npy"), **options)

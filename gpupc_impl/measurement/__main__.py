@@ -72,7 +72,9 @@ def parse_setting(text: str, limits: Limits) -> Setting:
 
 def table(records: Sequence[Record]) -> str:
     """A small table: median and 20-80 % band of the repeats, and how many times faster than the first setting."""
-    rows = [("setting", "status", "cold", "compile", "median", "20 %", "80 %", "speedup", "edges")]
+    rows: list[tuple[str, ...]] = [
+        ("setting", "status", "cold", "compile", "median", "20 %", "80 %", "speedup", "edges")
+    ]
     base = records[0].median
     for record in records:
         low, middle, high = band(record.time_s.warm)

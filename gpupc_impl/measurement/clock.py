@@ -10,7 +10,7 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -40,5 +40,6 @@ def numba_compilation() -> Iterator[Callable[[], float | None]]:
     except ImportError:
         yield lambda: None
         return
-    with event.install_listener("numba:compile", event.TimingListener()) as listener:
+    listening: Any = event.TimingListener  # numba has no types
+    with event.install_listener("numba:compile", listening()) as listener:
         yield lambda: listener.duration if listener.done else None

@@ -7,6 +7,7 @@ One closure serves every rule of the workflow and every measured method. It star
   where something is taken from it;
 - files that a module names in a string and that lie beside it or are named from the package ``gpupc_impl`` (kernels,
   C++ sources, a schema, a style), and what C++ and CUDA sources include by quotes;
+- files that an environment variable of ours names, where a module names the variable (a library that the user built);
 - unless told otherwise, modules of the project that a string names, ``f"datasets.{name}"`` all that fit.
 
 What is left out is in the tables below, each with its reason.
@@ -18,6 +19,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import os
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -42,6 +44,11 @@ EXCLUDED = {
 }
 """Files that count for nothing, by pattern of their path, and why."""
 
+EXCLUDED_OF_SCRIPTS = {
+    "gpupc_impl/backends/*": "a rule that runs kernels has the code of their methods among its parameters",
+}
+"""Files that count for no script."""
+
 EXCLUDED_OF_METHODS = {
     "gpupc_impl/core/family.py": "it finds the families; what the method's own brings counts by itself",
     "gpupc_impl/core/registry.py": "what it decides, the method and all its parameters, is in the key of a sample",
@@ -63,7 +70,7 @@ EXCLUDED_OF_BACKENDS = {
 @functools.cache
 def digest(*roots: str, named: bool = True) -> str:
     """sha256 over `sources`, as they were when this process asked first."""
-    return _digest(sources(*roots, named=named))
+    return _digest(sources(*roots, named=named, without=EXCLUDED_OF_SCRIPTS))
 
 
 def code_version(method: Method, backend: str) -> str:
@@ -83,7 +90,8 @@ def code_sources(method: Method, backend: str) -> dict[str, Path]:
     roots = [method.module, get_family(method.family).problem.__module__, "gpupc_impl.measurement.worker"]
     if backend != "cpu":
         roots.append(f"gpupc_impl.backends.{backend}")
-    home = Path(importlib.util.find_spec(method.module).origin)
+    spec = importlib.util.find_spec(method.module)
+    home = Path(str(spec and spec.origin))
     if method.name not in home.read_text():  # another module beside it registered the method
         package = method.module.rpartition(".")[0]
         modules = [path.stem for path in home.parent.glob("*.py") if path.stem != "__init__"]
@@ -106,16 +114,13 @@ def sources(*roots: str, named: bool = True, without: Iterable[str] = ()) -> dic
     homes = dict.fromkeys(PACKAGES, ROOT)
     waiting = []
     for root in roots:
-        if root.endswith(".py"):
-            path = ROOT / root
-        else:
-            top = root.partition(".")[0]
-            if top not in homes:
-                homes[top] = _home(top)
-            path = _module_file(root, homes)
-        if path is None or not path.is_file():
+        top = root.partition(".")[0]
+        if not root.endswith(".py") and top not in homes and (home := _home(top)):
+            homes[top] = home
+        start = ROOT / root if root.endswith(".py") else _module_file(root, homes)
+        if start is None or not start.is_file():
             raise ValueError(f"{root} is no module and no script of the project")
-        waiting.append(path)
+        waiting.append(start)
     left_out = (*EXCLUDED, *without)
     found: dict[str, Path] = {}
     while waiting:
@@ -142,10 +147,8 @@ def _digest(files: dict[str, Path]) -> str:
 def _home(top: str) -> Path | None:
     """The folder that a top-level package or module of somebody else's lies in."""
     spec = importlib.util.find_spec(top)
-    if spec is None:
-        return None
-    folder = spec.submodule_search_locations[0] if spec.submodule_search_locations else spec.origin
-    return Path(folder).resolve().parent
+    places = spec and (spec.submodule_search_locations or [str(spec.origin)])
+    return Path(places[0]).resolve().parent if places else None
 
 
 def _module_file(module: str, homes: dict[str, Path]) -> Path | None:
@@ -174,6 +177,9 @@ def _led_to(path: Path, name: str, homes: dict[str, Path], named: bool) -> Itera
                 yield file.resolve()
         if named:
             yield from _with_packages([text], homes)
+    for variable in mentions.variables:
+        if (file := Path(os.environ.get(variable, ""))).is_file():
+            yield file.resolve()
     for pattern in mentions.patterns:
         if pattern.endswith(SOURCE_SUFFIXES):
             yield from path.parent.rglob(pattern.rpartition("/")[2])
@@ -201,20 +207,24 @@ class _Mentions(NamedTuple):
         imports: modules, as written, each with the names taken from it.
         strings: words that may be files or modules.
         patterns: the same of f-strings, ``*`` for what is filled in.
+        variables: names of environment variables.
     """
 
     imports: list[tuple[str, tuple[str, ...]]]
     strings: list[str]
     patterns: list[str]
+    variables: list[str]
 
 
 @functools.cache
 def _mentions(content: bytes) -> _Mentions:
-    imports, texts, patterns = [], [], []
+    imports: list[tuple[str, tuple[str, ...]]] = []
+    texts: list[str] = []
+    patterns: list[str] = []
     waiting: list[ast.AST] = [ast.parse(content)]
     while waiting:
         node = waiting.pop()
-        children = list(ast.iter_child_nodes(node))
+        children: Iterable[ast.AST] = ast.iter_child_nodes(node)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             children = node.orelse
         elif isinstance(node, ast.Import):
@@ -222,7 +232,7 @@ def _mentions(content: bytes) -> _Mentions:
         elif isinstance(node, ast.ImportFrom):
             imports.append(("." * node.level + (node.module or ""), tuple(alias.name for alias in node.names)))
         elif isinstance(node, ast.JoinedStr):
-            patterns.append("".join(part.value if isinstance(part, ast.Constant) else "*" for part in node.values))
+            patterns.append("".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in node.values))
             children = [part for part in node.values if not isinstance(part, ast.Constant)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             texts.append(node.value)
@@ -231,4 +241,5 @@ def _mentions(content: bytes) -> _Mentions:
         imports,
         [text for text in texts if re.fullmatch(r"[\w-][\w./-]*\.\w+", text)],
         [pattern for pattern in patterns if re.fullmatch(r"[\w./*-]*\.[\w./*-]*", pattern)],
+        [text for text in texts if re.fullmatch("GPUPC_[A-Z_]+", text)],
     )

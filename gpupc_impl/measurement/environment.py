@@ -45,11 +45,10 @@ def environment(
     commit, dirty = git_state()
     if commit is None:
         warnings.append("the git commit of the code is not known")
-    gpu = None
+    gpu: dict[str, str | bool | None] | None = None
     if backend is not None and backend.name == "cuda":
-        gpu = {"driver": _nvidia_smi("--query-gpu=driver_version"), "others_on_gpu": None}
-        if gpu["driver"] is not None:
-            gpu["driver"] = gpu["driver"].split("\n")[0]
+        drivers = _nvidia_smi("--query-gpu=driver_version")
+        gpu = {"driver": drivers and drivers.split("\n")[0], "others_on_gpu": None}
         if gpu_processes is None:
             warnings.append("whether other processes used the GPU is not known (nvidia-smi did not tell)")
         else:

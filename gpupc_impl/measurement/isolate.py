@@ -171,6 +171,7 @@ class Worker:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_DEATH_SECONDS)
         self._printer.join(1)  # a process that left the group may still hold the pipe
+        assert self._guard.stdin is not None
         self._guard.stdin.close()
         os.close(self._requests)
         os.close(self._replies)
@@ -197,6 +198,7 @@ class Worker:
         return Outcome("killed", f"{number.name} ended it ({signal.strsignal(number)})")
 
     def _print(self, log: TextIO, prefix: str) -> None:
+        assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
                 with contextlib.suppress(ValueError):  # the log was closed before the last line came

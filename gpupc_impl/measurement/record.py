@@ -156,31 +156,28 @@ class Record:
 
     @property
     def edges(self) -> int | None:
-        return self.result and self.result.edges
+        return None if self.result is None else self.result.edges
 
     @property
     def levels(self) -> int | None:
         """Levels run."""
-        return self.result and self.result.levels_run
+        return None if self.result is None else self.result.levels_run
 
     @property
     def tests(self) -> int | None:
         """CI tests of all levels."""
-        return self.result and sum(self.result.tests_per_level)
+        return None if self.result is None else sum(self.result.tests_per_level)
 
     @property
     def machine(self) -> str:
         """What ran it: the GPU's name, or the processor's with the number of threads."""
-        if self.backend == "cuda" and self.environment["device"]:
-            return self.environment["device"]["device"]
         threads = 1 if self.method.endswith("-serial") else self.params.get("workers") or self.environment["threads"]
-        return f"{self.environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
+        return machine_name(self.environment, self.backend, threads)
 
     @property
     def commit(self) -> str | None:
         """The commit's first characters, with a plus where files differed from it; None when unknown."""
-        commit = self.environment["git_commit"]
-        return commit and commit[:10] + ("+" if self.environment["git_dirty"] else "")
+        return commit_name(self.environment)
 
     # --- files -------------------------------------------------------------------------------------------------
 
@@ -245,6 +242,19 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield prefix + key, item
 
 
+def machine_name(environment: Mapping[str, Any], backend: str, threads: int) -> str:
+    """What ran something: see `Record.machine`."""
+    if backend == "cuda" and environment["device"]:
+        return str(environment["device"]["device"])
+    return f"{environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def commit_name(environment: Mapping[str, Any]) -> str | None:
+    """What code ran: see `Record.commit`."""
+    commit: str | None = environment["git_commit"]
+    return commit and commit[:10] + ("+" if environment["git_dirty"] else "")
+
+
 def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | None]:
     """20 % quantile, median and 80 % quantile; Nones without samples."""
     if not len(samples):
@@ -283,13 +293,14 @@ def load_tests(path: str | Path) -> dict[str, Any]:
 @functools.cache
 def schema() -> dict[str, Any]:
     """The JSON schema of a record's file."""
-    return json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    return found
 
 
 @functools.cache
 def schema_of_tests() -> dict[str, Any]:
     """The JSON schema of a file of single tests; their environments are those of records."""
-    found = json.loads(Path(__file__).with_name("single_tests.schema.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("single_tests.schema.json").read_text(encoding="utf-8"))
     found["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
     return found
 
@@ -302,7 +313,7 @@ def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any
 def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
     _validate(content, path.name, schema)

@@ -24,7 +24,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.backends.machine import available_cores
@@ -214,11 +214,11 @@ class Runner:
     def __init__(self, bench: Bench, setting: Setting, place: Place):
         self.bench, self.setting, self.place = bench, setting, place
         self.memory_peak: int | None = None
-        """Largest resident memory of the process group seen in a run, in bytes."""
+        """Largest resident memory of the process group seen so far, in bytes."""
         self._worker: Worker | None = None
         self._open: set[Path] = set()
 
-    def open(self, problem_path: Path, single_test: bool = False) -> Outcome:
+    def open(self, problem_path: Path, single_test: bool) -> Outcome:
         """Make the process ready for a problem (it may have several open); the value is whether it was not before."""
         if self._alive and problem_path in self._open:
             return Outcome("ok", value=False)
@@ -240,17 +240,14 @@ class Runner:
         self._open.add(problem_path)
         return Outcome("ok", value=True)
 
-    def run(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
-        """A request of which the memory counts."""
-        outcome = self.request(message, time_limit_s)
-        self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)
-        return outcome
-
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
-        if not self._alive:
+        worker = self._worker
+        if worker is None or not worker.alive:
             self.close()
-            self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
-        return self._worker.request(message, time_limit_s)
+            worker = self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
+        outcome = worker.request(message, time_limit_s)
+        self.memory_peak = max(worker.memory_peak, self.memory_peak or 0)
+        return outcome
 
     def forget(self) -> None:
         """Close the problems that are open, so that memory is free for others."""
@@ -338,30 +335,31 @@ class Samples:
     def _stored(self, name: str) -> dict[str, Any] | None:
         """The content of a stored file; None when there is none, or it is damaged."""
         try:
-            return json.loads((self.folder / name).read_text())
+            content: dict[str, Any] = json.loads((self.folder / name).read_text())
         except (FileNotFoundError, ValueError):
             return None
+        return content
 
 
 class Job(abc.ABC):
     """One setting on one problem, on its way to all its samples.
 
     Attributes:
-        outcome: how it ended; None before.
+        single_tests: whether single tests are sampled, not searches.
+        outcome: how it ended; there when it is `done`.
     """
 
-    def __init__(self, runner: Runner, samples: Samples):
-        self.runner, self.samples = runner, samples
-        self.outcome: Outcome | None = None
+    single_tests: ClassVar[bool] = False
+    outcome: Outcome
+
+    def __init__(self, runner: Runner, problem_path: Path, samples: Samples):
+        self.runner, self.problem_path, self.samples = runner, problem_path, samples
+        self.done = False
 
     @property
     @abc.abstractmethod
     def wanted(self) -> int:
         """How many samples make a whole, the cold one included."""
-
-    @abc.abstractmethod
-    def open(self) -> Outcome:
-        """Make the process ready; see `Runner.open`."""
 
     @abc.abstractmethod
     def run(self, number: int, warm_up: bool) -> Outcome:
@@ -393,12 +391,12 @@ class Job(abc.ABC):
             self.finish(Outcome("ok"))
 
     def finish(self, outcome: Outcome) -> None:
-        self.outcome = outcome
+        self.done, self.outcome = True, outcome
         self.end(outcome)
 
     def _take(self) -> Outcome:
         number = len(self.samples.taken)
-        ready = self.open()
+        ready = self.runner.open(self.problem_path, self.single_tests)
         if ready.ok and ready.value and number > 0:
             ready = self.run(number, warm_up=True)
         if not ready.ok:
@@ -415,7 +413,7 @@ class Job(abc.ABC):
 
 def take_turns(jobs: Sequence[Job]) -> None:
     """A step of each, round after round, until all have ended."""
-    while waiting := [job for job in jobs if job.outcome is None]:
+    while waiting := [job for job in jobs if not job.done]:
         for job in waiting:
             job.step()
 

@@ -108,19 +108,9 @@ def measure_tests(
     cells = []
     with closing(runners):
         for group in groups:
-            pairs = [(case, runner) for case in group for runner in runners]
-            measured = {
-                number: Cell(case, runner, store, progress)
-                for number, (case, runner) in enumerate(pairs)
-                if case.problem_path is not None and runner.place.obstacle is None
-            }
-            take_turns(list(measured.values()))
-            for number, (case, runner) in enumerate(pairs):
-                if number in measured:
-                    outcome, taken = measured[number].outcome, measured[number].samples.taken
-                else:
-                    outcome, taken = runner.place.obstacle or Outcome("skipped", case.why_not), []
-                cells.append(_content(case, runner, outcome, taken))
+            turn = [_begin(case, runner, store, progress) for case in group for runner in runners]
+            take_turns([cell for cell in turn if isinstance(cell, Cell)])
+            cells += [cell.content() if isinstance(cell, Cell) else cell for cell in turn]
             for runner in runners:
                 runner.forget()
     return {
@@ -133,29 +123,29 @@ def measure_tests(
 class Cell(Job):
     """One implementation on one case, on its way to its samples."""
 
-    def __init__(self, case: Case, runner: Runner, store: Path, progress: Callable[[str], None]):
-        key = sample_key(runner.setting, runner.place, load_problem(case.problem_path).fingerprint)
-        super().__init__(runner, Samples(store, key | {"tests": case.tests}, runner.setting.limits))
+    single_tests = True
+
+    def __init__(self, case: Case, runner: Runner, problem_path: Path, store: Path, progress: Callable[[str], None]):
+        key = sample_key(runner.setting, runner.place, load_problem(problem_path).fingerprint)
+        super().__init__(runner, problem_path, Samples(store, key | {"tests": case.tests}, runner.setting.limits))
         self.case, self.progress = case, progress
         self.limit_s = runner.setting.limits.time_s
         self.samples.take_over(lambda sample: sample["seconds"] <= self._left_s())
 
     def _left_s(self) -> float:
         """Seconds left of the limit for all runs."""
-        return (math.inf if self.limit_s is None else self.limit_s) - sum(run["seconds"] for run in self.samples.taken)
+        used: float = sum(sample["seconds"] for sample in self.samples.taken)
+        return math.inf if self.limit_s is None else self.limit_s - used
 
     @property
     def wanted(self) -> int:
         return 1 + len(self.case.tests)
 
-    def open(self) -> Outcome:
-        return self.runner.open(self.case.problem_path, single_test=True)
-
     def run(self, number: int, warm_up: bool) -> Outcome:
         test = self.case.tests[0 if warm_up else max(number - 1, 0)]
-        message = {"do": "run_test", "problem": str(self.case.problem_path), "test": test}
+        message = {"do": "run_test", "problem": str(self.problem_path), "test": test}
         left = None if self.limit_s is None else max(self._left_s(), 0.001)
-        outcome = self.runner.run(message, left)
+        outcome = self.runner.request(message, left)
         if outcome.status == "timeout":
             made = f"{max(number - 1, 0)} of {len(self.case.tests)} tests were made"
             return Outcome("timeout", f"over the time limit of {self.limit_s:g} s for a cell: {made}")
@@ -164,12 +154,24 @@ class Cell(Job):
     def end(self, outcome: Outcome) -> None:
         self.progress(str(self))
 
+    def content(self) -> dict[str, Any]:
+        return _content(self.case, self.runner, self.outcome, self.samples.taken)
+
     def __str__(self) -> str:
         what = ", ".join(f"{name} {value}" for name, value in self.case.facts.items())
         seconds = [sample["seconds"] for sample in self.samples.taken[1:]]
         median = f": median {np.median(seconds):.4g} s" if seconds else ""
         why = f" ({self.outcome.why})" if self.outcome.why else ""
         return f"{self.runner.setting.name}, {what}: {self.outcome.status}{median}{why}"
+
+
+def _begin(case: Case, runner: Runner, store: Path, progress: Callable[[str], None]) -> Cell | dict[str, Any]:
+    """A cell on its way, or the content of one that cannot be measured."""
+    if case.problem_path is None:
+        return _content(case, runner, Outcome("skipped", case.why_not), [])
+    if runner.place.obstacle is not None:
+        return _content(case, runner, runner.place.obstacle, [])
+    return Cell(case, runner, case.problem_path, store, progress)
 
 
 def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mapping[str, float]]) -> dict[str, Any]:

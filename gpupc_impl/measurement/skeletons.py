@@ -17,7 +17,6 @@ from typing import Any, TextIO
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.measurement import sampler
 from gpupc_impl.measurement.digest import code_version
@@ -133,10 +132,13 @@ def measure_side_by_side(
         InvalidProblem: the file holds no problem of a known family.
     """
     bench = Bench(plan.backend, plan.threads, log)
-    problem = None if plan.problem_path is None else load_problem(plan.problem_path)
-    facts = None if problem is None else problem.facts()
+    if plan.problem_path is None:
+        return {setting.name: _skip(plan, setting, None, bench) for setting in plan.settings}
+    problem = load_problem(plan.problem_path)
+    facts = problem.facts()
     chosen = [setting for setting in plan.settings if setting.name not in plan.skipped]
-    refused = _refused(chosen, problem)
+    others = [setting.registered for setting in chosen if setting.registered.family != problem.family]
+    refused = {method.name: str(unavailable(method, problem=problem)) for method in others}
     del problem  # the workers have their own copies
     records = {
         setting.name: _skip(plan, setting, facts, bench) for setting in plan.settings if setting.name in plan.skipped
@@ -145,7 +147,7 @@ def measure_side_by_side(
     runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
     with closing(runners), contextlib.ExitStack() as stack:
         store = plan.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        jobs = [SkeletonJob(runner, plan, facts, store, progress) for runner in runners]
+        jobs = [SkeletonJob(runner, plan.problem_path, facts, plan, store, progress) for runner in runners]
         at_once = plan.side_by_side or max(len(jobs), 1)
         for start in range(0, len(jobs), at_once):
             take_turns(jobs[start : start + at_once])
@@ -153,20 +155,12 @@ def measure_side_by_side(
     return {setting.name: records[setting.name] for setting in plan.settings}
 
 
-def _refused(settings: Sequence[Setting], problem: Problem | None) -> dict[str, str]:
-    """Why methods of another family do not fit the problem."""
-    others = (s.registered for s in settings if problem is not None and s.registered.family != problem.family)
-    return {method.name: str(unavailable(method, problem=problem)) for method in others}
-
-
 def _skip(plan: Plan, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
     """The record of a setting that is not measured, so that it is not silently absent."""
-    place = Place(
-        resolve_backend(plan.backend) if setting.has_kernels else "cpu",
-        environment(bench.cores, bench.threads),
-        Outcome("skipped", plan.skipped[setting.name]),
-    )
-    record = _record(plan, setting, place, facts, place.obstacle)
+    outcome = Outcome("skipped", plan.skipped[setting.name])
+    backend = resolve_backend(plan.backend) if setting.has_kernels else "cpu"
+    place = Place(backend, environment(bench.cores, bench.threads), outcome)
+    record = _record(plan, setting, place, facts, outcome)
     (plan.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)
     record.save(plan.out_dir / f"{setting.name}.json")
     return record
@@ -205,10 +199,16 @@ class SkeletonJob(Job):
     record: Record
 
     def __init__(
-        self, runner: Runner, plan: Plan, facts: Mapping[str, Any], store: Path, progress: Callable[[Event], None]
+        self,
+        runner: Runner,
+        problem_path: Path,
+        facts: Mapping[str, Any],
+        plan: Plan,
+        store: Path,
+        progress: Callable[[Event], None],
     ):
         key = sample_key(runner.setting, runner.place, facts["fingerprint"])
-        super().__init__(runner, Samples(store, key, runner.setting.limits, plan.fresh))
+        super().__init__(runner, problem_path, Samples(store, key, runner.setting.limits, plan.fresh))
         self.plan, self.facts, self.progress = plan, facts, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
         if self.skeleton_path.exists():
@@ -228,14 +228,11 @@ class SkeletonJob(Job):
         long_run = bool(taken) and min(sample["seconds"] for sample in taken) > self.plan.long_run_s
         return 2 if long_run else 1 + self.plan.repeats
 
-    def open(self) -> Outcome:
-        return self.runner.open(self.plan.problem_path)
-
     def run(self, number: int, warm_up: bool) -> Outcome:
         """One run; progress is told."""
         stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.wanted - 1}"
-        message = {"do": "run", "problem": str(self.plan.problem_path), "show_levels": stage == "cold"}
-        outcome = self.runner.run(message, self.runner.setting.limits.time_s)
+        message = {"do": "run", "problem": str(self.problem_path), "show_levels": stage == "cold"}
+        outcome = self.runner.request(message, self.runner.setting.limits.time_s)
         seconds = outcome.value["seconds"] if outcome.ok else None
         self.progress(Event(self.runner.setting.name, stage, outcome.status, seconds, outcome.why))
         return outcome

@@ -57,7 +57,7 @@ class Session:
 
     def answer(self, message: dict[str, Any]) -> Any:
         """Do what a request names under ``do``, with the rest of it as arguments."""
-        requests = {
+        requests: dict[str, Callable[..., Any]] = {
             "probe": probe,
             "open": self.open,
             "run": self.run,
@@ -81,7 +81,7 @@ class Session:
         self.problems[problem] = load_problem(problem)
         self.method = get_method(method)
         self.backend_arguments = (backend, device_memory_limit)
-        self.solve_arguments = {"params": params, "separating_sets": separating_sets}
+        self.params, self.separating_sets = params, separating_sets
         if single_test:
             open_test = importlib.import_module(self.method.module).open_test
             self.tests[problem] = open_test(self.problems[problem], self._open_backend(), params)
@@ -91,8 +91,8 @@ class Session:
         self.skeleton = None
         compiled = 0.0 if self.backend is None else self.backend.compile_seconds
         with numba_compilation() as numba_seconds:
-            self.skeleton, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
-        skeleton, backend = self.skeleton, self.backend
+            skeleton, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
+        self.skeleton, backend = skeleton, self.backend
         return {
             # A program of other people answers in its own form; putting it in ours is no time of its.
             "seconds": seconds - skeleton.facts.get("translation_s", 0.0),
@@ -128,6 +128,7 @@ class Session:
 
     def save(self, path: str) -> None:
         """Write the last run's skeleton."""
+        assert self.skeleton is not None
         with write_whole(Path(path)) as file:
             self.skeleton.save(file)
 
@@ -140,7 +141,12 @@ class Session:
     def _solve(self, problem: str, show_levels: bool) -> Skeleton:
         progress = _print_level if show_levels else None
         return solve(
-            self.problems[problem], self.method, self._open_backend(), **self.solve_arguments, progress=progress
+            self.problems[problem],
+            self.method,
+            self._open_backend(),
+            self.params,
+            separating_sets=self.separating_sets,
+            progress=progress,
         )
 
     def _synchronize(self) -> None:

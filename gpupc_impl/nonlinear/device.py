@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.backends import Backend, DeviceMemoryError, Filled, Kernel, KernelSource, Pointer, Struct
+from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.mapped import pieces
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Parameter, Run
@@ -26,12 +27,42 @@ INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
 TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
 """Types of a value in kernels (lanes.cuh), with NumPy's for it and for the keys that order its distances."""
 
+SETS = {
+    kind: Struct(f"Sets<{kind}>", values=Pointer(value), first=Pointer(np.int32), n=np.int32, level=np.int32)
+    for kind, (value, _) in TYPES.items()
+}
+TESTS = Struct(
+    "Tests",
+    first=Pointer(np.int32),
+    count=np.int32,
+    lanes=np.int32,
+    k=np.int32,
+    psi=Pointer(np.int64),
+    partials=Pointer(np.uint64),
+)
+SHUFFLES = Struct("Shuffles", knn=Pointer(np.int32), k=np.int32, seed=np.uint64)
+COUNTING = {
+    kind: Struct(
+        f"Counting<{kind}>",
+        columns=Pointer(value),
+        sorted=Pointer(value),
+        ranks=np.bool_,
+        stride=np.int32,
+        wanted=np.int32,
+        widest=key,
+        capacity=np.int32,
+        scratch=Pointer(np.uint8),
+        scratch_bytes=np.int64,
+    )
+    for kind, (value, key) in TYPES.items()
+}
+"""Structs of tests.cuh, permutation.cu and estimate.cu; by the type of a value where they depend on it."""
+
 IN_REGISTERS = (8, 32)
 """Nearest distances that insertion.cu keeps in registers; more are kept in memory."""
 
 LANES = 32  # the side-by-side layout is padded to a multiple of this
 VECTOR_BYTES = 64  # lanes.cuh: what a thread of the host backend works on at a time
-MAX_GRID_Y = 65535
 ALLOCATION = 512  # CuPy's pool hands out multiples of this many bytes
 STATIC_SHARED = 8448  # of the kernels, which leaves that much less for dynamic shared memory
 
@@ -47,16 +78,34 @@ PARAMS = {
 """Parameters of every method of the family."""
 
 
-def all_kernels(max_level: int) -> list[tuple[str, str]]:
-    """``(source, expression)`` of every kernel of this family; they serve all levels."""
+KERNELS = {
+    "nearest": (PERMUTATION_SOURCE, [SETS]),
+    "assign": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
+    "assign_racing": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
+    "permute_freely": (PERMUTATION_SOURCE, [SETS]),
+    "lay_side_by_side": (PERMUTATION_SOURCE, []),
+    "estimate": (COUNTING_SOURCE, [SETS, TESTS, COUNTING]),
+    "estimate_by_insertion": (INSERTION_SOURCE, [SETS, TESTS]),
+}
+"""Source and structs of each kernel."""
+
+
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Every kernel of this family; they serve all levels."""
     found = []
     for kind in TYPES:
-        permutation = ("nearest", "assign", "assign_racing", "permute_freely", "lay_side_by_side")
-        found += [(PERMUTATION_SOURCE, f"{name}<{kind}>") for name in permutation]
-        found += [(COUNTING_SOURCE, f"estimate<{kind}, {empty}>") for empty in ("true", "false")]
+        found += [kernel_of(name, kind) for name in KERNELS if not name.startswith("estimate")]
+        found += [kernel_of("estimate", kind, empty) for empty in ("true", "false")]
         if kind != "short":
-            found += [(INSERTION_SOURCE, f"estimate_by_insertion<{kind}, {kept}>") for kept in (*IN_REGISTERS, 0)]
+            found += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*IN_REGISTERS, 0)]
     return found
+
+
+def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
+    """A kernel for values of a type, with its further template arguments."""
+    source, structs = KERNELS[name]
+    own = tuple(struct if isinstance(struct, Struct) else struct[kind] for struct in structs)
+    return KernelSource(source, f"{name}<{', '.join((kind, *arguments))}>", own)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,48 +276,47 @@ class Engine:
     def permute(self, level: int, sets: np.ndarray) -> None:
         """Fill the buffers with the permutations of the sets' variables (Algorithm 3)."""
         backend, problem, tuning, buffers = self.backend, self.problem, self.tuning, self._buffers
-        n, perm, k = np.int32(self.n), problem.permutations, np.int32(problem.k_perm)
-        seed, size = np.uint64(problem.seed), np.int32(level)
+        n, perm, k = np.int32(self.n), problem.permutations, problem.k_perm
         for part in pieces(len(sets), MAX_GRID_Y):
             count = part.stop - part.start
             rows = buffers["rows"][part]
-            device_sets = backend.upload(np.ascontiguousarray(sets[part], np.int32))
-            data = [self.values, n, device_sets]
+            data = self._sets(level, sets[part])
             if level == 0:
                 scratch = buffers["owners"][part] if "owners" in buffers else None
-                self._kernel(PERMUTATION_SOURCE, "permute_freely")(
+                self._kernel("permute_freely")(
                     (perm, count),
                     (tuning.assign,),
-                    [*data, seed, scratch, rows],
+                    [data, np.uint64(problem.seed), scratch, rows],
                     shared_bytes=0 if "owners" in buffers else self._sort_bytes(),
                 )
             else:
                 knn = buffers["knn"][part]
+                shuffles = SHUFFLES(knn=knn, k=k, seed=problem.seed)
                 scratch = buffers["distances"][part] if "distances" in buffers else None
-                self._kernel(PERMUTATION_SOURCE, "nearest")(
+                self._kernel("nearest")(
                     (-(-self.n // tuning.nearest), count),
                     (tuning.nearest,),
-                    [*data, size, k, knn, scratch],
+                    [data, np.int32(k), knn, scratch],
                     shared_bytes=0 if "distances" in buffers else self._list_bytes(),
                 )
                 if self.racing:
                     buffers["used"] = None
                     buffers["used"] = backend.full((self._capacity[1], perm, self.n), 0, np.int32)
-                    self._kernel(PERMUTATION_SOURCE, "assign_racing")(
+                    self._kernel("assign_racing")(
                         (-(-self.n // tuning.nearest), count),
                         (tuning.nearest,),
-                        [*data, size, k, knn, seed, np.int32(perm), buffers["used"], rows],
+                        [data, shuffles, np.int32(perm), buffers["used"], rows],
                     )
                 else:
                     scratch = buffers["owners"][part] if "owners" in buffers else None
-                    self._kernel(PERMUTATION_SOURCE, "assign")(
+                    self._kernel("assign")(
                         (perm, count),
                         (tuning.assign,),
-                        [*data, size, k, knn, seed, scratch, rows],
+                        [data, shuffles, scratch, rows],
                         shared_bytes=0 if "owners" in buffers else 8 * self.n,
                     )
             if self.counting:
-                self._kernel(PERMUTATION_SOURCE, "lay_side_by_side")(
+                self._kernel("lay_side_by_side")(
                     (-(-self.n // 32), self.stride // 32, count),
                     (tuning.transpose,),
                     [rows, n, np.int32(self.lanes), np.int32(self.stride), buffers["columns"][part]],
@@ -277,18 +325,26 @@ class Engine:
     def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
         """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
         backend = self.backend
-        device_sets = backend.upload(np.ascontiguousarray(sets, np.int32))
+        device_sets = self._sets(level, sets)
         found = np.empty((len(tests), self.lanes), np.int64)
         for part in pieces(len(tests), MAX_GRID_Y):
-            device_tests = backend.upload(np.ascontiguousarray(tests[part], np.int32))
-            partials = backend.full((part.stop - part.start, self.lanes), 0, np.uint64)
+            count = part.stop - part.start
+            partials = backend.full((count, self.lanes), 0, np.uint64)
+            device_tests = TESTS(
+                first=backend.upload(np.ascontiguousarray(tests[part], np.int32)),
+                count=count,
+                lanes=self.lanes,
+                k=self.problem.k_cmi,
+                psi=self.psi,
+                partials=partials,
+            )
             launch = self._estimate_by_counting if self.counting else self._estimate_by_insertion
-            launch(level, device_sets, device_tests, part.stop - part.start, partials)
+            launch(level, count, device_sets, device_tests)
             found[part] = backend.download(partials).view(np.int64)
         return found
 
-    def _estimate_by_counting(self, level: int, sets, tests, count: int, partials) -> None:
-        problem, tuning = self.problem, self.tuning
+    def _estimate_by_counting(self, level: int, count: int, sets: Filled, tests: Filled) -> None:
+        tuning = self.tuning
         size, blocks = self._workspace_bytes(level), self._estimate_blocks(level, count)
         scratch, capacity, shared = None, 0, size
         if size > self.shared_limit:
@@ -297,30 +353,19 @@ class Engine:
             room = min(tuning.buffer_bytes, self.shared_limit - size)
             capacity = min(self.n, room // (VECTOR_BYTES * tuning.estimate))
             shared += capacity * VECTOR_BYTES * tuning.estimate
-        self._kernel(COUNTING_SOURCE, "estimate", "false" if level else "true")(
-            (blocks, count),
-            (tuning.estimate,),
-            [
-                self.values,
-                self._sorted,
-                np.int32(self.n),
-                sets,
-                np.int32(level),
-                tests,
-                self._buffers["columns"],
-                np.int32(self.lanes),
-                np.int32(self.stride),
-                np.int32(problem.k_cmi),
-                np.int32(self._first_guess(level)),
-                self.widest,
-                np.int32(problem.transform == "ranks"),
-                self.psi,
-                np.int32(capacity),
-                scratch,
-                np.int64(size),
-                partials,
-            ],
-            shared_bytes=shared,
+        counting = COUNTING[self.kind](
+            columns=self._buffers["columns"],
+            sorted=self._sorted,
+            ranks=self.problem.transform == "ranks",
+            stride=self.stride,
+            wanted=self._first_guess(level),
+            widest=self.widest,
+            capacity=capacity,
+            scratch=scratch,
+            scratch_bytes=size,
+        )
+        self._kernel("estimate", "false" if level else "true")(
+            (blocks, count), (tuning.estimate,), [sets, tests, counting], shared_bytes=shared
         )
 
     def _first_guess(self, level: int) -> int:
@@ -333,33 +378,23 @@ class Engine:
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
-    def _estimate_by_insertion(self, level: int, sets, tests, count: int, partials) -> None:
+    def _estimate_by_insertion(self, level: int, count: int, sets: Filled, tests: Filled) -> None:
         k = self.problem.k_cmi
         kept = next((capacity for capacity in IN_REGISTERS if k <= capacity), 0)
         items = -(-self.n // self.tuning.insert) * self.lanes * count
         blocks = min(items, 2**31 - 1) if kept else min(items, self._insertion_blocks())
         scratch = None if kept else self.backend.empty(blocks * self.tuning.insert * k, self.key_dtype)
-        self._kernel(INSERTION_SOURCE, "estimate_by_insertion", str(kept))(
-            (blocks,),
-            (self.tuning.insert,),
-            [
-                self.values,
-                np.int32(self.n),
-                sets,
-                np.int32(level),
-                tests,
-                np.int32(count),
-                self._buffers["rows"],
-                np.int32(self.lanes),
-                np.int32(k),
-                self.psi,
-                scratch,
-                partials,
-            ],
+        self._kernel("estimate_by_insertion", str(kept))(
+            (blocks,), (self.tuning.insert,), [sets, tests, self._buffers["rows"], scratch]
         )
 
-    def _kernel(self, source: str, name: str, *arguments: str):
-        return self.backend.kernel(source, f"{name}<{', '.join((self.kind, *arguments))}>")
+    def _sets(self, level: int, sets: np.ndarray) -> Filled:
+        """Sets as kernels take them."""
+        first = self.backend.upload(np.ascontiguousarray(sets, np.int32))
+        return SETS[self.kind](values=self.values, first=first, n=self.n, level=level)
+
+    def _kernel(self, name: str, *arguments: str) -> Kernel:
+        return self.backend.kernel(*kernel_of(name, self.kind, *arguments))
 
 
 def ci_test(

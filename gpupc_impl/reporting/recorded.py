@@ -9,52 +9,56 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.measurement.record import band
-from gpupc_impl.reporting.measured import number, read_json
+from gpupc_impl.core.files import read_json
+from gpupc_impl.measurement.record import Record, load_records
+from gpupc_impl.reporting import tables
+from gpupc_impl.reporting.cells import grouped, number, status_word
+
+TESTS = "ci_tests"
+"""The folder of single tests, among those of the data sets."""
 
 
-def read(folder: str | Path) -> list[dict[str, Any]]:
+def read(folder: str | Path) -> list[Record]:
     """All records below a folder, a subfolder a data set."""
-    return [record for record in read_json(sorted(Path(folder).glob("*/*.json"))) if "setting" in record]
+    return load_records(path for path in sorted(Path(folder).glob("*/*.json")) if path.parent.name != TESTS)
 
 
 def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
     """The timings of single CI tests below a folder (``ci_tests/TABLE.json``), by table."""
-    return {path.stem: read_json([path])[0] for path in sorted(Path(folder).glob("ci_tests/*.json"))}
+    return {path.stem: read_json(path) for path in sorted(Path(folder).glob(f"{TESTS}/*.json"))}
 
 
-def markdown(records: Iterable[Mapping[str, Any]]) -> str:
+def markdown(records: Iterable[Record]) -> str:
     """Tables of data sets in rows and settings in columns, one for all that share their settings; then what ran them.
 
     A cell is the median of the whole run in milliseconds with its 20-80 % band, and behind the stroke the median of the
     levels alone, without the transfers and the collection of the separating sets on the host.
     """
     records = list(records)
-    settings: dict[str, list[Mapping[str, Any]]] = {}
-    for record in sorted(records, key=lambda r: (not r["reference"], r["setting"])):
-        settings.setdefault(record["dataset"]["name"], []).append(record)
+    settings: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda r: (not r.reference, r.setting)):
+        settings.setdefault(record.dataset, []).append(record)
     groups: dict[tuple[str, ...], list[str]] = {}
     for dataset, its in settings.items():
-        groups.setdefault((its[0]["family"], *(record["setting"] for record in its)), []).append(dataset)
+        groups.setdefault((its[0].family, *(record.setting for record in its)), []).append(dataset)
     parts = []
     for (_, *columns), datasets in sorted(groups.items()):
-        rows = [["ms", *columns], ["---", *["---:"] * len(columns)]]
+        rows = []
         for dataset in sorted(datasets, key=lambda name: (_variables(settings[name]), name)):
-            cells = {record["setting"]: _cell(record) for record in settings[dataset]}
+            cells = {record.setting: _cell(record) for record in settings[dataset]}
             rows.append([dataset, *(cells[column] for column in columns)])
-        parts.append("\n".join("| " + " | ".join(row) + " |" for row in rows))
+        parts.append(tables.markdown(["ms", *columns], rows, numeric=range(1, len(columns) + 1)))
     return "\n\n".join([*parts, "\n".join(f"- {line}" for line in _provenance(records))]) + "\n"
 
 
-def single_tests(tables: Mapping[str, Mapping[str, Any]]) -> str:
+def single_tests(timed: Mapping[str, Mapping[str, Any]]) -> str:
     """Single CI tests in milliseconds, medians: a line a cell of the tables, a column an implementation."""
-    rows = [["table", "n", "perm", "k", "\\|S\\|"], ["---"] + ["---:"] * 4]
-    names = list(dict.fromkeys(cell["implementation"] for table in tables.values() for cell in table["cells"]))
-    rows[0] += names
-    rows[1] += ["---:"] * len(names)
-    for table, timed in tables.items():
+    names = list(dict.fromkeys(cell["implementation"] for its in timed.values() for cell in its["cells"]))
+    header = ["table", "n", "perm", "k", "|S|", *names]
+    rows = []
+    for table, its in timed.items():
         lines: dict[tuple, dict[str, str]] = {}
-        for cell in timed["cells"]:
+        for cell in its["cells"]:
             key = tuple(str(cell[name]) for name in ("samples", "permutations", "k_cmi", "set_size"))
             done = cell["status"] == "ok"
             shown = number(1000 * statistics.median(cell["seconds"])) if done else "DNF"
@@ -62,42 +66,40 @@ def single_tests(tables: Mapping[str, Mapping[str, Any]]) -> str:
         rows += [
             [table.removeprefix("cmiknn_"), *key, *(found.get(n, "") for n in names)] for key, found in lines.items()
         ]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+    return tables.markdown(header, rows, numeric=range(1, len(header))) + "\n"
 
 
-def _variables(records: Sequence[Mapping[str, Any]]) -> int:
-    return next((record["problem"]["n_variables"] for record in records if record["problem"]), 0)
+def _variables(records: Sequence[Record]) -> int:
+    return next((record.problem["n_variables"] for record in records if record.problem), 0)
 
 
-def _cell(record: Mapping[str, Any]) -> str:
-    if record["status"] != "ok":
-        return {"skipped": "not run"}.get(record["status"], record["status"])
-    low, median, high = (number(1000 * seconds) for seconds in band(record["time_s"]["warm"]))
-    levels = statistics.median(map(sum, record["time_s"]["levels"]))
+def _cell(record: Record) -> str:
+    if not record.ok:
+        return status_word(record.status)
+    low, median, high = (number(1000 * seconds) for seconds in (record.low, record.median, record.high))
+    levels = statistics.median(map(sum, record.time_s.levels))
     return f"{median} [{low}–{high}] / {number(1000 * levels)}"
 
 
-def _provenance(records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _provenance(records: Sequence[Record]) -> list[str]:
     """What ran the records: a line for each different answer, with its data sets where there are several."""
-    lines: dict[str, list[str]] = {}
-    for record in records:
-        machine, device, gpu = record["environment"], record["environment"]["device"], record["environment"]["gpu"]
-        if record["backend"] == "cuda" and device:
-            ran = (
-                f"GPU methods: {device['device']}, driver {gpu['driver']}, NVRTC {device['nvrtc']}, "
-                f"CuPy {device['cupy']}, Python {machine['python']}"
-            )
-        else:
-            ran = f"CPU references: {machine['cpu']}, {machine['threads']} threads, Python {machine['python']}"
-        ran += f"; commit {(machine['git_commit'] or 'unknown')[:10]}{'+' if machine['git_dirty'] else ''}"
-        lines.setdefault(ran, []).append(record["dataset"]["name"])
-    fewest = min(lines.values(), key=lambda names: len(set(names)), default=[])
-    shown = [
-        ran + (f" ({', '.join(dict.fromkeys(names))} only)" if len(set(fewest)) == len(set(names)) < 3 else "")
-        for ran, names in lines.items()
-    ]
-    repeats = sorted({len(record["time_s"]["warm"]) for record in records if record["status"] == "ok"})
+    lines = grouped((_ran(record), record.dataset) for record in records)
+    fewest = min(map(len, lines.values()), default=0)
+    shown = [ran + (f" ({', '.join(names)} only)" if fewest == len(names) < 3 else "") for ran, names in lines.items()]
+    repeats = sorted({record.repeats for record in records if record.ok})
     return [*shown, f"warm runs of a setting, in interleaved rounds: {', '.join(map(str, repeats))}"]
+
+
+def _ran(record: Record) -> str:
+    machine, device, gpu = record.environment, record.environment["device"], record.environment["gpu"]
+    if record.backend == "cuda" and device:
+        ran = (
+            f"GPU methods: {device['device']}, driver {gpu['driver']}, NVRTC {device['nvrtc']}, "
+            f"CuPy {device['cupy']}, Python {machine['python']}"
+        )
+    else:
+        ran = f"CPU references: {machine['cpu']}, {machine['threads']} threads, Python {machine['python']}"
+    return f"{ran}; commit {record.commit or 'unknown'}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,21 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.reporting import style
 
 LEVEL = 2
 BLOCK = 1024
 COLUMNS = ("dataset", "kind", "setting", "rows", "sets")
-WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
-"""Widths a bin may have: they divide 40, so that the paper's 40 rows end a bin."""
-
-MOST_BINS = 24
 
 
 def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
@@ -113,58 +105,3 @@ def largest(found: Sequence[Sharing]) -> Sharing | None:
     """The measured data (not generated) with the most sets to compute, as DREAM5-Insilico is in the paper; else any."""
     measured = [sharing for sharing in found if sharing.kind == "file"] or found
     return max(measured, key=lambda sharing: sharing.appearances, default=None)
-
-
-def cupc_fig9(lines: Sequence[Mapping[str, str]], reported: Sequence[Mapping[str, str]]) -> Figure:
-    """How many rows share a set, in percent of the redundant sets, on the data set of `largest`.
-
-    Args:
-        lines: the histograms of all data sets, with `COLUMNS`.
-        reported: the one row of results/reported/cupc_fig9.csv.
-    """
-    style.use()
-    figure, axes = plt.subplots(figsize=(style.COLUMN_WIDTH, 2.4))
-    sharing = largest(load(lines))
-    if sharing is None:
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, "no data set has a conditional set\nin more than one row", ha="center", va="center")
-        return figure
-    paper = reported[0]
-    most, percent = int(paper["rows_at_most"]), float(paper["percent"])
-    width = next((w for w in WIDTHS if sharing.rows[-1] / w <= MOST_BINS), WIDTHS[-1])
-    starts = np.arange(1, sharing.rows[-1] + 1, width)
-    axes.bar(
-        starts - 0.5,
-        [sharing.percent_within(start, start + width - 1) for start in starts],
-        width,
-        align="edge",
-        color=style.colour("cupc-s"),
-        edgecolor="white",
-    )
-    axes.axvline(most + 0.5, color=style.colour("baseline-2"), linestyle="--")
-    axes.set_xlim(0.5, max(starts[-1] + width, most + 2 * width) - 0.5)
-    axes.margins(y=0.2)
-    axes.yaxis.set_major_formatter(PercentFormatter(decimals=0))
-    axes.set_xlabel(f"rows of A'$_G$ that share a set (bins of {width})" if width > 1 else "rows that share a set")
-    axes.set_ylabel("redundant sets S")
-    axes.set_title(f"{sharing.dataset}, level 2: {sharing.redundant:,} redundant sets", loc="left")
-    right = most > 0.6 * axes.get_xlim()[1]  # the words go where there is room
-    axes.annotate(
-        f"at most {most} rows:\n{sharing.percent_within(2, most):.1f}% here,\n"
-        f"about {percent:g}% in the paper\n({paper['label']})",
-        (most + 0.5, 0.98),
-        (-4 if right else 4, 0),
-        xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="top",
-        fontsize=6.5,
-    )
-    figure.supxlabel(
-        f"graph at the start of level 2, from the verified skeleton of {sharing.setting}",
-        fontsize=5,
-        color="#666666",
-        x=0.01,
-        ha="left",
-    )
-    return figure

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.measurement.record import Record
 
 _KEPT = np.iinfo(np.int64).max
 
@@ -18,18 +18,18 @@ _KEPT = np.iinfo(np.int64).max
 class Answer:
     """A setting's skeleton, its record, and the problem as that setting understood it."""
 
-    def __init__(self, problem: Problem, record: Mapping[str, Any], skeleton: Skeleton):
+    def __init__(self, problem: Problem, record: Record, skeleton: Skeleton):
         self.record, self.skeleton = record, skeleton
-        conventions = {key: record["problem"].get(key, getattr(problem, key)) for key in problem.PARAMETERS}
+        facts = record.problem or {}
+        conventions = {key: facts.get(key, getattr(problem, key)) for key in problem.PARAMETERS}
         changed = {key: value for key, value in conventions.items() if value != getattr(problem, key)}
         self.problem = dataclasses.replace(problem, **changed) if changed else problem
-        if record["problem"]["fingerprint"] != self.problem.fingerprint:
+        if facts.get("fingerprint") != self.problem.fingerprint:
             raise ValueError(
-                f"the record of {record['setting']!r} on {record['dataset']['name']!r} was made from another problem; "
+                f"the record of {record.setting!r} on {record.dataset!r} was made from another problem; "
                 "measure it again"
             )
-        self.canonical = record["canonical"] and record["separating_sets"] == "canonical"
-        self.random = record.get("random", False)
+        self.canonical, self.random = record.canonical, record.random
         self.retest = get_family(self.problem.family).retest(self.problem)
         self._p = problem.n_variables
         self.sizes, self.set_keys = skeleton.sepsets.sizes(), self._key(skeleton.sepsets.pairs)

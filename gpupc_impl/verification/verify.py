@@ -6,7 +6,6 @@ removed edges are tested again (`certificates`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.certificates import certificates, wrong_sizes
 from gpupc_impl.verification.compare import STATUSES, Comparison
@@ -22,7 +22,7 @@ NAMED_AT_MOST = 20
 """Edges named in a row; how many more there are is said."""
 
 
-def verify(problem: Problem, outcomes: Iterable[tuple[Mapping[str, Any], Skeleton | None]]) -> list[dict[str, Any]]:
+def verify(problem: Problem, outcomes: Iterable[tuple[Record, Skeleton | None]]) -> list[dict[str, Any]]:
     """Compare and certify the outcomes of one problem's settings.
 
     Args:
@@ -38,23 +38,23 @@ def verify(problem: Problem, outcomes: Iterable[tuple[Mapping[str, Any], Skeleto
     outcomes = list(outcomes)
     answers = [None if skeleton is None else Answer(problem, record, skeleton) for record, skeleton in outcomes]
     finished = [answer for answer in answers if answer is not None]
-    reference = min(finished, key=lambda a: (a.random, not a.record["reference"]), default=None)
+    reference = min(finished, key=lambda a: (a.random, not a.record.reference), default=None)
     certified: dict[tuple[str, ...], tuple[int, list[str]]] = {}
     return [row_of(record, answer, reference, certified) for (record, _), answer in zip(outcomes, answers, strict=True)]
 
 
 def row_of(
-    record: Mapping[str, Any],
+    record: Record,
     answer: Answer | None,
     reference: Answer | None,
     certified: dict[tuple[str, ...], tuple[int, list[str]]],
 ) -> dict[str, Any]:
     """What was verified of one setting: one row of verification.csv. Equal answers share their certificates."""
     row = {
-        "dataset": record["dataset"]["name"],
-        "setting": record["setting"],
-        "method": record["method"],
-        "backend": record["backend"],
+        "dataset": record.dataset,
+        "setting": record.setting,
+        "method": record.method,
+        "backend": record.backend,
         "compared_with": "",
         "status": "not-run",
         "edges": "",
@@ -62,7 +62,7 @@ def row_of(
         "differing_sets": "",
         "certificates_checked": "",
         "certificates_failed": "",
-        "detail": record["why"] or "",
+        "detail": record.why or "",
     }
     if answer is None:
         return row
@@ -85,7 +85,7 @@ def row_of(
         details.append(f"{unexamined} further differences not examined")
     unexplained = ["unexplained"] if failures or unexamined else []
     return row | {
-        "compared_with": reference.record["setting"],
+        "compared_with": reference.record.setting,
         "status": max([*edges, *sets, *unexplained], key=STATUSES.index, default="equal"),
         "edges": answer.skeleton.n_edges,
         "differing_edges": len(comparison.edges),
@@ -116,25 +116,23 @@ def verify_files(problem_path: str | Path, record_paths: Iterable[str | Path]) -
     """`verify` on files: the problem and the records, each ``ok`` one with its skeleton beside it (``.npz``).
 
     Raises:
-        ValueError: a skeleton is missing, or is not the one its record is about.
+        ValueError: a skeleton is missing, or is not the one its record is about; a record is not valid
+            (`InvalidRecord`).
     """
-    outcomes = [(record, _skeleton_of(record, Path(path))) for path in record_paths for record in [_read(path)]]
+    paths = list(map(Path, record_paths))
+    outcomes = [(record, _skeleton_of(record, path)) for record, path in zip(load_records(paths), paths, strict=True)]
     if all(skeleton is None for _, skeleton in outcomes):  # there may be no problem: the data set may be missing
         return [row_of(record, None, None, {}) for record, _ in outcomes]
     return verify(load_problem(problem_path), outcomes)
 
 
-def _read(path: str | Path) -> dict[str, Any]:
-    return json.loads(Path(path).read_text(encoding="utf-8"))
-
-
-def _skeleton_of(record: Mapping[str, Any], path: Path) -> Skeleton | None:
-    if record["status"] != "ok":
+def _skeleton_of(record: Record, path: Path) -> Skeleton | None:
+    if record.result is None:
         return None
     stored = path.with_suffix(".npz")
     if not stored.is_file():
         raise ValueError(f"{stored.name} is missing beside {path}; delete {path.name} and run again")
     skeleton = Skeleton.load(stored)
-    if skeleton.sha256 != record["result"]["skeleton_sha256"]:
+    if skeleton.sha256 != record.result.skeleton_sha256:
         raise ValueError(f"{stored} is not the skeleton that {path.name} is about; delete both and run again")
     return skeleton

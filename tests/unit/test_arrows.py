@@ -23,7 +23,7 @@ MAY_USE = {
     **{family: {"engine", "core", "backends"} for family in FAMILIES},
     "out_of_core": {"gaussian", "engine", "core", "backends"},
     "measurement": {"core", "backends"},
-    "verification": {"core"},
+    "verification": {"measurement", "core"},
     "reporting": {"measurement", "verification", "core", "backends"},
     "api": {"core", "backends"},
     "cli": {"gpupc_impl", "api", "tables", "core", "backends"},

@@ -5,6 +5,8 @@ Nothing here shows that CuPy or a device behaves as the stand-in does; tests/gpu
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import sys
 import types
 import weakref
@@ -18,9 +20,11 @@ from gpupc_impl.backends import (
     DeviceMemoryError,
     KernelCompilationError,
     KernelLaunchError,
+    Struct,
     nvrtc,
     open_backend,
 )
+from gpupc_impl.backends import Pointer as ToArray
 from gpupc_impl.backends.cuda import CudaBackend
 
 KIB = 1024
@@ -37,7 +41,7 @@ class OutOfMemory(MemoryError):
 class Context:
     """A device or a stream: something that is entered before work."""
 
-    entered = 0
+    entered, ptr = 0, 0
 
     def __init__(self, number=None, **options):
         self.id, self.compute_capability, self.options = number or 0, "90", options
@@ -58,6 +62,8 @@ class Context:
 
 
 class Pointer:
+    ptr = 0
+
     def memset_async(self, value, size):
         assert Context.entered
 
@@ -99,16 +105,21 @@ class Array:
     def __init__(self, shape, dtype, memptr):
         self.host, self.data, self.device = np.zeros(shape, dtype), memptr, Context(0)
         self.size, self.nbytes, self.flags = self.host.size, self.host.nbytes, self.host.flags
+        self.shape, self.dtype, self.strides = self.host.shape, self.host.dtype, self.host.strides
+        memptr.ptr = self.host.ctypes.data
 
-    def set(self, host):
-        assert Context.entered
-        self.host[...] = host
 
-    def get(self):
-        assert Context.entered
-        if Function.fault:
-            raise CudaError("cudaErrorIllegalAddress")
-        return self.host.copy()
+class PinnedMemory:
+    def __init__(self, size):
+        self.memory = ctypes.create_string_buffer(size)
+        self.ptr = ctypes.addressof(self.memory)
+
+
+def copy(target, source, size, kind, stream):
+    assert Context.entered
+    if Function.fault:
+        raise CudaError("cudaErrorIllegalAddress")
+    ctypes.memmove(target, source, size)
 
 
 class Function:
@@ -136,6 +147,9 @@ def cupy(monkeypatch):
         memGetInfo=lambda: (Pool.has, Pool.has),
         deviceGetAttribute=lambda attribute, device: 100 * KIB,
         cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
+        memcpyAsync=copy,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
     )
     module = types.SimpleNamespace(
         ndarray=Array,
@@ -144,6 +158,7 @@ def cupy(monkeypatch):
             Device=Context,
             Stream=Context,
             MemoryPool=Pool,
+            PinnedMemory=PinnedMemory,
             runtime=runtime,
             driver=types.SimpleNamespace(CUDADriverError=CudaError),
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
@@ -158,9 +173,12 @@ def cupy(monkeypatch):
 
 @pytest.fixture
 def backend(cupy, monkeypatch):
-    def compile_image(nvrtc_, source, expressions, architecture):
+    def compile_image(nvrtc_, source, kernels, architecture):
         assert architecture == "sm_90"
-        entries = {name: nvrtc.Entry(f"_{name}", ("u64", "u64", "u32", "f64")) for name in expressions}
+        entries = {
+            name: nvrtc.Entry(f"_{name}", ("b8[16]", "u32") if structs else ("u64", "u64", "u32", "f64"))
+            for name, structs in kernels.items()
+        }
         return nvrtc.Image(Path("image"), entries, cached=False)
 
     monkeypatch.setattr(nvrtc, "compile_image", compile_image)
@@ -266,11 +284,25 @@ def test_a_negative_budget_is_refused(cupy):
 def test_a_launch_reaches_the_device_as_it_was_asked_for(backend, arguments):
     backend.kernel("a.cu", "kernel")(np.array([2, 3]), [64], arguments, shared_bytes=np.int64(16))
     ((grid, block, passed, shared),) = Function.launches
-    assert (grid, block, shared) == ((2, 3), (64,), 16)
-    assert passed[0] is arguments[0]
-    assert passed[1] == 0
-    assert passed[1].dtype == np.uint64
-    assert passed[2:] == tuple(arguments[2:])
+    assert (grid, block, shared) == ((2, 3, 1), (64, 1, 1), 16)
+    assert all(value.size == 1 for value in passed)  # CuPy passes these by value
+    assert b"".join(value.tobytes() for value in passed) == struct.pack("=QQid", arguments[0].data.ptr, 0, 3, 0.5)
+
+
+def test_structs_arrive_by_value(backend, arguments):
+    pair = Struct("Pair", values=ToArray(np.float64), n=np.int32, scale=np.float32)
+    kernel = backend.kernel("a.cu", "kernel", [pair])
+    kernel([1], [1], [pair(values=arguments[0], n=-1, scale=np.float32(0.5)), np.int32(3)])
+    ((_, _, passed, _),) = Function.launches
+    assert passed[0].tobytes() == struct.pack("=Qif", arguments[0].data.ptr, -1, 0.5)
+    assert passed[1].tobytes() == struct.pack("=i", 3)
+    wrong = backend.upload(np.arange(3))
+    with pytest.raises(
+        KernelLaunchError, match=r"kernel kernel: Pair\.values must be a device array of float64, not an array of int64"
+    ):
+        kernel([1], [1], [pair(values=wrong, n=1, scale=np.float32(1)), np.int32(3)])
+    with pytest.raises(KernelLaunchError, match="argument 0 must be the struct Pair, not an array of float64"):
+        kernel([1], [1], [arguments[0], np.int32(3)])
 
 
 def test_an_empty_grid_is_not_launched(backend, arguments):
@@ -305,13 +337,13 @@ def test_a_launch_that_cannot_be(backend, arguments, grid, block, said):
 @pytest.mark.parametrize(
     ("position", "value", "said"),
     [
-        (0, np.zeros(3), "a device array, None or a NumPy 64-bit integer"),
+        (0, np.zeros(3), r"a device array, not a NumPy array in host memory \(use upload\)"),
         (0, 0, "a device array, None or a NumPy 64-bit integer"),
         (1, np.int32(0), "a device array, None or a NumPy 64-bit integer"),
-        (2, 3, "a NumPy 32-bit integer scalar, not 3 of type int"),
+        (2, 3, r"a NumPy 32-bit integer scalar, not 3 \(int\)"),
         (2, np.int64(3), "a NumPy 32-bit integer"),
         (2, None, "a NumPy 32-bit integer"),
-        (3, 0.5, "a NumPy 64-bit floating-point scalar, not 0.5 of type float"),
+        (3, 0.5, r"a NumPy 64-bit floating-point scalar, not 0.5 \(float\)"),
         (3, np.uint64(1), "a NumPy 64-bit floating-point"),
         (3, np.zeros(3), "a NumPy 64-bit floating-point scalar, not an array of float64"),
     ],
@@ -326,7 +358,10 @@ def test_arguments_that_do_not_fit(backend, arguments, position, value, said):
 
 def test_arrays_of_another_device_or_with_gaps_are_refused(backend, arguments):
     arguments[0].device = Context(1)
-    with pytest.raises(KernelLaunchError, match="argument 0 must be C-contiguous and on"):
+    with pytest.raises(KernelLaunchError, match=r"argument 0 must be an array on .*, not one on "):
+        backend.kernel("a.cu", "k")([1], [1], arguments)
+    arguments[0].device, arguments[0].flags = Context(0), np.zeros(6)[::2].flags
+    with pytest.raises(KernelLaunchError, match=r"argument 0 must be a C-contiguous array, not one with strides"):
         backend.kernel("a.cu", "k")([1], [1], arguments)
 
 

@@ -76,6 +76,16 @@ def test_modules_that_strings_name_count_for_scripts(package):
     assert set(digest.sources("versioned_package.found", named=False)) == {"versioned_package/found.py"}
 
 
+def test_a_file_that_an_environment_variable_names_counts(package, tmp_path, monkeypatch):
+    (package / "found.py").write_text("LIBRARY = 'GPUPC_SOME_LIBRARY'\n")
+    alone = digest.sources("versioned_package.found")
+    (tmp_path / "library.so").write_bytes(b"\x7fELF")
+    monkeypatch.setenv("GPUPC_SOME_LIBRARY", str(tmp_path / "library.so"))
+    assert set(digest.sources("versioned_package.found").values()) - set(alone.values()) == {tmp_path / "library.so"}
+    monkeypatch.setenv("GPUPC_SOME_LIBRARY", str(tmp_path))
+    assert digest.sources("versioned_package.found") == alone
+
+
 def test_a_root_that_is_not_there_is_named():
     with pytest.raises(ValueError, match=r"workflow/scripts/none\.py is no module"):
         digest.sources("workflow/scripts/none.py")
@@ -84,7 +94,12 @@ def test_a_root_that_is_not_there_is_named():
 
 
 def test_exclusions_name_files_that_are_there():
-    tables = (digest.EXCLUDED, digest.EXCLUDED_OF_METHODS, *digest.EXCLUDED_OF_BACKENDS.values())
+    tables = (
+        digest.EXCLUDED,
+        digest.EXCLUDED_OF_SCRIPTS,
+        digest.EXCLUDED_OF_METHODS,
+        *digest.EXCLUDED_OF_BACKENDS.values(),
+    )
     for pattern in (pattern for table in tables for pattern in table):
         assert list(ROOT.glob(pattern)), pattern
 
@@ -94,8 +109,9 @@ def test_every_method_counts_the_kernels_it_can_run_and_no_other_familys_code():
     for method in methods().values():
         for backend in method.backends:
             names = list(digest.code_sources(method, backend))
+            kernels = [name for name in names if name.endswith(".cu") and not name.startswith("gpupc_impl/backends/")]
             ours = method.module.startswith("gpupc_impl")  # the authors' programs have kernels of their own
-            assert any(name.endswith(".cu") for name in names) == (backend != "cpu" and ours), method.name
+            assert bool(kernels) == (backend != "cpu" and ours), method.name
             assert {"gpupc_impl/core/result.py", "gpupc_impl/core/pc_stable.py"} <= set(names)
             assert f"gpupc_impl/{method.family}/problem.py" in names
             foreign = [

@@ -359,8 +359,8 @@ def launches(backend, monkeypatch):
     """The grids of disc-cupc's launches, by the kernel's part."""
     found, kernel = {}, type(backend).kernel
 
-    def watched(self, source, expression):
-        made = kernel(self, source, expression)
+    def watched(self, source, expression, structs):
+        made = kernel(self, source, expression, structs)
 
         def launch(grid, block, args, **options):
             found[expression.split("<")[0]] = (grid, block)

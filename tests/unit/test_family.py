@@ -14,9 +14,11 @@ import gpupc_impl
 from gpupc_impl import InvalidProblem, Skeleton, UnknownMethod, cli, methods, skeleton
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import families, get_family, load_problem
-from gpupc_impl.measurement.sampler import Setting, measure_side_by_side
+from gpupc_impl.measurement.record import Limits
+from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 from gpupc_impl.verification.verify import verify_files
-from workflow.scripts.check_config import check_config
+from workflow.lib.config import check_config
 
 ROOT = Path(gpupc_impl.__file__).parents[1]
 PAGE = ROOT / "docs" / "add-a-family.md"
@@ -111,28 +113,23 @@ def test_a_new_one_on_the_command_line(signs, values, tmp_path, capsys):
 def test_a_new_one_is_measured_and_verified(signs, values, tmp_path):
     problem = tmp_path / "problem.npz"
     get_family("signs").problem.from_data(values, alpha=0.01).save(problem)
-    limits = {"time_limit_s": 60, "memory_limit_bytes": None, "long_run_s": 60}
-    measure_side_by_side(
-        problem,
-        [Setting("signs-serial", "signs-serial")],
-        backend="host",
+    plan = Plan(
+        problem_path=problem,
         dataset={"name": "toy"},
+        settings=[Setting("signs-serial", "signs-serial", limits=Limits(time_s=60))],
         out_dir=tmp_path / "records",
+        backend="host",
         repeats=1,
-        progress=lambda event: None,
-        **limits,
     )
+    measure_side_by_side(plan, progress=lambda event: None)
     (row,) = verify_files(problem, [tmp_path / "records" / "signs-serial.json"])
     assert (row["status"], row["certificates_checked"], row["certificates_failed"]) == ("equal", 2, 0)
 
 
 def test_a_new_one_in_a_configuration(signs):
-    schema = ROOT / "workflow" / "schemas" / "config.schema.yaml"
-    check_config(
-        {"datasets": {"nci-60": {}}, "settings": {"gaussian": {"cupc-s": {}}, "signs": {"signs-serial": {}}}}, schema
-    )
+    check_config({"datasets": {"nci-60": {}}, "settings": {"gaussian": {"cupc-s": {}}, "signs": {"signs-serial": {}}}})
     with pytest.raises(ValueError, match="unknown family 'sings' at settings; did you mean 'signs'"):
-        check_config({"datasets": {"nci-60": {}}, "settings": {"sings": {"signs-serial": {}}}}, schema)
+        check_config({"datasets": {"nci-60": {}}, "settings": {"sings": {"signs-serial": {}}}})
 
 
 def test_a_name_belongs_to_one_family(plug_in):

@@ -198,7 +198,7 @@ def test_arrays_of_another_backend_object_are_refused(backend):
         ((1, 65536), (1,), [], 0, "grid .*: y is 65536; it may be 0 to 65535"),
         ((1,), (1, 1, 65), [], 0, "block .*: z is 65; it may be 0 to 64"),
         ((1,), (1025,), [], 0, "block .*: x is 1025"),
-        ((1,), (32, 33), [], 0, r"block \(32, 33, 1\) has 1056 threads; a block has 1 to 1024"),
+        ((1,), (32, 33), [], 0, r"block \(32, 33, 1\) has 1056 threads; this kernel's may have 1 to 1024"),
         ((1,), (0,), [], 0, "has 0 threads"),
         ((1,), (1,), [], -1, "-1 bytes of dynamic shared memory"),
         ((1,), (1,), [], 10**6, "1000000 bytes of dynamic shared memory asked for; a block may have 0 to 232448"),

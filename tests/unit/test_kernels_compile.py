@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, nvrtc
+from gpupc_impl.backends import KernelCompilationError, KernelSource, Pointer, Struct, nvrtc
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.sources import sources_of
 from gpupc_impl.core.registry import method_packages
@@ -28,12 +30,11 @@ def kernel_lists() -> list:
     return [all_kernels for all_kernels in found if all_kernels is not None]
 
 
-KERNELS: dict[str, list[str]] = {}
+KERNELS: dict[str, dict[str, tuple[Struct, ...]]] = {}
+"""By source and expression, the structs that the kernel takes."""
 for _all_kernels in kernel_lists():
-    for _source, _expression in _all_kernels(MAX_LEVEL):
-        KERNELS.setdefault(_source, [])
-        if _expression not in KERNELS[_source]:  # families share the kernels of the graph
-            KERNELS[_source].append(_expression)
+    for _kernel in itertools.starmap(KernelSource, _all_kernels(MAX_LEVEL)):
+        KERNELS.setdefault(_kernel.source, {})[_kernel.expression] = _kernel.structs
 
 
 class NvrtcLibrary:
@@ -125,9 +126,9 @@ def cache(tmp_path, monkeypatch) -> Path:
 def instantiations() -> list:
     """Sources with their kernels, to be compiled together; those of levels between others are slow tests."""
     groups = []
-    for source, expressions in KERNELS.items():
-        between = [expression for expression in expressions if BETWEEN.search(expression)]
-        groups.append(pytest.param(source, [e for e in expressions if e not in between], id=source))
+    for source, kernels in KERNELS.items():
+        between = [expression for expression in kernels if BETWEEN.search(expression)]
+        groups.append(pytest.param(source, [e for e in kernels if e not in between], id=source))
         if between:
             groups.append(pytest.param(source, between, id=f"{source}-levels-5-to-9", marks=pytest.mark.slow))
     return groups
@@ -136,11 +137,13 @@ def instantiations() -> list:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("source", "expressions"), instantiations())
 def test_every_kernel_compiles(library, source, expressions, architecture):
-    image, entries, ptx = nvrtc.compile_source(library, PACKAGE_ROOT / source, expressions, architecture)
+    kernels = {expression: KERNELS[source][expression] for expression in expressions}
+    image, entries, ptx = nvrtc.compile_source(library, PACKAGE_ROOT / source, kernels, architecture)
     assert image.startswith(b"\x7fELF")
     assert list(entries) == expressions
     assert len({entry.name for entry in entries.values()}) == len(expressions)
-    assert all(entry.parameters for entry in entries.values())
+    for expression, structs in kernels.items():
+        assert len(nvrtc.parameters(entries[expression], structs)) == len(entries[expression].parameters) > 0
     # Arithmetic without a rounding mode may be contracted, and ftz flushes: neither happens on the host backend.
     assert re.findall(r"\b(?:add|sub|mul)\.f(?:32|64)|\.ftz\b", ptx) == []
 
@@ -153,7 +156,7 @@ def test_every_kernel_file_is_used():
 
 def test_every_level_is_listed():
     for level in range(1, MAX_LEVEL + 1):
-        assert any(f"<{level}>" in expression for expressions in KERNELS.values() for expression in expressions)
+        assert any(f"<{level}>" in expression for kernels in KERNELS.values() for expression in kernels)
 
 
 # --- the compiler ----------------------------------------------------------------------------------------------------
@@ -177,14 +180,60 @@ def source(tmp_path) -> Path:
 
 
 def test_entries_tell_names_and_parameters(library, source):
-    _, entries, _ = nvrtc.compile_source(library, source, ["scale<double, 3>", "scale<float, 2>", "nothing"], "sm_80")
+    kernels = dict.fromkeys(["scale<double, 3>", "scale<float, 2>", "nothing"], ())
+    _, entries, _ = nvrtc.compile_source(library, source, kernels, "sm_80")
     assert entries["scale<double, 3>"].parameters == ("u64", "u64", "u64", "f64", "u32", "u8", "u8")
     assert entries["scale<float, 2>"].parameters == ("u64", "u64", "u64", "f32", "u32", "u8", "u8")
     assert entries["nothing"] == nvrtc.Entry("_Z7nothingv", ())
 
 
+STRUCTS = """
+struct Pair {
+    int first;
+    const float* second;
+};
+template <class T>
+struct Outer {
+    Pair pair;
+    T value;
+};
+template <class T>
+__global__ void take(const __grid_constant__ Outer<T> outer, int* out, const Pair pair) {
+    out[0] = outer.pair.first + pair.first;
+}
+"""
+PAIR = Struct("Pair", first=np.int32, second=Pointer(np.float32))
+
+
+def test_structs_are_checked_against_their_declarations(library, tmp_path):
+    path = tmp_path / "structs.cu"
+    path.write_text(STRUCTS)
+    outer = Struct("Outer<double>", pair=PAIR, value=np.float64)
+    kernels = {"take<double>": (outer, PAIR)}
+    _, entries, _ = nvrtc.compile_source(library, path, kernels, "sm_90")
+    entry = entries["take<double>"]
+    assert entry.parameters == ("b8[24]", "u64", "b8[16]")
+    first, pointer, last = nvrtc.parameters(entry, kernels["take<double>"])
+    assert (first, last) == (outer, PAIR)
+    assert pointer.encode(None, int) == bytes(8)
+    for structs, said in (
+        ((PAIR, outer), "Python passes these structs to take<double>: Pair, Outer<double>"),
+        ((outer,), "Python passes these structs to take<double>: Outer<double>"),
+        ((), "Python passes these structs to take<double>: none"),
+        ((Struct("Outer<double>", value=np.float64, pair=PAIR), PAIR), "declares value of Outer<double> as double at"),
+        ((Struct("Outer<double>", pair=PAIR, value=np.int64), PAIR), "declares value of Outer<double> as long long"),
+        (
+            (outer, Struct("Pair", first=np.int32, second=Pointer(np.float64))),
+            r"declares second of Pair as double\* at byte 8",
+        ),
+        ((Struct("Outer<double>", pair=PAIR), PAIR), "Outer<double> has 16 bytes as Python declares it"),
+    ):
+        with pytest.raises(KernelCompilationError, match=said):
+            nvrtc.compile_source(library, path, {"take<double>": structs}, "sm_90")
+
+
 def test_float32_is_neither_flushed_nor_contracted(library, source):
-    _, _, ptx = nvrtc.compile_source(library, source, ["scale<float, 2>"], "sm_80")
+    _, _, ptx = nvrtc.compile_source(library, source, {"scale<float, 2>": ()}, "sm_80")
     assert "mul.rn.f32" in ptx
     assert "ftz" not in ptx
     assert "fma" not in ptx
@@ -202,14 +251,14 @@ def test_errors_hold_what_the_compiler_said(library, cache, tmp_path, text, expr
     path = tmp_path / "broken.cu"
     path.write_text(text)
     with pytest.raises(KernelCompilationError, match="does not compile") as caught:
-        nvrtc.compile_image(library, path, [expression], "sm_90")
+        nvrtc.compile_image(library, path, {expression: ()}, "sm_90")
     for part in (expression, "broken.cu", "NVRTC", "-fmad=false", "-arch=sm_90", said):
         assert part in str(caught.value)
 
 
 def test_a_missing_source_is_named(library, cache, tmp_path):
     with pytest.raises(KernelCompilationError, match=r"nowhere\.cu' does not exist"):
-        nvrtc.compile_image(library, tmp_path / "nowhere.cu", ["kernel"], "sm_90")
+        nvrtc.compile_image(library, tmp_path / "nowhere.cu", {"kernel": ()}, "sm_90")
 
 
 def test_architecture_for_a_device(library):
@@ -220,7 +269,7 @@ def test_architecture_for_a_device(library):
 
 
 def test_a_newer_device_gets_ptx(library, source):
-    image, entries, ptx = nvrtc.compile_source(library, source, ["nothing"], "compute_80")
+    image, entries, ptx = nvrtc.compile_source(library, source, {"nothing": ()}, "compute_80")
     assert image.decode() == ptx
     assert f".entry {entries['nothing'].name}" in ptx
 
@@ -229,30 +278,30 @@ def test_a_newer_device_gets_ptx(library, source):
 
 
 def test_cache_sees_changes_in_included_files(library, cache, source):
-    compiled = [nvrtc.compile_image(library, source, ["nothing"], "sm_80") for _ in range(2)]
+    compiled = [nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80") for _ in range(2)]
     assert [image.cached for image in compiled] == [False, True]
     assert compiled[0].entries == compiled[1].entries
     assert compiled[0].path == compiled[1].path
     (source.parent / "header.cuh").write_text("#define VALUE 2\n")
-    assert not nvrtc.compile_image(library, source, ["nothing"], "sm_80").cached
-    assert not nvrtc.compile_image(library, source, ["nothing"], "sm_90").cached
+    assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
+    assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_90").cached
 
 
 @pytest.mark.parametrize("suffix", [".cubin", ".json"])
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\x7fELF and more", None])
 def test_a_damaged_cache_entry_is_built_again(library, cache, source, suffix, damage):
-    before = nvrtc.compile_image(library, source, ["nothing"], "sm_80")
+    before = nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80")
     path = before.path.with_suffix(suffix)
     if damage is None:
         path.unlink()
     else:
         path.write_bytes(damage)
-    assert not nvrtc.compile_image(library, source, ["nothing"], "sm_80").cached
-    assert nvrtc.compile_image(library, source, ["nothing"], "sm_80").entries == before.entries
+    assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
+    assert nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").entries == before.entries
 
 
 def test_a_cache_that_cannot_be_written_is_named(library, source, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(KernelCompilationError, match="set GPUPC_CACHE_DIR"):
-        nvrtc.compile_image(library, source, ["nothing"], "sm_80")
+        nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80")

@@ -22,7 +22,7 @@ from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.gaussian import large as large_module
 from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
 from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
-from workflow.scripts.problems import write_problem
+from workflow.lib.problems import write_problem
 
 
 def data(p=23, m=40, seed=0):

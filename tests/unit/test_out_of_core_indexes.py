@@ -17,7 +17,9 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, ROW_THREADS, SOURCE, binomial_table
+from gpupc_impl.engine import graph
+from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
+from gpupc_impl.gaussian.device import SEARCH
 from gpupc_impl.out_of_core._pairs import SOURCE as PAIR_SOURCE
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -52,6 +54,10 @@ class Sparse:
         array[np.ix_(VARIABLES, VARIABLES)] = cells
         return array
 
+    def launch(self, kernel: str, arguments: list) -> None:
+        """A kernel of the graph, on all rows."""
+        self.backend.kernel(*graph.KERNELS[kernel])((P,), (graph.ROW_THREADS,), arguments)
+
     def cells(self, array) -> np.ndarray:
         return np.array(array[np.ix_(VARIABLES, VARIABLES)])
 
@@ -68,52 +74,49 @@ class Sparse:
 def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
     """Every level's kernel, removal and listing, on the small graph embedded in a large one."""
     sparse, k = Sparse(), len(VARIABLES)
-    backend = sparse.backend
+    backend, launch = sparse.backend, sparse.launch
     expected = solve(small, get_method("cupc-s"), open_backend("host"))
     correlation = sparse.matrix(np.float64, small.correlation)
     best = sparse.matrix(np.uint64, NO_KEY)
     assert expected.levels_run == 4
     for level in (1, 2, 3):
-        graph = expected.adjacency_at(level)
-        edges = sparse.matrix(np.uint8, graph)
+        here = expected.adjacency_at(level)
+        edges = sparse.matrix(np.uint8, here)
         best[np.ix_(VARIABLES, VARIABLES)] = NO_KEY
         degrees = backend.full(P, 0, np.int32)
-        degrees[VARIABLES] = graph.sum(axis=1)
+        degrees[VARIABLES] = here.sum(axis=1)
         stride = P - 1  # as for a graph with a variable next to all others
         try:
             rows = backend.empty((P, stride), np.int32)
         except DeviceMemoryError as error:
             pytest.skip(str(error))
-        for i, near in zip(VARIABLES, graph, strict=True):
+        for i, near in zip(VARIABLES, here, strict=True):
             rows[i, : near.sum()] = VARIABLES[near]
         binomials = backend.upload(binomial_table(k, level))
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
-        numbers = (np.int32(P), rows, np.int32(stride), degrees, binomials, np.int32(k))
-        backend.kernel(source, f"{name}<{level}>")(
-            grid,
-            block,
-            [
-                correlation,
-                *numbers,
-                np.float64(small.critical_r_squared(level)),
-                best,
-                None,
-                np.int32(0),
-                counters,
-                np.int32(1),
-            ],
-            shared_bytes=4 * k,
+        rows_argument = graph.ROWS(
+            neighbours=rows,
+            degrees=degrees,
+            binomial=graph.BINOMIALS(table=binomials, max_n=k),
+            p=P,
+            stride=stride,
         )
+        search = SEARCH(
+            C=correlation,
+            critical_r_squared=small.critical_r_squared(level),
+            best=graph.BEST_KEYS(keys=best, p=P, first_come=False),
+            min_r_squared=None,
+            counters=counters,
+        )
+        kernel = backend.kernel(source, f"{name}<{level}>", [graph.ROWS, SEARCH])
+        kernel(grid, block, [rows_argument, search, np.bool_(True)], shared_bytes=4 * k)
         removed = backend.full(P, 0, np.int32)
-        row_args = [rows, np.int32(stride), degrees, np.int32(P)]
-        backend.kernel(SOURCE, "remove_separated")((P,), (ROW_THREADS,), [*row_args, best, edges, removed])
+        launch("remove_separated", [rows_argument, best, edges, removed])
         assert np.array_equal(sparse.cells(edges), expected.adjacency_at(level + 1))
         starts = np.concatenate(([0], np.cumsum(removed, dtype=np.int64)))
         pairs, sets = backend.empty((starts[-1], 2), np.int32), backend.empty((starts[-1], level), np.int32)
-        numbers = [binomials, np.int32(k), np.int32(level), np.int32(whole_row)]
-        backend.kernel(SOURCE, "list_separated")(
-            (P,), (ROW_THREADS,), [*row_args, *numbers, best, backend.upload(starts), pairs, sets]
-        )
+        numbers = [np.int32(level), np.bool_(whole_row)]
+        launch("list_separated", [rows_argument, *numbers, best, backend.upload(starts), pairs, sets])
         of_level = expected.sepsets.sizes() == level
         assert np.array_equal(pairs, VARIABLES[expected.sepsets.pairs[of_level]])
         members = expected.sepsets.members[np.repeat(of_level, expected.sepsets.sizes())]
@@ -123,17 +126,17 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
 def test_degrees_and_compaction_of_the_last_rows(small):
     """Compaction and its counts on the small graph embedded in a large one."""
     sparse, p = Sparse(), np.int32(P)
-    backend = sparse.backend
-    graph = solve(small, get_method("cupc-s"), open_backend("host")).adjacency
-    edges = sparse.matrix(np.uint8, graph)
+    backend, launch = sparse.backend, sparse.launch
+    adjacency = solve(small, get_method("cupc-s"), open_backend("host")).adjacency
+    edges = sparse.matrix(np.uint8, adjacency)
     degrees, totals = backend.full(P, 0, np.int32), backend.full(2, 0, np.uint64)
-    backend.kernel(SOURCE, "count_degrees")((P,), (ROW_THREADS,), [edges, p, degrees, totals])
-    assert np.array_equal(degrees[VARIABLES], graph.sum(axis=1))
-    assert totals.tolist() == [graph.sum(), graph.sum(axis=1).max()]
+    launch("count_degrees", [edges, p, degrees, totals])
+    assert np.array_equal(degrees[VARIABLES], adjacency.sum(axis=1))
+    assert totals.tolist() == [adjacency.sum(), adjacency.sum(axis=1).max()]
     stride = P - 1
     rows = backend.empty((P, stride), np.int32)
-    backend.kernel(SOURCE, "compact")((P,), (ROW_THREADS,), [edges, p, rows, np.int32(stride)])
-    for i, near in zip(VARIABLES, graph, strict=True):
+    launch("compact", [edges, p, rows, np.int32(stride)])
+    for i, near in zip(VARIABLES, adjacency, strict=True):
         assert np.array_equal(rows[i, : near.sum()], VARIABLES[near])
 
 

@@ -1,7 +1,6 @@
 """Verification: certificates, comparison, and the explanation of differences."""
 
 import dataclasses
-import json
 import math
 import re
 from pathlib import Path
@@ -14,6 +13,8 @@ import gpupc_impl
 from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest, pseudo_inverse_products
+from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.record import Limits, Record, Result
 from gpupc_impl.verification import compare, verify
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.certificates import certificates
@@ -26,20 +27,25 @@ def linear_data(p=15, m=60, seed=0):
 
 
 def record_of(problem, found, setting="candidate", *, reference=False, canonical=True, random=False, status="ok"):
-    return {
-        "dataset": {"name": "made-up"},
-        "setting": setting,
-        "method": setting,
-        "backend": "cpu",
-        "reference": reference,
-        "canonical": canonical,
-        "random": random,
-        "separating_sets": "canonical",
-        "status": status,
-        "why": None if status == "ok" else "it was not run",
-        "problem": {"df_convention": problem.df_convention, "fingerprint": problem.fingerprint},
-        "result": {"skeleton_sha256": found.sha256} if found else None,
-    }
+    return Record(
+        setting=setting,
+        method=setting,
+        family="gaussian",
+        reference=reference,
+        canonical=canonical,
+        random=random,
+        backend="cpu",
+        params={},
+        separating_sets="canonical",
+        dataset="made-up",
+        problem=problem.facts(),
+        status=status,
+        why=None if status == "ok" else "it was not run",
+        limits=Limits(),
+        result=Result(0, 0, "", [], [], 0, 0, found.sha256, "0" * 64) if found else None,
+        code="0" * 64,
+        environment=environment(1, 1),
+    )
 
 
 def compared(problem, reference, candidate, *, made_from=None, **facts):
@@ -313,7 +319,7 @@ def test_a_record_of_another_problem_is_refused(problem, right):
 
 def test_files(problem, right, tmp_path):
     problem.save(tmp_path / "problem.npz")
-    (tmp_path / "candidate.json").write_text(json.dumps(record_of(problem, right)))
+    record_of(problem, right).save(tmp_path / "candidate.json")
     paths = tmp_path / "problem.npz", [tmp_path / "candidate.json"]
     with pytest.raises(ValueError, match=r"candidate\.npz is missing"):
         verify.verify_files(*paths)
@@ -325,5 +331,5 @@ def test_files(problem, right, tmp_path):
 
 
 def test_without_results_no_problem_is_needed(problem, tmp_path):
-    (tmp_path / "record.json").write_text(json.dumps(record_of(problem, None, status="skipped")))
+    record_of(problem, None, status="skipped").save(tmp_path / "record.json")
     assert verify.verify_files(tmp_path / "absent.npz", [tmp_path / "record.json"])[0]["status"] == "not-run"

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.scripts.check_config import check_config
-from workflow.scripts.experiments import expand
+from workflow.lib.config import check_config
+from workflow.lib.experiments import expand
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = Path(__file__).with_name("families.yaml")
-SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
 TABLES = (
     *("gpupc_table1", "gpupc_table2", "gpupc_table3", "cmiknn_table1", "cmiknn_table6"),
     *("cmiknn_table5", "cmiknn_table10", "methods_by_dataset", "provenance"),
@@ -117,7 +116,7 @@ def test_mistakes_in_a_config(path, value, message):
         part = part[key]
     part[last] = value
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_config(config, SCHEMA)
+        check_config(config)
 
 
 # --- for real --------------------------------------------------------------------------------------------------------

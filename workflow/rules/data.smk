@@ -7,22 +7,19 @@ localrules:
 
 rule fetch_dataset:
     input:
-        mirrored,
+        lambda wildcards: PLAN.mirrored([PLAN.entries[wildcards.dataset]]),
     output:
         "results/data/{dataset}.npz",
     log:
         "logs/fetch_dataset/{dataset}.log",
     wildcard_constraints:
-        dataset=one_of(FETCHED),
+        dataset=one_of(PLAN.of_kind(file=True)),
     conda:
         ENVIRONMENT
     params:
-        entry=lambda wildcards: ENTRIES[wildcards.dataset],
+        entry=lambda wildcards: PLAN.entries[wildcards.dataset],
+        where=PLAN.where(),
         code=code_of("load_dataset.py"),
-        spec=lambda wildcards: config["datasets"][wildcards.dataset].get("spec"),
-        cache_dir="resources/datasets",
-        mirrors=config["mirrors"],
-        offline=config["offline"],
     message:
         "Fetching data set {wildcards.dataset}"
     script:
@@ -35,16 +32,13 @@ rule simulate_dataset:
     log:
         "logs/simulate_dataset/{dataset}.log",
     wildcard_constraints:
-        dataset=one_of(SIMULATED),
+        dataset=one_of(PLAN.of_kind(file=False)),
     conda:
         ENVIRONMENT
     params:
-        entry=lambda wildcards: ENTRIES[wildcards.dataset],
-        code=lambda wildcards: code_of("load_dataset.py", [ENTRIES[wildcards.dataset]]),
-        spec=lambda wildcards: config["datasets"][wildcards.dataset].get("spec"),
-        cache_dir="resources/datasets",
-        mirrors=[],
-        offline=True,
+        entry=lambda wildcards: PLAN.entries[wildcards.dataset],
+        where={"offline": True},
+        code=lambda wildcards: code_of("load_dataset.py", [PLAN.entries[wildcards.dataset]]),
     message:
         "Simulating data set {wildcards.dataset}"
     script:
@@ -56,55 +50,43 @@ rule prepare_problem:
     input:
         "results/data/{dataset}.npz",
     output:
-        problem="results/problems/{dataset}.npz",
-        facts="results/problems/{dataset}.json",
+        problems=["results/problems/{dataset}.npz"],
+        facts=["results/problems/{dataset}.json"],
     log:
         "logs/prepare_problem/{dataset}.log",
     conda:
         ENVIRONMENT
     params:
-        parameters=lambda wildcards: problem_parameters(
-            ENTRIES[wildcards.dataset]["family"], config["datasets"][wildcards.dataset]
-        ),
-        code=lambda wildcards: code_of("prepare_problem.py", family=ENTRIES[wildcards.dataset]["family"]),
+        parameters=lambda wildcards: [PLAN.parameters_of(wildcards.dataset)],
+        code=lambda wildcards: code_of("prepare_problems.py", family=PLAN.entries[wildcards.dataset]["family"]),
     message:
         "Preparing the problem of data set {wildcards.dataset}"
     script:
-        "../scripts/prepare_problem.py"
+        "../scripts/prepare_problems.py"
 
 
 # Many and small: one job makes all graphs of an experiment, and keeps their problems only.
-for experiment in EXPERIMENTS:
-    if EXPERIMENTS[experiment].graphs:
+for name, experiment in PLAN.experiments.items():
+    if experiment.graphs:
 
         rule:
             name:
-                f"generate_{experiment}"
+                f"generate_{name}"
             input:
-                [
-                    path
-                    for entry in EXPERIMENTS[experiment].graphs.values()
-                    if entry["kind"] == "file"
-                    for path in map(str, mirrored_paths(entry, config["mirrors"]))
-                ],
+                PLAN.mirrored(experiment.graphs.values()),
             output:
-                problems=expand("results/problems/{dataset}.npz", dataset=EXPERIMENTS[experiment].graphs),
-                facts=expand("results/problems/{dataset}.json", dataset=EXPERIMENTS[experiment].graphs),
+                problems=expand("results/problems/{dataset}.npz", dataset=experiment.graphs),
+                facts=expand("results/problems/{dataset}.json", dataset=experiment.graphs),
             log:
-                f"logs/generate_{experiment}.log",
+                f"logs/generate_{name}.log",
             conda:
                 ENVIRONMENT
             params:
-                entries=EXPERIMENTS[experiment].graphs,
-                where={"cache_dir": "resources/datasets", "mirrors": config["mirrors"], "offline": config["offline"]},
-                parameters=[
-                    problem_parameters(EXPERIMENTS[experiment].family, {"problem": own})
-                    for own in EXPERIMENTS[experiment].problems.values()
-                ],
-                code=code_of(
-                    "generate_graphs.py", EXPERIMENTS[experiment].graphs.values(), EXPERIMENTS[experiment].family
-                ),
+                graphs=experiment.graphs,
+                where=PLAN.where(),
+                parameters=[PLAN.problem_parameters(experiment.family, own) for own in experiment.problems.values()],
+                code=code_of("prepare_problems.py", experiment.graphs.values(), experiment.family),
             message:
-                f"Generating the graphs of {experiment}"
+                f"Generating the graphs of {name}"
             script:
-                "../scripts/generate_graphs.py"
+                "../scripts/prepare_problems.py"

@@ -1,7 +1,9 @@
-"""A job measures settings side by side, on one data set or on all graphs of an experiment. Skeletons (.npz) lie beside
-the records of those that finished; only the records are outputs, since a failed method leaves no skeleton."""
+"""Measurements: whole searches, single tests, and the timeline of an out-of-core run. Nothing else runs beside them, so
+they take all cores."""
 
-for name, measurement in measurements().items():
+# A job measures settings side by side, on one data set or on all graphs of an experiment. Skeletons (.npz) lie beside the
+# records of those that finished; only the records are outputs, since a failed method leaves no skeleton.
+for name, measurement in PLAN.measurements().items():
 
     rule:
         name:
@@ -10,14 +12,13 @@ for name, measurement in measurements().items():
             problems=expand("results/problems/{dataset}.npz", dataset=measurement.targets),
             facts=expand("results/problems/{dataset}.json", dataset=measurement.targets),
         output:
-            records=record_paths(measurement.targets, measurement.settings),
+            records=records(measurement.targets, measurement.settings),
         log:
             measurement.log,
         wildcard_constraints:
             dataset=one_of(measurement.datasets),
         conda:
             ENVIRONMENT
-        # All cores: nothing else may run beside a measurement.
         threads: workflow.cores or 1
         resources:
             timing_slot=1,
@@ -25,7 +26,7 @@ for name, measurement in measurements().items():
         params:
             family=measurement.family,
             settings=measurement.settings,
-            codes=code_versions(measurement.settings),
+            codes=PLAN.code_versions(measurement.settings),
             code=code_of("measure.py"),
             backend=BACKEND,
             timing=config["timing"] | {"repeats": measurement.repeats},
@@ -35,3 +36,67 @@ for name, measurement in measurements().items():
             f"Measuring {measurement.subject} on backend {{params.backend}}"
         script:
             "../scripts/measure.py"
+
+
+for name, table in CI_TESTS["tables"].items():
+
+    rule:
+        name:
+            f"time_{name}"
+        output:
+            f"results/tests/{name}.json",
+        log:
+            f"logs/time_tests/{name}.log",
+        conda:
+            ENVIRONMENT
+        threads: workflow.cores or 1
+        resources:
+            timing_slot=1,
+            gpu=int(BACKEND == "cuda"),
+        params:
+            table=table,
+            spec=CI_TESTS["spec"],
+            tests=CI_TESTS["tests"],
+            time_limit_s=CI_TESTS["time_limit_s"],
+            implementations=CI_TESTS["implementations"],
+            codes=PLAN.code_versions(CI_TESTS["implementations"]),
+            code=code_of("time_tests.py", [CI_TESTS["spec"]], CI_TESTS["spec"]["family"]),
+            parameters=PLAN.problem_parameters(CI_TESTS["spec"]["family"], {}),
+            backend=BACKEND,
+            limits=config["limits"],
+            store="results/samples",
+        message:
+            f"Timing the single tests of {name} on backend {{params.backend}}"
+        script:
+            "../scripts/time_tests.py"
+
+
+# A run of its own: writing its steps down is no part of a measurement.
+for name, settings in PLAN.timelines().items():
+
+    rule:
+        name:
+            f"record_timeline_{name}"
+        input:
+            problem=f"results/problems/{name}.npz",
+            facts=f"results/problems/{name}.json",
+        output:
+            f"results/timelines/{name}.csv",
+        log:
+            f"logs/record_timeline/{name}.log",
+        conda:
+            ENVIRONMENT
+        threads: workflow.cores or 1
+        resources:
+            timing_slot=1,
+            gpu=int(BACKEND == "cuda"),
+        params:
+            setting=settings,
+            codes=PLAN.code_versions(settings),
+            code=code_of("record_timeline.py"),
+            backend=BACKEND,
+            limits=config["limits"],
+        message:
+            f"Recording when each block of {name} is at work"
+        script:
+            "../scripts/record_timeline.py"

@@ -1,10 +1,12 @@
 """Skeletons compared edge by edge, removed edges tested again; an unexplained difference fails the run."""
 
+CI_TESTS_VERIFICATION = ["results/verification/ci_tests.csv"] if CI_TESTS["tables"] else []
+
 
 rule verify_skeletons:
     input:
         problems=["results/problems/{dataset}.npz"],
-        records=lambda wildcards: records_of([wildcards.dataset]),
+        records=lambda wildcards: PLAN.records_of([wildcards.dataset]),
     output:
         "results/verification/{dataset}.csv",
     log:
@@ -19,43 +21,52 @@ rule verify_skeletons:
         "../scripts/verify_skeletons.py"
 
 
-for experiment in EXPERIMENTS:
+for name, experiment in PLAN.experiments.items():
 
     rule:
         name:
-            f"verify_{experiment}"
+            f"verify_{name}"
         input:
-            problems=expand("results/problems/{dataset}.npz", dataset=EXPERIMENTS[experiment].datasets),
-            records=references_of_experiment(experiment) + records_of_experiment(experiment),
+            problems=expand("results/problems/{dataset}.npz", dataset=experiment.datasets),
+            records=PLAN.references_of_experiment(name) + PLAN.records_of_experiment(name),
         output:
-            report(
-                f"results/verification/{experiment}.csv",
-                caption="../report/verification.rst",
-                category="Verification",
-                labels={"result": f"Skeletons of {experiment}"},
-            ),
+            in_report(f"results/verification/{name}.csv", "Verification", f"Skeletons of {name}", "verification"),
         log:
-            f"logs/verify_skeletons/{experiment}.log",
+            f"logs/verify_skeletons/{name}.log",
         conda:
             ENVIRONMENT
         params:
             code=digest("workflow/scripts/verify_skeletons.py"),
         message:
-            f"Verifying the skeletons of {experiment}"
+            f"Verifying the skeletons of {name}"
         script:
             "../scripts/verify_skeletons.py"
 
 
+for path in CI_TESTS_VERIFICATION:
+
+    rule verify_ci_tests:
+        input:
+            expand("results/tests/{name}.json", name=CI_TESTS["tables"]),
+        output:
+            in_report(path, "Verification", "p-values of single tests", "ci_tests"),
+        log:
+            "logs/verify_ci_tests.log",
+        conda:
+            ENVIRONMENT
+        params:
+            code=digest("workflow/scripts/verify_tests.py"),
+        message:
+            "Comparing the p-values of single tests"
+        script:
+            "../scripts/verify_tests.py"
+
+
 rule collect_verification:
     input:
-        expand("results/verification/{dataset}.csv", dataset=MEASURED),
+        expand("results/verification/{dataset}.csv", dataset=PLAN.measured),
     output:
-        report(
-            "results/verification.csv",
-            caption="../report/verification.rst",
-            category="Verification",
-            labels={"result": "All skeletons"},
-        ),
+        in_report("results/verification.csv", "Verification", "All skeletons", "verification"),
     log:
         "logs/collect_verification.log",
     conda:
@@ -71,8 +82,8 @@ rule collect_verification:
 rule check_verification:
     input:
         "results/verification.csv",
-        expand("results/verification/{experiment}.csv", experiment=EXPERIMENTS),
-        [CI_TESTS_VERIFICATION] if CI_TESTS["tables"] else [],
+        expand("results/verification/{experiment}.csv", experiment=PLAN.experiments),
+        CI_TESTS_VERIFICATION,
     output:
         touch("results/verification.ok"),
     log:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from gpupc_impl.reporting.measured import read_csv
+from gpupc_impl.core.files import read_csv
 from gpupc_impl.verification.verify import complaints
 
 found = [sentence for path in snakemake.input for sentence in complaints(read_csv(path))]

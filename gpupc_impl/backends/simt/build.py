@@ -18,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpupc_impl.backends.arguments import ASSERTIONS, Struct, struct_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT, BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
 from gpupc_impl.backends.sources import source_name, sources_of
@@ -144,19 +145,22 @@ def _sanitizer_library(kind: str) -> Path:
     return path.resolve() if path.is_absolute() else path
 
 
-def kernel_unit(source: Path, expression: str) -> str:
+def kernel_unit(source: Path, expression: str, checks: str = "") -> str:
     """The translation unit that makes one kernel of a file callable."""
     return (
         '#include "backends/simt/simt.hpp"\n'
         f'#include "{source_name(source)}"\n'
+        f"{checks}"
         '#include "backends/simt/export.hpp"\n'
         f"SIMT_EXPORT({expression})\n"
     )
 
 
-def build_kernel(source: Path, expression: str, sanitizers: tuple[str, ...] = ()) -> Path:
-    """The shared library of one kernel, from the cache or compiled now."""
-    unit = kernel_unit(source, expression)
+def build_kernel(
+    source: Path, expression: str, structs: Sequence[Struct] = (), sanitizers: tuple[str, ...] = ()
+) -> Path:
+    """The shared library of one kernel, which takes these structs, from the cache or compiled now."""
+    unit = kernel_unit(source, expression, struct_checks({expression: structs}))
     flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared")
 
     def make(output: Path, native: tuple[str, ...]) -> None:
@@ -301,7 +305,7 @@ def is_whole(path: Path) -> bool:
 
 def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[str]:
     compiler = find_compiler()
-    files = sources_of(SIMT / "simt.hpp", SIMT / "export.hpp", *sources)
+    files = sources_of(SIMT / "simt.hpp", SIMT / "export.hpp", PACKAGE_ROOT / ASSERTIONS, *sources)
     return [
         unit,
         *(part for file in files.items() for part in file),

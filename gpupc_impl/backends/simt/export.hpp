@@ -28,16 +28,15 @@ constexpr char size_of() {
         return '\0';
 }
 
-/// NumPy's name for a parameter's type, a pointer's with a star before it: "i4", "*f8".
+/// NumPy's name for a parameter's type, a pointer's with a star before it: "i4", "*f8"; "S" for a struct.
 template <class P>
 constexpr Code code_of() {
     if constexpr (std::is_pointer_v<P>) {
         using T = std::remove_cv_t<std::remove_pointer_t<P>>;
         return {{'*', kind_of<T>(), size_of<T>(), '\0'}};
     } else {
-        using T = std::remove_cv_t<P>;
-        static_assert(std::is_arithmetic_v<T>, "a kernel takes pointers and numbers only");
-        return {{kind_of<T>(), size_of<T>(), '\0', '\0'}};
+        static_assert(std::is_arithmetic_v<P> || std::is_trivially_copyable_v<P>, "a struct is passed as its bytes");
+        return {{std::is_class_v<P> ? 'S' : kind_of<P>(), size_of<P>(), '\0', '\0'}};
     }
 }
 

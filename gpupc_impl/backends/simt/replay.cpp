@@ -1,6 +1,7 @@
 // Replays recorded launches of one kernel (host.py writes them): the program that the thread sanitizer watches.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <fstream>
 #include <iostream>
@@ -25,17 +26,22 @@ namespace {
 constexpr unsigned kWorkers = 4;             // more than cores, if need be: races show whether or not they happen
 constexpr size_t kStackBytes = 1024 * 1024;  // instrumented code needs more of it
 
+/// An argument's bytes, and where among them there is the address of a place in some memory.
 struct Argument {
-    enum { kNull, kValue, kArray } kind = kNull;
-    unsigned long long bits = 0;  // the value, or the pointer
-    size_t memory = 0, offset = 0;
-};
+    struct Pointer {
+        size_t at = 0, memory = 0, offset = 0;
+    };
+    std::vector<unsigned long long> words;  // aligned as the strictest type
+    std::vector<Pointer> pointers;
 
-unsigned long long bits_of(const std::string& hex) {
-    unsigned long long bits = 0;
-    for (size_t i = 0; i < hex.size(); i += 2) bits |= std::stoull(hex.substr(i, 2), nullptr, 16) << (4 * i);
-    return bits;
-}
+    unsigned char* bytes() { return reinterpret_cast<unsigned char*>(words.data()); }
+
+    void set(const std::string& hex) {
+        words.resize((hex.size() + 15) / 16);
+        for (size_t i = 0; i < hex.size(); i += 2)
+            bytes()[i / 2] = static_cast<unsigned char>(std::stoul(hex.substr(i, 2), nullptr, 16));
+    }
+};
 
 struct Launch {
     unsigned grid[3], block[3];
@@ -52,16 +58,11 @@ struct Launch {
         arguments.resize(count);
         for (Argument& argument : arguments) {
             line = next_line(file);
-            std::string kind, hex;
-            line >> kind;
-            if (kind == "value") {
-                argument.kind = Argument::kValue;
-                line >> hex;
-                argument.bits = bits_of(hex);
-            } else if (kind == "array") {
-                argument.kind = Argument::kArray;
-                line >> argument.memory >> argument.offset;
-            }
+            std::string hex;
+            line >> hex >> count;
+            argument.set(hex);
+            argument.pointers.resize(count);
+            for (auto& pointer : argument.pointers) line >> pointer.at >> pointer.memory >> pointer.offset;
         }
         line = next_line(file);
         line >> count;
@@ -71,10 +72,12 @@ struct Launch {
             memories.push_back(malloc(bytes + 1));
             if (bytes != 0) file.read(static_cast<char*>(memories.back()), static_cast<std::streamsize>(bytes));
         }
-        for (Argument& argument : arguments)
-            if (argument.kind == Argument::kArray)
-                argument.bits = reinterpret_cast<unsigned long long>(static_cast<char*>(memories.at(argument.memory)) +
-                                                                     argument.offset);
+        for (Argument& argument : arguments) {
+            for (const auto& pointer : argument.pointers) {
+                const char* address = static_cast<char*>(memories.at(pointer.memory)) + pointer.offset;
+                memcpy(argument.bytes() + pointer.at, &address, sizeof address);
+            }
+        }
     }
     Launch(const Launch&) = delete;
     ~Launch() {
@@ -101,7 +104,7 @@ int main(int count, char** paths) {
         try {
             Launch launch(paths[i]);
             std::vector<void*> pointers;
-            for (Argument& argument : launch.arguments) pointers.push_back(&argument.bits);
+            for (Argument& argument : launch.arguments) pointers.push_back(argument.bytes());
             simt_start(pool, simt_entry.run, pointers.data(), launch.grid, launch.block, launch.shared_bytes);
             while (!simt_wait(pool, 1000)) {
             }

@@ -24,6 +24,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
 // All fibers of a block stay on one OS thread, which runs one block at a time: its thread-local storage is the

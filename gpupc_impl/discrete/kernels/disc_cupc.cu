@@ -1,5 +1,13 @@
 // disc-cupc (gpuPC, section 4.1): cuPC-E's strategy, a thread a test with a table of its own in device memory.
-#include "discrete/kernels/parameters.cuh"
+#include "discrete/kernels/level.cuh"
+
+// The threads' tables, one after another.
+struct Tables {
+    unsigned* first;
+    unsigned long long cells;  // of each
+
+    __device__ __forceinline__ unsigned* of(unsigned long long thread) const { return first + thread * cells; }
+};
 
 // One thread's test, table and all.
 template <class Code>
@@ -22,17 +30,17 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
 
 // Level 0: a thread a pair. Grid (ceil(p / 32), p), block (32), or less: then threads take several.
 template <class Code>
-__global__ void __launch_bounds__(512)
-    disc_cupc_level_zero(DATA_PARAMETERS(Code), SEARCH_PARAMETERS, unsigned* tables, unsigned long long table_cells) {
-    const Data<Code> data = DATA(Code);
-    const DiscreteSearch search = SEARCH;
+__global__ void __launch_bounds__(512, 2)
+    disc_cupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
+                         const __grid_constant__ Tables tables) {
+    const int p = search.best.p;
     const unsigned long long block = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-    unsigned* const table = tables + (block * blockDim.x + threadIdx.x) * table_cells;
+    unsigned* const table = tables.of(block * blockDim.x + threadIdx.x);
     for (int i = blockIdx.y; i < p; i += gridDim.y) {
         for (int j = blockIdx.x * blockDim.x + threadIdx.x; j < p; j += gridDim.x * blockDim.x) {
             if (j <= i) continue;
             Shape shape;
-            shape.set(categories, i, j, nullptr, 0);
+            shape.set(data.categories, i, j, nullptr, 0);
             make_test_alone(search, data, shape, nullptr, 0, table, 0);
         }
     }
@@ -42,16 +50,16 @@ __global__ void __launch_bounds__(512)
 // from first_block[i] to first_block[i + 1]; rows without a test have none. Grid (first_block[p]), or less: then blocks
 // take several. Block (beta, gamma).
 template <class Code>
-__global__ void __launch_bounds__(512)
-    disc_cupc_level(DATA_PARAMETERS(Code), SEARCH_PARAMETERS, LEVEL_PARAMETERS, const long long* first_block,
-                    unsigned* tables, unsigned long long table_cells, int* all_members) {
-    const Data<Code> data = DATA(Code);
-    const DiscreteSearch search = SEARCH;
-    const Binomials binomial{binomials, max_degree};
+__global__ void __launch_bounds__(512, 2)
+    disc_cupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
+                    const __grid_constant__ Level level, const __grid_constant__ Tables tables,
+                    const long long* first_block, int* all_members) {
+    const Rows& rows = level.rows;
+    const int p = rows.p, size = level.level;
     const int beta = blockDim.x, gamma = blockDim.y;
     const long long thread = static_cast<long long>(blockIdx.x) * beta * gamma + threadIdx.y * beta + threadIdx.x;
-    unsigned* const table = tables + thread * table_cells;
-    int* const members = all_members + thread * level;
+    unsigned* const table = tables.of(thread);
+    int* const members = all_members + thread * size;
     Tally tally;
     for (long long block = blockIdx.x; block < first_block[p]; block += gridDim.x) {
         int i = 0;  // the row with first_block[i] <= block < first_block[i + 1]
@@ -63,22 +71,22 @@ __global__ void __launch_bounds__(512)
                 beyond = middle;
             }
         }
-        const int degree = degrees[i];
-        const int* const neighbours = rows + static_cast<long long>(i) * row_stride;
+        const int degree = rows.degrees[i];
+        const int* const neighbours = rows.of(i);
         const long long position = (block - first_block[i]) * beta + threadIdx.x;
         if (position >= degree) continue;
         const int j = neighbours[position];
-        const unsigned long long sets = sets_to_try(binomial, level, i, degree, j, degrees[j], tests_per_edge);
+        const unsigned long long sets = level.sets_to_try(i, j);
         for (unsigned long long t = threadIdx.y; t < sets; t += gamma) {
             const unsigned long long key = set_key(i, j, t);
             if (search.settled(i, j, key)) break;  // later keys are larger still
-            unrank_combination(binomial, degree - 1, level, t, members);
-            for (int a = 0; a < level; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];
+            unrank_combination(rows.binomial, degree - 1, size, t, members);
+            for (int a = 0; a < size; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];
             Shape shape;
-            shape.set(categories, i, j, members, level);
-            make_test_alone(search, data, shape, members, level, table, key);
+            shape.set(data.categories, i, j, members, size);
+            make_test_alone(search, data, shape, members, size, table, key);
             ++tally.tests;
         }
     }
-    tally.add_to(counters);
+    tally.add_to(level.counters);
 }

@@ -1,5 +1,17 @@
 // gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
-#include "discrete/kernels/parameters.cuh"
+#include "discrete/kernels/level.cuh"
+
+// Where tables lie: up to so many cells in shared memory; larger ones in scratch space, which a second launch is given.
+struct Places {
+    unsigned shared_cells;
+    unsigned* scratch;                 // null in the first launch
+    unsigned long long scratch_cells;  // of each table there
+
+    // Whether a table is made in this launch.
+    __device__ __forceinline__ bool have(const Shape& shape) const {
+        return (shape.cells() <= shared_cells) == (scratch == nullptr);
+    }
+};
 
 // One table that is being made, in shared memory.
 struct Unit {
@@ -63,20 +75,20 @@ __device__ void make_test(const DiscreteSearch& search, const Data<Code>& data, 
 // that do not fit into shared memory are made, without it the others.
 template <class Code>
 __global__ void __launch_bounds__(512, 2)
-    gpupc_level_zero(DATA_PARAMETERS(Code), SEARCH_PARAMETERS, unsigned shared_cells, unsigned* scratch,
-                     unsigned long long scratch_cells) {
+    gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
+                     const __grid_constant__ Places places) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
-    const Data<Code> data = DATA(Code);
-    const DiscreteSearch search = SEARCH;
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     const unsigned long long slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-    unsigned* const table = scratch == nullptr ? reinterpret_cast<unsigned*>(unit + 1) : scratch + slot * scratch_cells;
+    unsigned* const table = places.scratch == nullptr ? reinterpret_cast<unsigned*>(unit + 1)
+                                                      : places.scratch + slot * places.scratch_cells;
+    const int p = search.best.p;
     for (int i = blockIdx.y; i < p; i += gridDim.y) {
         for (int j = blockIdx.x; j < p; j += gridDim.x) {
             if (j <= i) continue;
             Shape shape;
-            shape.set(categories, i, j, nullptr, 0);
-            if ((shape.cells() <= shared_cells) != (scratch == nullptr)) continue;
+            shape.set(data.categories, i, j, nullptr, 0);
+            if (!places.have(shape)) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
             sync_block();
             make_test(search, data, *unit, nullptr, 0, team, table);
@@ -89,29 +101,30 @@ __global__ void __launch_bounds__(512, 2)
 // gamma tests of each at a time, delta threads a table. Scratch space as for level 0.
 template <class Code>
 __global__ void __launch_bounds__(512, 2)
-    gpupc_level(DATA_PARAMETERS(Code), SEARCH_PARAMETERS, LEVEL_PARAMETERS, const unsigned long long* row_cells,
-                unsigned shared_cells, unsigned* scratch, unsigned long long scratch_cells, int use_shared) {
+    gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
+                const __grid_constant__ Level level, const __grid_constant__ Places places,
+                const unsigned long long* row_cells, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(Unit, units);
-    const Data<Code> data = DATA(Code);
-    const DiscreteSearch search = SEARCH;
-    const Binomials binomial{binomials, max_degree};
+    const Rows& rows = level.rows;
+    const int size = level.level;
     const int gamma = blockDim.y, beta = blockDim.z, here = gamma * beta, number = threadIdx.z * gamma + threadIdx.y;
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     Unit& unit = units[number];
     int* const all_members = reinterpret_cast<int*>(units + here);
-    int* const members = all_members + number * level;
-    int* const shared_row = all_members + here * level;
-    unsigned* const shared_tables = reinterpret_cast<unsigned*>(shared_row + (use_shared != 0 ? max_degree : 0));
+    int* const members = all_members + number * size;
+    int* const shared_row = all_members + here * size;
+    unsigned* const shared_tables = reinterpret_cast<unsigned*>(shared_row + (use_shared ? rows.stride : 0));
     const unsigned long long block_slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-    unsigned* const table = scratch == nullptr ? shared_tables + number * static_cast<unsigned long long>(shared_cells)
-                                               : scratch + (block_slot * here + number) * scratch_cells;
+    unsigned* const table = places.scratch == nullptr
+                                ? shared_tables + number * static_cast<unsigned long long>(places.shared_cells)
+                                : places.scratch + (block_slot * here + number) * places.scratch_cells;
     Tally tally;
-    for (int i = blockIdx.x; i < p; i += gridDim.x) {
-        const int degree = degrees[i];
-        if (degree <= level || static_cast<long long>(blockIdx.y) * beta >= degree) continue;
-        if (scratch != nullptr && row_cells[i] <= shared_cells) continue;
-        const int* neighbours = rows + static_cast<long long>(i) * row_stride;
-        if (use_shared != 0) {
+    for (int i = blockIdx.x; i < rows.p; i += gridDim.x) {
+        const int degree = rows.degrees[i];
+        if (degree <= size || static_cast<long long>(blockIdx.y) * beta >= degree) continue;
+        if (places.scratch != nullptr && row_cells[i] <= places.shared_cells) continue;
+        const int* neighbours = rows.of(i);
+        if (use_shared) {
             const int thread = number * team.size + team.rank;
             for (int q = thread; q < degree; q += here * team.size) shared_row[q] = neighbours[q];
             neighbours = shared_row;
@@ -124,7 +137,7 @@ __global__ void __launch_bounds__(512, 2)
             int j = 0;
             if (team.rank == 0 && position < degree) {
                 j = neighbours[position];
-                sets = sets_to_try(binomial, level, i, degree, j, degrees[j], tests_per_edge);
+                sets = level.sets_to_try(i, j);
             }
             for (;;) {
                 if (team.rank == 0) {  // find the next test
@@ -135,24 +148,24 @@ __global__ void __launch_bounds__(512, 2)
                             t = sets;  // later keys are larger still
                             break;
                         }
-                        unrank_combination(binomial, degree - 1, level, t, members);
-                        for (int a = 0; a < level; ++a) {
+                        unrank_combination(rows.binomial, degree - 1, size, t, members);
+                        for (int a = 0; a < size; ++a) {
                             members[a] = neighbours[members[a] + (members[a] >= position)];
                         }
                         Shape shape;
-                        shape.set(categories, i, j, members, level);
-                        if ((shape.cells() <= shared_cells) != (scratch == nullptr)) continue;
+                        shape.set(data.categories, i, j, members, size);
+                        if (!places.have(shape)) continue;
                         unit = Unit{shape, key, 0, 1};
                         ++tally.tests;
                     }
                 }
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
-                make_test(search, data, unit, members, level, team, table);
+                make_test(search, data, unit, members, size, team, table);
                 sync_block();
             }
         }
         sync_block();
     }
-    tally.add_to(counters);
+    tally.add_to(level.counters);
 }

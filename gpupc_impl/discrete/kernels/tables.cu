@@ -1,47 +1,48 @@
 // What a search needs beside its tests: planes, the largest tables of a level, and what happens between levels.
+#include "discrete/kernels/tables.cuh"
 #include "engine/kernels/keys.cuh"
+#include "engine/kernels/rows.cuh"
 
 constexpr int MAX_PLANES = 32;  // of a variable
 
 // Which samples have which category, 64 samples a thread. Grid (ceil(words / threads), p).
 template <class Code>
-__global__ void pack_planes(const Code* codes, long long stride, int n, int p, const int* categories,
-                            const int* first_plane, int words, unsigned long long* planes) {
+__global__ void pack_planes(const __grid_constant__ Data<Code> data, int p, unsigned long long* planes) {
     const int word = blockIdx.x * blockDim.x + threadIdx.x;
-    if (word >= words) return;
+    if (word >= data.words) return;
     for (int x = blockIdx.y; x < p; x += gridDim.y) {
-        if (first_plane[x] < 0) continue;
+        if (data.first_plane[x] < 0) continue;
         unsigned long long bits[MAX_PLANES] = {};
-        const Code* const own = codes + x * stride;
+        const Code* const own = data.of(x);
         const int first = word * 64;
-        for (int k = 0; k < min(64, n - first); ++k) bits[own[first + k]] |= 1ull << k;
-        unsigned long long* out = planes + static_cast<long long>(first_plane[x]) * words + word;
-        for (int v = 0; v < categories[x]; ++v, out += words) *out = bits[v];
+        for (int k = 0; k < min(64, data.n - first); ++k) bits[own[first + k]] |= 1ull << k;
+        unsigned long long* out = planes + static_cast<long long>(data.first_plane[x]) * data.words + word;
+        for (int v = 0; v < data.categories[x]; ++v, out += data.words) *out = bits[v];
     }
 }
 
 // The edges that level 0 leaves: those without a key. Grid (p).
-__global__ void keep_unseparated(int p, const unsigned long long* best, unsigned char* adjacency) {
-    const long long row = static_cast<long long>(blockIdx.x) * p;
-    for (int j = threadIdx.x; j < p; j += blockDim.x) {
-        adjacency[row + j] = static_cast<int>(blockIdx.x) != j && best[row + j] == NO_KEY;
+__global__ void keep_unseparated(const __grid_constant__ BestKeys best, unsigned char* adjacency) {
+    const int i = blockIdx.x;
+    for (int j = threadIdx.x; j < best.p; j += blockDim.x) {
+        adjacency[best.cell(i, j)] = i != j && best.keys[best.cell(i, j)] == NO_KEY;
     }
 }
 
 // A bound on the cells of each row's tables: its own categories and the largest counts among its neighbours. A thread a
 // row. largest: the maximum.
-__global__ void largest_tables(const int* rows, int row_stride, const int* degrees, int p, const int* categories,
-                               int level, unsigned long long* row_cells, unsigned long long* largest) {
+__global__ void largest_tables(const __grid_constant__ Rows rows, const int* categories, int level,
+                               unsigned long long* row_cells, unsigned long long* largest) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= p) return;
+    if (i >= rows.p) return;
     unsigned long long cells = 0;
-    if (degrees[i] > level) {
-        const int* const row = rows + static_cast<long long>(i) * row_stride;
+    if (rows.degrees[i] > level) {
+        const int* const row = rows.of(i);
         cells = categories[i];
         int smallest = categories[i], below = 1 << 30;
         for (int wanted = level + 1; wanted > 0;) {  // the largest count below the last one, as often as it occurs
             int most = 0, times = 0;
-            for (int q = 0; q < degrees[i]; ++q) {
+            for (int q = 0; q < rows.degrees[i]; ++q) {
                 const int count = categories[row[q]];
                 smallest = min(smallest, count);
                 if (count >= below || count < most) continue;
@@ -60,15 +61,13 @@ __global__ void largest_tables(const int* rows, int row_stride, const int* degre
 }
 
 // Keys that the host decided to be separating.
-__global__ void settle(int p, const int* pairs, const unsigned long long* keys, int count, unsigned long long* best) {
+__global__ void settle(const __grid_constant__ BestKeys best, const int* pairs, const unsigned long long* keys,
+                       int count) {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
-    if (k >= count) return;
-    const long long i = pairs[2 * k], j = pairs[2 * k + 1];
-    atomicMin(&best[i * p + j], keys[k]);
-    atomicMin(&best[j * p + i], keys[k]);
+    if (k < count) best.separate(pairs[2 * k], pairs[2 * k + 1], keys[k]);
 }
 
-// How many neighbours each variable has behind itself. Grid (p).
+// How many neighbours with a larger index each variable has. Grid (p).
 __global__ void count_upper(const unsigned char* adjacency, int p, int* upper) {
     __shared__ int count;
     const int i = blockIdx.x;
@@ -83,10 +82,10 @@ __global__ void count_upper(const unsigned char* adjacency, int p, int* upper) {
 
 // The first set that would be tried for an edge: from adj(i), else from adj(j); else the smallest variables stand in
 // (DiscreteProblem.first_sets).
-__device__ void first_set(const int* rows, int stride, const int* degrees, int level, int i, int j, int* set) {
-    const int owner = degrees[i] > level ? i : j;
-    const bool any = degrees[owner] > level;
-    const int* const row = rows + static_cast<long long>(owner) * stride;
+__device__ void first_set(const Rows& rows, int level, int i, int j, int* set) {
+    const int owner = rows.degrees[i] > level ? i : j;
+    const bool any = rows.degrees[owner] > level;
+    const int* const row = rows.of(owner);
     for (int a = 0, q = 0; a < level; ++q) {
         const int member = any ? row[q] : q;
         if (member != i && member != j) set[a++] = member;
@@ -94,11 +93,11 @@ __device__ void first_set(const int* rows, int stride, const int* degrees, int l
 }
 
 // Removes the edges that a workload's rule does not keep. Row i's edges to later variables are those from starts[i] on;
-// the removed ones are listed from slots[i] on, with their first sets, unless pairs is null. A thread a row.
-__global__ void decay(unsigned char* adjacency, int p, const long long* starts, const unsigned char* kept,
-                      const int* rows, int stride, const int* degrees, int level, const long long* slots, int* pairs,
-                      int* sets) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+// the removed ones are listed from slots[i] on, with their first sets, unless pairs is null (then of `rows` only p
+// counts). A thread a row.
+__global__ void decay(const __grid_constant__ Rows rows, int level, const long long* starts, const unsigned char* kept,
+                      const long long* slots, unsigned char* adjacency, int* pairs, int* sets) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, p = rows.p;
     if (i >= p) return;
     unsigned char* const row = adjacency + static_cast<long long>(i) * p;
     long long slot = slots[i];
@@ -109,7 +108,7 @@ __global__ void decay(unsigned char* adjacency, int p, const long long* starts, 
         if (pairs == nullptr) continue;
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = static_cast<int>(j);
-        first_set(rows, stride, degrees, level, i, static_cast<int>(j), sets + slot * level);
+        first_set(rows, level, i, static_cast<int>(j), sets + slot * level);
         ++slot;
     }
 }

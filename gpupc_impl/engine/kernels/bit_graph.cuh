@@ -1,8 +1,11 @@
-// A graph of p variables as a matrix of bits: row i begins at bits[i * words], variable j is bit j % 32 of its word j / 32.
-// `words` is a multiple of 4; the bits from p on are zero.
+// A graph of p variables as a matrix of bits: row i begins at bits[i * words], variable j is bit j % 32 of its word j
+// / 32. `words` is a multiple of 4; the bits from p on are zero.
 #pragma once
 
 #include "engine/kernels/warp.cuh"
+
+// What a level counts; engine/bit_graph.py: the same.
+enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, COUNTERS };
 
 struct BitRow {
     const unsigned* bits;
@@ -50,8 +53,8 @@ __device__ __forceinline__ long long sum_of(const int* values, int n) {
     return sum_of_lanes(sums);
 }
 
-// Calls f(i, j, slot) for every pair i < j of some rows that is in one graph and not in the other; slots ascend with the
-// pairs.
+// Calls f(i, j, slot) for every pair i < j of some rows that is in one graph and not in the other; slots ascend with
+// the pairs.
 template <class F>
 __device__ __forceinline__ void each_removed(const unsigned* before, const unsigned* after, int words,
                                              const WarpRows& rows, long long slot, F f) {

@@ -1,6 +1,6 @@
 // The graph between levels: compaction (cuPC, section 3.3) and the removal of separated edges.
-#include "engine/kernels/combinations.cuh"
 #include "engine/kernels/keys.cuh"
+#include "engine/kernels/rows.cuh"
 
 // A thread's share of n columns: first, ..., last - 1.
 struct Segment {
@@ -65,16 +65,16 @@ __global__ void compact(const unsigned char* adjacency, int p, int* rows, int st
 }
 
 // Removes the edges that were separated in this level. removed: of each row, those to a larger neighbour. Grid (p).
-__global__ void remove_separated(const int* rows, int stride, const int* degrees, int p, const unsigned long long* best,
+__global__ void remove_separated(const __grid_constant__ Rows rows, const unsigned long long* best,
                                  unsigned char* adjacency, int* removed) {
     __shared__ int in_row;
     const int i = blockIdx.x;
     if (threadIdx.x == 0) in_row = 0;
     __syncthreads();
     int n = 0;
-    for (int q = threadIdx.x; q < degrees[i]; q += blockDim.x) {
-        const int j = rows[static_cast<long long>(i) * stride + q];
-        const long long cell = static_cast<long long>(i) * p + j;
+    for (int q = threadIdx.x; q < rows.degrees[i]; q += blockDim.x) {
+        const int j = rows.of(i)[q];
+        const long long cell = static_cast<long long>(i) * rows.p + j;
         if (best[cell] == NO_KEY) continue;
         adjacency[cell] = 0;
         n += j > i;
@@ -87,29 +87,27 @@ __global__ void remove_separated(const int* rows, int stride, const int* degrees
 // Lists the edges removed in this level, ascending, with their separating sets; row i's begin at starts[i].
 // `of_whole_row` tells what ranks number: subsets of the whole row (cuPC-S), or of the row without the edge's other
 // end. Grid (p), block ROW_THREADS.
-__global__ void list_separated(const int* rows, int stride, const int* degrees, int p,
-                               const unsigned long long* binomials, int max_degree, int level, int of_whole_row,
+__global__ void list_separated(const __grid_constant__ Rows rows, int level, bool of_whole_row,
                                const unsigned long long* best, const long long* starts, int* pairs, int* sets) {
     const int i = blockIdx.x;
-    const Binomials binomial{binomials, max_degree};
-    const int* neighbours = rows + static_cast<long long>(i) * stride;
-    const auto separated = [&](int q) {
-        return neighbours[q] > i && best[static_cast<long long>(i) * p + neighbours[q]] != NO_KEY;
-    };
-    const Segment segment(degrees[i]);
+    const int* neighbours = rows.of(i);
+    best += static_cast<long long>(i) * rows.p;
+    const auto separated = [&](int q) { return neighbours[q] > i && best[neighbours[q]] != NO_KEY; };
+    const Segment segment(rows.degrees[i]);
     int own = 0;
     for (int q = segment.first; q < segment.last; ++q) own += separated(q);
     long long slot = starts[i] + counted_before(own);
     for (int q = segment.first; q < segment.last; ++q) {
         if (!separated(q)) continue;
         const int j = neighbours[q];
-        const unsigned long long key = best[static_cast<long long>(i) * p + j];
+        const unsigned long long key = best[j];
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
         const int owner = key & SECOND_SIDE ? j : i, other = key & SECOND_SIDE ? i : j;
-        const int* row = rows + static_cast<long long>(owner) * stride;
+        const int* row = rows.of(owner);
         int* set = sets + slot * level;
-        unrank_combination(binomial, degrees[owner] - (of_whole_row ? 0 : 1), level, key & ~SECOND_SIDE, set);
+        const int n = rows.degrees[owner] - (of_whole_row ? 0 : 1);
+        unrank_combination(rows.binomial, n, level, key & ~SECOND_SIDE, set);
         bool passed = false;  // whether the other end has been stepped over
         for (int a = 0; a < level; ++a) {
             passed |= !of_whole_row && row[set[a]] >= other;

@@ -1,7 +1,17 @@
 // Rows of A'_G, the compacted graph (cuPC, section 3.3).
 #pragma once
 
-#include "backends/simt/portable.cuh"
+#include "engine/kernels/combinations.cuh"
+
+// All rows, at the start of a level, with what ranks of subsets of a row are made with.
+struct Rows {
+    const int* neighbours;  // (p, stride): row i holds the neighbours of Vi, ascending, in its first places
+    const int* degrees;     // (p) how many each variable has
+    Binomials binomial;
+    int p, stride;
+
+    __device__ __forceinline__ const int* of(int i) const { return neighbours + static_cast<long long>(i) * stride; }
+};
 
 // Row i of A'_G: the n neighbours of Vi in ascending order.
 struct Row {
@@ -9,8 +19,8 @@ struct Row {
     const int* neighbours;
 };
 
-// Copies row i into the block's shared memory (all threads of the block must call it). A row too long for shared memory
-// is launched without any and read where it is.
+// Copies row i into the block's shared memory (all threads of the block must call it). Where rows are too long for
+// shared memory, kernels are launched without any and read them where they are.
 __device__ __forceinline__ Row load_row(int i, int n, const int* stored, bool use_shared, int* shared) {
     if (!use_shared) return {i, n, stored};
     const int threads = blockDim.x * blockDim.y;

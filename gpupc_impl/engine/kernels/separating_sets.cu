@@ -16,9 +16,9 @@ __device__ __forceinline__ long long pairs_before(const int* pairs, long long co
     return low;
 }
 
-// Merges a list of pairs with sets of any size with one whose sets all have `size` members, both ascending and without a
-// common pair. Set number q of the first is members[offsets[q]] up to members[offsets[q + 1]]; so it is in the result.
-// Grid (any), block (any).
+// Merges a list of pairs with sets of any size with one whose sets all have `size` members, both ascending and without
+// a common pair. Set number q of the first is members[offsets[q]] up to members[offsets[q + 1]]; so it is in the
+// result. Grid (any), block (any).
 __global__ void merge_sets(const int* pairs, const long long* offsets, const int* members, long long count,
                            const int* pairs_level, const int* members_level, long long count_level, int size,
                            int* pairs_out, long long* offsets_out, int* members_out) {

@@ -1,6 +1,6 @@
-// A warp, written once for both backends: on a GPU its 32 lanes are threads; on the host one thread plays all of them, in
-// loops that the compiler makes vectors of. A kernel written with these words is launched with `Backend.warp_threads`
-// threads for each warp of a block.
+// A warp, written once for both backends: on a GPU its 32 lanes are threads; on the host one thread plays all of them,
+// in loops that the compiler makes vectors of. A kernel written with these words is launched with
+// `Backend.warp_threads` threads for each warp of a block.
 #pragma once
 
 #include "backends/simt/portable.cuh"
@@ -18,6 +18,7 @@ struct PerLane {
 inline int warp_index() { return static_cast<int>(threadIdx.x); }
 inline int warp_count() { return static_cast<int>(blockDim.x); }
 inline bool warp_leader() { return true; }
+inline void join_lanes() {}  // what the lanes wrote before, all of them read after
 
 // Lanes 0 to count - 1 do f(lane).
 template <class F>
@@ -87,6 +88,7 @@ struct PerLane {
 __device__ __forceinline__ int warp_index() { return threadIdx.x / LANES; }
 __device__ __forceinline__ int warp_count() { return blockDim.x / LANES; }
 __device__ __forceinline__ bool warp_leader() { return threadIdx.x % LANES == 0; }
+__device__ __forceinline__ void join_lanes() { __syncwarp(); }
 
 template <class F>
 __device__ __forceinline__ void each_lane(int count, F f) {

@@ -4,16 +4,12 @@
 // Grid (p, n'), block (threads).
 template <int L>
 __global__ void __launch_bounds__(1024)
-    baseline_2(const double* C, int p, const int* rows, int stride, const int* degrees,
-               const unsigned long long* binomials, int max_degree, double critical_r_squared, unsigned long long* best,
-               unsigned long long* min_r_squared, int first_come, unsigned long long* counters, int use_shared) {
+    baseline_2(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
-    const int i = blockIdx.x, n = degrees[i];
+    const int i = blockIdx.x, n = rows.degrees[i];
     if (n < L + 1 || static_cast<int>(blockIdx.y) >= n) return;
-    const Search search{C, critical_r_squared, {best, p, first_come != 0}, min_r_squared};
-    const Binomials binomial{binomials, max_degree};
-    const Row row = load_row(i, n, rows + static_cast<long long>(i) * stride, use_shared != 0, shared);
+    const Row row = load_row(i, n, rows.of(i), use_shared, shared);
     for (int position = blockIdx.y; position < n; position += gridDim.y) {
-        test_edge<L>(search, counters, binomial, row, position, threadIdx.x, blockDim.x);
+        test_edge<L>(search, rows.binomial, row, position, threadIdx.x, blockDim.x);
     }
 }

@@ -1,8 +1,9 @@
 // Correlations made on the device: columns of samples standardised, and their products made exact.
 #include "backends/simt/portable.cuh"
 
-// Columns of an (m, p) matrix to mean zero and length one; constant ones to zeros. As problem.py's `standardized`: scaled
-// by their largest magnitude before anything is squared. Grid (ceil(p / threads)), block (threads): a thread a column.
+// Columns of an (m, p) matrix to mean zero and length one; constant ones to zeros. As problem.py's `standardized`:
+// scaled by their largest magnitude before anything is squared. Grid (ceil(p / threads)), block (threads): a thread a
+// column.
 __global__ void standardise(double* samples, int m, int p) {
     const int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= p) return;

@@ -3,20 +3,16 @@
 
 // Grid (p, ceil(n' / beta)), block (beta, gamma).
 template <int L>
-__global__ void __launch_bounds__(512)
-    cupc_e(const double* C, int p, const int* rows, int stride, const int* degrees, const unsigned long long* binomials,
-           int max_degree, double critical_r_squared, unsigned long long* best, unsigned long long* min_r_squared,
-           int first_come, unsigned long long* counters, int use_shared) {
+__global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
+    cupc_e(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
-    const int i = blockIdx.x, n = degrees[i];
+    const int i = blockIdx.x, n = rows.degrees[i];
     const int beta = blockDim.x;
     if (n < L + 1) return;                                       // section 4.1, I
     if (static_cast<long long>(blockIdx.y) * beta >= n) return;  // section 4.1, II
-    const Search search{C, critical_r_squared, {best, p, first_come != 0}, min_r_squared};
-    const Binomials binomial{binomials, max_degree};
-    const Row row = load_row(i, n, rows + static_cast<long long>(i) * stride, use_shared != 0, shared);
+    const Row row = load_row(i, n, rows.of(i), use_shared, shared);
     for (long long position = static_cast<long long>(blockIdx.y) * beta + threadIdx.x; position < n;
          position += static_cast<long long>(gridDim.y) * beta) {
-        test_edge<L>(search, counters, binomial, row, static_cast<int>(position), threadIdx.y, blockDim.y);
+        test_edge<L>(search, rows.binomial, row, static_cast<int>(position), threadIdx.y, blockDim.y);
     }
 }

@@ -3,26 +3,24 @@
 
 // Grid (p, delta), block (theta).
 template <int L>
-__global__ void __launch_bounds__(512)
-    cupc_s(const double* C, int p, const int* rows, int stride, const int* degrees, const unsigned long long* binomials,
-           int max_degree, double critical_r_squared, unsigned long long* best, unsigned long long* min_r_squared,
-           int first_come, unsigned long long* counters, int use_shared) {
+__global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
+    cupc_s(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
-    const int i = blockIdx.x, n = degrees[i];
-    const Binomials binomial{binomials, max_degree};
+    const int i = blockIdx.x, n = rows.degrees[i];
     if (n < L + 1) return;  // section 4.1, I
-    const unsigned long long sets = binomial(n, L);
+    const unsigned long long sets = rows.binomial(n, L);
     const unsigned long long first = static_cast<unsigned long long>(blockIdx.y) * blockDim.x;
     if (first >= sets) return;  // section 4.1, III
-    const Search search{C, critical_r_squared, {best, p, first_come != 0}, min_r_squared};
-    const Row row = load_row(i, n, rows + static_cast<long long>(i) * stride, use_shared != 0, shared);
+    const Row row = load_row(i, n, rows.of(i), use_shared, shared);
+    const double* C = search.C;
+    const int p = rows.p;
     const double* c_i = C + search.best.cell(i, 0);
 
     Tally tally;
     for (unsigned long long t = first + threadIdx.x; t < sets;
          t += static_cast<unsigned long long>(gridDim.y) * blockDim.x) {
         int positions[L];
-        unrank_combination(binomial, n, L, t, positions);
+        unrank_combination(rows.binomial, n, L, t, positions);
         ConditioningSet<L> S;
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
@@ -41,5 +39,5 @@ __global__ void __launch_bounds__(512)
             search.test(tally, S.residuals(C, p, i, j, c_i[j]), i, j, key);
         }
     }
-    tally.add_to(counters);
+    tally.add_to(search.counters);
 }

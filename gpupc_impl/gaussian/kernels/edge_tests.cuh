@@ -6,8 +6,8 @@
 // Tests number first, first + step, ... of the edge between row.i and its neighbour at `position` (cuPC, Algorithm 4,
 // lines 5-16). S is taken from row.i's other neighbours.
 template <int L>
-__device__ void test_edge(const Search& search, unsigned long long* counters, const Binomials& binomial, const Row& row,
-                          int position, unsigned long long first, unsigned long long step) {
+__device__ void test_edge(const Search& search, const Binomials& binomial, const Row& row, int position,
+                          unsigned long long first, unsigned long long step) {
     const int i = row.i, j = row.neighbours[position];
     const double* C = search.C;
     const int p = search.best.p;
@@ -25,5 +25,5 @@ __device__ void test_edge(const Search& search, unsigned long long* counters, co
         tally.pseudo_inverses += S.singular;
         search.test(tally, S.residuals(C, p, i, j, c_ij), i, j, key);
     }
-    tally.add_to(counters);
+    tally.add_to(search.counters);
 }

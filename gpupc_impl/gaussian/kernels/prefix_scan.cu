@@ -1,12 +1,12 @@
-// pair-scan, levels from 2 on. A set S of row i is a prefix P, all its members but the last, and a last member k. A warp
-// takes a prefix: what is left of the covariances given P is worked out once for 32 candidates k and for 32 partners j
-// at a time; a test of (i, j | P + k) is then a handful of operations, its lanes the candidates.
+// pair-scan, levels from 2 on. A set S of row i is a prefix P, all its members but the last, and a last member k. A
+// warp works out once what is left of the variances and covariances of the row's variables given P; a test of (i, j | P
+// + k) is then a handful of operations, whose lanes are candidates k and partners j. From one prefix to the next mostly
+// the last member changes, and only what depends on it is worked out again.
 //
-// This is the elimination of fisher_z.cuh's ConditioningSet in another order: each number comes from the same operations
-// in the same order, so every decision has the same bits.
-#include "engine/kernels/bit_graph.cuh"
+// This is the elimination of fisher_z.cuh's ConditioningSet in another order: each number comes from the same
+// operations in the same order, so every decision has the same bits.
 #include "engine/kernels/combinations.cuh"
-#include "gaussian/kernels/fisher_z.cuh"
+#include "gaussian/kernels/pair_scan.cuh"
 
 constexpr unsigned long long NO_RANK = ~0ull;
 
@@ -19,49 +19,92 @@ __device__ __forceinline__ unsigned long long rank_combination(const Binomials& 
     return binomial(n, L) - 1 - following;
 }
 
-// P factorised: the Cholesky factor of C[P, P], and row i given P.
+// What a warp knows of a prefix P and of every variable of the row given the first members of P: a stack, whose top
+// alone changes from most prefixes to the next.
 template <int K>
 struct Prefix {
-    int positions[K], members[K];
-    double factor[K * K];  // lower triangle, with reciprocal diagonal
-    double projection[K];  // of Vi
-    double residual;       // variance of Vi given P
-    bool singular;
+    int positions[K];
+    double projection[K];    // of Vi, given the members before
+    double residual[K + 1];  // variance of Vi given the first members
+    int singular;            // the first member without variance given those before it; K: none
+    double* cells;           // for the row's variables: see below
+    int n;
 
-    // What is left of the variance of v given P; its projection goes to `solution`.
-    __device__ __forceinline__ double project(const double* C, int p, int v, double* solution) const {
-        double left = 1.0;
-#pragma unroll
-        for (int a = 0; a < K; ++a) {
-            double sum = C[static_cast<long long>(members[a]) * p + v];
-#pragma unroll
-            for (int k = 0; k < a; ++k) sum = fma(-factor[a * K + k], solution[k], sum);
-            solution[a] = sum * factor[a * K + a];
-            left = fma(-solution[a], solution[a], left);
+    __device__ __forceinline__ static long long cells_needed(int n) { return static_cast<long long>(3 * K + 2) * n; }
+    // Position v's projection on member a given those before it; its variance and its covariance with Vi given the
+    // first `depth` members.
+    __device__ __forceinline__ double& projected(int a, int v) { return cells[a * n + v]; }
+    __device__ __forceinline__ double& variance(int depth, int v) { return cells[(K + depth) * n + v]; }
+    __device__ __forceinline__ double& covariance(int depth, int v) { return cells[(2 * K + 1 + depth) * n + v]; }
+
+    // Nothing given yet.
+    __device__ __forceinline__ void begin(const double* c_i, const int* row) {
+        residual[0] = 1.0;
+        singular = K;
+        for (int v = 0; v < n; v += LANES) {
+            each_lane(min(n - v, LANES), [&](int lane) {
+                variance(0, v + lane) = 1.0;
+                covariance(0, v + lane) = c_i[row[v + lane]];
+            });
         }
-        return left;
+        join_lanes();
     }
 
-    __device__ __forceinline__ void factorise(const double* C, int p, int i) {
-        singular = false;
+    // Takes in the members from number `first` on.
+    __device__ __forceinline__ void add(const double* C, int p, const int* row, int first) {
+        if (singular >= first) singular = K;
 #pragma unroll
         for (int a = 0; a < K; ++a) {
-            double pivot = 1.0;
+            if (a < first) continue;
+            const int member = positions[a];
+            const double pivot = variance(a, member);
+            const bool near = pivot <= RESIDUAL_TOLERANCE;
+            if (near && singular == K) singular = a;
+            const double inverse = 1.0 / sqrt(near ? 1.0 : pivot);
+            const double of_i = covariance(a, member) * inverse;
+            projection[a] = of_i;
+            residual[a + 1] = fma(-of_i, of_i, residual[a]);
+            double of_member[K];
 #pragma unroll
-            for (int b = 0; b < a; ++b) {
-                double sum = C[static_cast<long long>(members[b]) * p + members[a]];
+            for (int b = 0; b < a; ++b) of_member[b] = projected(b, member);
+            const double* c_member = C + static_cast<long long>(row[member]) * p;
+            for (int v = 0; v < n; v += LANES) {
+                each_lane(min(n - v, LANES), [&](int lane) {
+                    const int at = v + lane;
+                    double left = c_member[row[at]];
 #pragma unroll
-                for (int k = 0; k < b; ++k) sum = fma(-factor[a * K + k], factor[b * K + k], sum);
-                factor[a * K + b] = sum * factor[b * K + b];
-                pivot = fma(-factor[a * K + b], factor[a * K + b], pivot);
+                    for (int b = 0; b < a; ++b) left = fma(-of_member[b], projected(b, at), left);
+                    const double along = left * inverse;
+                    projected(a, at) = along;
+                    variance(a + 1, at) = fma(-along, along, variance(a, at));
+                    covariance(a + 1, at) = fma(-of_i, along, covariance(a, at));
+                });
             }
-            if (pivot <= RESIDUAL_TOLERANCE) {
-                singular = true;
-                pivot = 1.0;
-            }
-            factor[a * K + a] = 1.0 / sqrt(pivot);
+            join_lanes();
         }
-        residual = project(C, p, i, projection);
+    }
+
+    // The next combination of n - 1; returns the first member that changed, or -1 after the last.
+    __device__ __forceinline__ int advance() {
+        int changed = -1, next = 0;
+#pragma unroll
+        for (int a = K - 1; a >= 0; --a) {
+            if (changed < 0 && positions[a] != n - 1 - K + a) changed = a;
+        }
+#pragma unroll
+        for (int a = 0; a < K; ++a) {
+            if (changed < 0 || a < changed) continue;
+            next = a == changed ? positions[a] + 1 : next + 1;
+            positions[a] = next;
+        }
+        return changed;
+    }
+
+    __device__ __forceinline__ bool has(int q) const {
+        bool member = false;
+#pragma unroll
+        for (int a = 0; a < K; ++a) member |= q == positions[a];
+        return member;
     }
 };
 
@@ -75,211 +118,229 @@ __device__ __noinline__ Residuals careful_test(const double* C, int p, const int
 }
 
 // The tests of one side. Side 0: sets from adj(i) for the edges to larger variables. Side 1: for those to smaller ones
-// that side 0 left in `graph`. `starts` and `neighbours` are the rows of the graph at the level's start; separated edges go
-// from `left`, on side 0 from `graph` as well; best[starts[i] + q] is the smallest rank found for row i's neighbour at
-// position q. counters: {tests, undefined tests, tests with a near-singular M2}.
-// Grid (p, any), block (warps).
-template <int L, bool WITH_SMALLEST>
-__global__ void __launch_bounds__(128)
-    prefix_scan(const double* C, int p, double critical_r_squared, const long long* starts, const int* neighbours,
-                const unsigned long long* binomials, int max_degree, unsigned* graph, unsigned* left, int words,
-                int side, unsigned long long* best, unsigned long long* smallest_r_squared, unsigned long long* counters) {
+// that side 0 left in `graph`. `starts` and `neighbours` are the rows of the graph at the level's start; separated
+// edges go from `left`, on side 0 from `graph` as well; best[starts[i] + q] is the smallest rank found for row i's
+// neighbour at position q. A warp takes `run` prefixes one after the other. scratch: cells of every warp of the grid,
+// where they do not fit into shared memory. counters: {tests, undefined tests, tests with a near-singular M2}. Grid
+// (any, any), block (warps), dynamic shared memory: of each warp its cells (unless in scratch), then its partners.
+template <int L, bool WITH_SMALLEST, bool IN_SHARED>
+__global__ void __launch_bounds__(128, 5)
+    prefix_scan(const PairScan s, double critical_r_squared, unsigned* graph, unsigned* left, int side, int run) {
     constexpr int K = L - 1;
-    const int i = blockIdx.x, n = static_cast<int>(starts[i + 1] - starts[i]);
-    if (n < L + 1) return;
-    const int* row = neighbours + starts[i];
-    unsigned long long* const found = best + starts[i];
-    // The partners of this side are the positions [from, to).
-    int split = 0;
-    for (int high = n; split < high;) {
-        const int middle = (split + high) / 2;
-        if (row[middle] < i) split = middle + 1;
-        else high = middle;
-    }
-    const int from = side == 0 ? split : 0, to = side == 0 ? n : split;
-    if (from == to) return;
-    const BitRow edges(graph, words, i);
-    const Binomials binomial{binomials, max_degree};
-    const unsigned long long prefixes = binomial(n - 1, K);
-    const double* c_i = C + static_cast<long long>(i) * p;
-
+    const double* const C = s.C;
+    const int p = s.p, words = s.words, max_degree = s.max_degree;
+    GPUPC_DYNAMIC_SHARED(double, shared);
     unsigned long long tests = 0, undefined = 0, singular_tests = 0;
-    for (unsigned long long t = static_cast<unsigned long long>(blockIdx.y) * warp_count() + warp_index(); t < prefixes;
-         t += static_cast<unsigned long long>(gridDim.y) * warp_count()) {
-        Prefix<K> P;
-        unrank_combination(binomial, n - 1, K, t, P.positions);
-        int chosen[L];
-#pragma unroll
-        for (int a = 0; a < K; ++a) chosen[a] = P.positions[a];
-        chosen[K] = chosen[K - 1] + 1;
-        const unsigned long long first_rank = rank_combination<L>(binomial, n, chosen);
-
-        // Partners that this prefix may still separate.
-        bool factorised = false;
-        for (int base = from; base < to; base += LANES) {
-            unsigned partners = ballot(min(to - base, LANES), [&](int lane) {
-                const int q = base + lane;
-                bool wanted = (side == 0 || edges.has(row[q])) && load_relaxed(&found[q]) > first_rank;
-#pragma unroll
-                for (int a = 0; a < K; ++a) wanted = wanted && q != chosen[a];
-                return wanted;
-            });
-            if (partners == 0) continue;
-            if (!factorised) {
-#pragma unroll
-                for (int a = 0; a < K; ++a) P.members[a] = row[P.positions[a]];
-                P.factorise(C, p, i);
-                factorised = true;
+    double* cells;
+    int* partners;
+    {
+        const long long of_warp = Prefix<K>::cells_needed(max_degree);
+        const long long block = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
+        cells =
+            IN_SHARED ? shared + warp_index() * of_warp : s.scratch + (block * warp_count() + warp_index()) * of_warp;
+        partners = reinterpret_cast<int*>(shared + (IN_SHARED ? warp_count() * of_warp : 0)) +
+                   static_cast<long long>(warp_index()) * max_degree;
+    }
+    for (int i = blockIdx.x; i < p; i += gridDim.x) {
+        const int n = static_cast<int>(s.starts[i + 1] - s.starts[i]);
+        if (n < L + 1) continue;
+        const int* row = s.neighbours + s.starts[i];
+        unsigned long long* const found = s.best + s.starts[i];
+        // The partners of this side are among the positions [from, to).
+        int split = 0;
+        for (int high = n; split < high;) {
+            const int middle = (split + high) / 2;
+            if (row[middle] < i) {
+                split = middle + 1;
+            } else {
+                high = middle;
             }
-            // Vj given P, a partner a lane.
-            PerLane<double> solution_j[K], left_jj, left_ij;
-            each_lane(min(to - base, LANES), [&](int lane) {
-                const int j = row[base + lane];
-                double solution[K];
-                left_jj[lane] = P.project(C, p, j, solution);
-                double ij = c_i[j];
+        }
+        const int from = side == 0 ? split : 0, to = side == 0 ? n : split;
+        if (from == to) continue;
+        const BitRow edges(graph, words, i);
+        const Binomials binomial{s.binomials, max_degree};
+        const unsigned long long prefixes = binomial(n - 1, K);
+        const double* c_i = C + static_cast<long long>(i) * p;
+        const auto cell_of = [&](int j) { return s.cell(min(i, j), max(i, j)); };
+
+        Prefix<K> P;
+        P.cells = cells;
+        P.n = n;
+        const unsigned long long step = static_cast<unsigned long long>(gridDim.y) * warp_count() * run;
+        for (unsigned long long t = (static_cast<unsigned long long>(blockIdx.y) * warp_count() + warp_index()) * run;
+             t < prefixes; t += step) {
+            unrank_combination(binomial, n - 1, K, t, P.positions);
+            int chosen[L];
 #pragma unroll
-                for (int a = 0; a < K; ++a) {
-                    ij = fma(-P.projection[a], solution[a], ij);
-                    solution_j[a][lane] = solution[a];
-                }
-                left_ij[lane] = ij;
-            });
-            for (int first = chosen[K]; first < n && partners != 0; first += LANES) {
-                const int candidates = min(n - first, LANES);
-                // Vk given P, and Vi given P and Vk, a candidate a lane.
-                PerLane<double> solution_k[K], scale, projection_i, left_ii;
-                PerLane<int> k_of;
-                const unsigned singular = ballot(candidates, [&](int lane) {
-                    const int k = row[first + lane];
-                    double solution[K];
-                    double pivot = P.project(C, p, k, solution);
-                    const bool near = P.singular || pivot <= RESIDUAL_TOLERANCE;
-                    double ik = c_i[k];
-#pragma unroll
-                    for (int a = 0; a < K; ++a) {
-                        ik = fma(-solution[a], P.projection[a], ik);
-                        solution_k[a][lane] = solution[a];
-                    }
-                    const double inverse = 1.0 / sqrt(near ? 1.0 : pivot), along = ik * inverse;
-                    k_of[lane] = k;
-                    scale[lane] = inverse;
-                    projection_i[lane] = along;
-                    left_ii[lane] = fma(-along, along, P.residual);
-                    return near;
-                });
-                const unsigned regular = lanes_through(candidates - 1) & ~singular;
-                for (unsigned rest = partners; rest != 0; rest &= rest - 1) {
-                    const int partner = __ffs(rest) - 1, q = base + partner, j = row[q];
-                    unsigned tested = regular;
-                    if (first <= q && q < first + candidates) tested &= ~(1u << (q - first));
-                    const double* c_j = C + static_cast<long long>(j) * p;
-                    double of_j[K];
-#pragma unroll
-                    for (int a = 0; a < K; ++a) of_j[a] = of_lane(solution_j[a], partner);
-                    const double jj = of_lane(left_jj, partner), ij = of_lane(left_ij, partner);
-                    const auto residuals = [&](int lane) {
-                        double jk = c_j[k_of[lane]];
-#pragma unroll
-                        for (int a = 0; a < K; ++a) jk = fma(-solution_k[a][lane], of_j[a], jk);
-                        const double along = jk * scale[lane];
-                        return Residuals{left_ii[lane], fma(-along, along, jj), fma(-projection_i[lane], along, ij)};
-                    };
-                    unsigned hits = ballot(candidates, [&](int lane) {
-                        const Residuals h = residuals(lane);
-                        return h.undefined() | h.independent(critical_r_squared);
-                    }) & tested;
-                    unsigned vain = 0;
-                    if (hits != 0) {
-                        vain = ballot(candidates, [&](int lane) {
-                            return (hits >> lane & 1) && residuals(lane).undefined();
+            for (int a = 0; a < K; ++a) chosen[a] = P.positions[a];
+            chosen[K] = chosen[K - 1] + 1;
+            unsigned long long first_rank = rank_combination<L>(binomial, n, chosen);
+            int changed = 0, partner_count = -1;  // unknown
+            for (int step_of_run = 0; step_of_run < run && changed >= 0; ++step_of_run) {
+                if (partner_count < 0) {  // those that this prefix may still separate
+                    join_lanes();
+                    partner_count = 0;
+                    for (int base = from; base < to; base += LANES) {
+                        const unsigned wanted = ballot(min(to - base, LANES), [&](int lane) {
+                            const int q = base + lane;
+                            return (side == 0 || edges.has(row[q])) && load_relaxed(&found[q]) > first_rank;
                         });
-                        hits &= ~vain;
+                        each_lane(LANES, [&](int lane) {
+                            if (wanted >> lane & 1)
+                                partners[partner_count + __popc(wanted & ~(~0u << lane))] = base + lane;
+                        });
+                        partner_count += __popc(wanted);
                     }
-                    if (singular != 0) {  // lanes are few: one after the other
-                        for (unsigned near = singular; near != 0; near &= near - 1) {
-                            const int lane = __ffs(near) - 1;
-                            if (first + lane == q || (hits & lanes_through(lane)) != 0) continue;
-                            int members[L];
-                            for (int a = 0; a < K; ++a) members[a] = P.members[a];
-                            members[K] = row[first + lane];
-                            const Residuals h = careful_test<L>(C, p, members, i, j);
-                            ++singular_tests;
-                            tested |= 1u << lane;
-                            if (h.undefined()) {
-                                vain |= 1u << lane;
-                            } else {
-                                if (h.independent(critical_r_squared)) hits |= 1u << lane;
-                                if (WITH_SMALLEST && warp_leader()) {
-                                    atomicMin(&smallest_r_squared[static_cast<long long>(min(i, j)) * p + max(i, j)],
+                    join_lanes();
+                    if (partner_count == 0) break;
+                    if (step_of_run == 0) P.begin(c_i, row);
+                }
+                P.add(C, p, row, changed);
+                const int first = P.positions[K - 1] + 1;
+#ifdef GPUPC_HOST
+                constexpr int shift = 5;
+#else
+                const int shift = n - first >= 17  ? 5
+                                  : n - first >= 9 ? 4
+                                  : n - first >= 5 ? 3
+                                  : n - first >= 3 ? 2
+                                                   : 1;
+#endif
+                const int width = 1 << shift;  // lanes that share a partner, a candidate each
+                bool hit_any = false;
+                for (int base = first; base < n; base += width) {
+                    // Vi given P and the candidate Vk.
+                    PerLane<double> of_k[K], scale, projection_i, left_ii;
+                    PerLane<int> k_of, at_k;
+                    const int candidates = min(n - base, width);
+                    const unsigned near = ballot(LANES, [&](int lane) {
+                        const int at = base + min(lane & (width - 1), candidates - 1);
+                        const double pivot = P.variance(K, at);
+                        const bool is_near = P.singular < K || pivot <= RESIDUAL_TOLERANCE;
+                        const double inverse = 1.0 / sqrt(is_near ? 1.0 : pivot), along = P.covariance(K, at) * inverse;
+#pragma unroll
+                        for (int a = 0; a < K; ++a) of_k[a][lane] = P.projected(a, at);
+                        at_k[lane] = at;
+                        k_of[lane] = row[at];
+                        scale[lane] = inverse;
+                        projection_i[lane] = along;
+                        left_ii[lane] = fma(-along, along, P.residual[K]);
+                        return is_near;
+                    });
+                    for (int x = 0; x < partner_count; x += LANES >> shift) {
+                        PerLane<int> at_q;
+                        const int lanes = min((partner_count - x) << shift, LANES);
+                        const auto residuals = [&](int lane) {
+                            const int q = at_q[lane];
+                            double jk = C[static_cast<long long>(row[q]) * p + k_of[lane]];
+#pragma unroll
+                            for (int a = 0; a < K; ++a) jk = fma(-of_k[a][lane], P.projected(a, q), jk);
+                            const double along = jk * scale[lane];
+                            return Residuals{left_ii[lane], fma(-along, along, P.variance(K, q)),
+                                             fma(-projection_i[lane], along, P.covariance(K, q))};
+                        };
+                        each_lane(lanes, [&](int lane) { at_q[lane] = partners[x + (lane >> shift)]; });
+                        const unsigned tested = ballot(lanes, [&](int lane) {
+                            return ((lane & (width - 1)) < candidates) & (at_q[lane] != at_k[lane]) &
+                                   !P.has(at_q[lane]);
+                        });
+                        unsigned notable = ballot(lanes, [&](int lane) {
+                            const Residuals h = residuals(lane);
+                            return h.undefined() | h.independent(critical_r_squared);
+                        });
+                        tests += __popc(tested);
+                        const unsigned careful = near & tested;
+                        notable &= tested & ~near;
+                        if (notable != 0) {
+                            const unsigned vain = ballot(
+                                lanes, [&](int lane) { return (notable >> lane & 1) && residuals(lane).undefined(); });
+                            undefined += __popc(vain);
+                            notable &= ~vain;
+                            each_lane(lanes, [&](int lane) {
+                                if (!(notable >> lane & 1)) return;
+                                const int q = at_q[lane], j = row[q];
+                                atomicMin(&found[q], first_rank + (at_k[lane] - first));
+                                clear_edge(left, words, i, j);
+                                if (side == 0) clear_edge(graph, words, i, j);
+                            });
+                            hit_any |= notable != 0;
+                        }
+                        if (careful != 0) {
+                            each_lane(lanes, [&](int lane) {
+                                if (!(careful >> lane & 1)) return;
+                                const int q = at_q[lane], j = row[q];
+                                int members[L];
+                                for (int a = 0; a < K; ++a) members[a] = row[P.positions[a]];
+                                members[K] = k_of[lane];
+                                const Residuals h = careful_test<L>(C, p, members, i, j);
+                                if (h.undefined()) {
+                                    atomicAdd(&s.counters_of(L)[UNDEFINED], 1ull);
+                                    return;
+                                }
+                                if (WITH_SMALLEST) {
+                                    atomicMin(&s.smallest_r_squared[cell_of(j)],
                                               static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
                                 }
-                            }
+                                if (!h.independent(critical_r_squared)) return;
+                                atomicMin(&found[q], first_rank + (at_k[lane] - first));
+                                clear_edge(left, words, i, j);
+                                if (side == 0) clear_edge(graph, words, i, j);
+                            });
+                            singular_tests += __popc(careful);
+                            hit_any = true;  // perhaps
                         }
-                    }
-                    if (hits != 0) {
-                        const int lane = __ffs(hits) - 1;
-                        tested &= lanes_through(lane);
-                        if (warp_leader()) {
-                            atomicMin(&found[q], first_rank + (first - chosen[K] + lane));
-                            clear_edge(left, words, i, j);
-                            if (side == 0) clear_edge(graph, words, i, j);
-                        }
-                        partners &= ~(1u << partner);
-                    }
-                    tests += __popc(tested);
-                    undefined += __popc(vain & tested);
-                    if (WITH_SMALLEST) {
-                        const unsigned counted = tested & ~vain & ~singular;
-                        PerLane<double> least;
-                        each_lane(LANES, [&](int lane) {
-                            least[lane] = counted >> lane & 1 ? residuals(lane).r_squared() : 1e300;
-                        });
-                        const double value = smallest(least);
-                        if (warp_leader() && value < 1e300) {
-                            atomicMin(&smallest_r_squared[static_cast<long long>(min(i, j)) * p + max(i, j)],
-                                      static_cast<unsigned long long>(__double_as_longlong(value)));
+                        if (WITH_SMALLEST) {
+                            each_lane(lanes, [&](int lane) {
+                                if (!((tested & ~near) >> lane & 1)) return;
+                                const Residuals h = residuals(lane);
+                                if (h.undefined()) return;
+                                atomicMin(&s.smallest_r_squared[cell_of(row[at_q[lane]])],
+                                          static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
+                            });
                         }
                     }
                 }
+                first_rank += n - first;
+                changed = P.advance();
+                if (hit_any) partner_count = -1;
             }
         }
     }
     if (warp_leader() && tests != 0) {
-        atomicAdd(&counters[0], tests);
-        if (undefined != 0) atomicAdd(&counters[1], undefined);
-        if (singular_tests != 0) atomicAdd(&counters[2], singular_tests);
+        unsigned long long* const counters = s.counters_of(L);
+        atomicAdd(&counters[TESTS], tests);
+        if (undefined != 0) atomicAdd(&counters[UNDEFINED], undefined);
+        if (singular_tests != 0) atomicAdd(&counters[SINGULAR], singular_tests);
     }
 }
 
 // Lists the pairs removed in this level, ascending, with their sets: that of the smaller variable's row, if it has one.
-// removed: of each row, how many. Grid (any), block (warps).
+// Grid (any), block (warps).
 template <int L>
-__global__ void list_removed(const unsigned* before, const unsigned* after, int words, int p, const int* removed,
-                             const long long* starts, const int* neighbours, const unsigned long long* binomials,
-                             int max_degree, const unsigned long long* best, int* pairs, int* sets) {
-    const Binomials binomial{binomials, max_degree};
+__global__ void list_removed(const PairScan s, const unsigned* before, const unsigned* after, int* pairs, int* sets) {
+    const Binomials binomial{s.binomials, s.max_degree};
     const auto rank_of = [&](int owner, int other) {
-        long long low = starts[owner], high = starts[owner + 1];
+        long long low = s.starts[owner], high = s.starts[owner + 1];
         while (low < high) {
             const long long middle = low + (high - low) / 2;
-            if (neighbours[middle] < other) {
+            if (s.neighbours[middle] < other) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        return best[low];
+        return s.best[low];
     };
-    const WarpRows rows(p);
-    each_removed(before, after, words, rows, sum_of(removed, rows.first), [&](int i, int j, long long slot) {
+    const WarpRows rows(s.p);
+    each_removed(before, after, s.words, rows, sum_of(s.removed, rows.first), [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
         unsigned long long rank = rank_of(i, j);
         const int owner = rank == NO_RANK ? j : i;
         if (owner == j) rank = rank_of(j, i);
         int* set = sets + slot * L;
-        unrank_combination(binomial, static_cast<int>(starts[owner + 1] - starts[owner]), L, rank, set);
-        for (int a = 0; a < L; ++a) set[a] = neighbours[starts[owner] + set[a]];
+        unrank_combination(binomial, static_cast<int>(s.starts[owner + 1] - s.starts[owner]), L, rank, set);
+        for (int a = 0; a < L; ++a) set[a] = s.neighbours[s.starts[owner] + set[a]];
     });
 }

@@ -7,11 +7,17 @@
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
+// Blocks of 512 threads that a multiprocessor shall have registers for, by level: as many as do without many spills.
+// The compiler's own choice changes with details of the code, between half and twice as many.
+template <int L>
+constexpr int BLOCKS_AT_ONCE = L < 3 ? 4 - L : 1;
+
 struct Search {
     const double* C;  // (p, p) correlations
     double critical_r_squared;
     BestKeys best;
     unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 met, or null
+    unsigned long long* counters;       // see Tally
 
     // The test of Vi and Vj given the set that the key names.
     __device__ __forceinline__ void test(Tally& tally, const Residuals& h, int i, int j, unsigned long long key) const {

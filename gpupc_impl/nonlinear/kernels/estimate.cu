@@ -4,7 +4,7 @@
 // from the sample in (V_j, S) and in S are the same in all lanes, and computed once. The distance in (V_i, V_j, S) is
 // never below that in (V_j, S), so the nearest neighbours are looked for among the samples that are near in (V_j, S).
 // The radius is found by bisection: how many distances are at most so large? That takes as long for every k_CMI.
-#include "nonlinear/kernels/lanes.cuh"
+#include "nonlinear/kernels/tests.cuh"
 
 constexpr int LINEAR_STEPS = 12;  // of a bisection, until it halves the keys instead of the distances
 
@@ -168,18 +168,26 @@ __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> ra
     return last - first;
 }
 
-// The partials of tests, which are pairs of a set's number and V_j. Samples are dealt out to the blocks of a test.
-//
-// columns: (sets, n, stride) values of all lanes side by side; stride is a multiple of 32. sorted: (p, n) values of
-// each variable ascending, at level 0; ranks: whether these are 0, ..., n - 1 or constant. wanted: how many samples to
-// try first; widest: no distance is larger. `scratch` takes the place of shared memory, `scratch_bytes` for each block,
-// where there is not enough of it. capacity: distances that each thread's buffer holds, or 0. EMPTY: level 0. Grid
-// (any, tests), block (gamma).
+// How tests are estimated by counting.
+template <class T>
+struct Counting {
+    const T* columns;  // (sets, n, stride) values of all lanes side by side; stride is a multiple of 32
+    const T* sorted;   // (p, n) values of each variable ascending, at level 0 ...
+    bool ranks;        // ... and whether these are 0, ..., n - 1 or constant
+    int stride;
+    int wanted;               // how many samples to try first
+    KeyOf<T> widest;          // no distance is larger
+    int capacity;             // distances that each thread's buffer holds, or 0
+    unsigned char* scratch;   // takes the place of shared memory where there is not enough of it, or null
+    long long scratch_bytes;  // of each block
+};
+
+// The partials of tests. Samples are dealt out to the blocks of a test. EMPTY: level 0. Grid (any, tests), block
+// (gamma).
 template <class T, bool EMPTY>
-__global__ void __launch_bounds__(512)
-    estimate(const T* values, const T* sorted, int n, const int* sets, int level, const int* tests, const T* columns,
-             int lanes, int stride, int k, int wanted, KeyOf<T> widest, int ranks, const long long* psi, int capacity,
-             unsigned char* scratch, long long scratch_bytes, unsigned long long* partials) {
+__global__ void __launch_bounds__(512, 2)
+    estimate(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
+             const __grid_constant__ Counting<T> counting) {
     using L = Lanes<T>;
     using Key = KeyOf<T>;
     using Keys = typename L::Keys;
@@ -187,10 +195,15 @@ __global__ void __launch_bounds__(512)
     __shared__ int totals[3], cursors[2];
     __shared__ long long largest_radius;
     const int thread = threadIdx.x, threads = blockDim.x;
+    const int n = sets.n, level = sets.level, lanes = tests.lanes, k = tests.k;
+    const int stride = counting.stride, wanted = counting.wanted, capacity = counting.capacity;
+    const long long* psi = tests.psi;
     // As `workspace_bytes` in device.py has it.
     unsigned char* room = shared;
-    if (scratch != nullptr)
-        room = scratch + (static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x) * scratch_bytes;
+    if (counting.scratch != nullptr) {
+        const long long block = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
+        room = counting.scratch + block * counting.scratch_bytes;
+    }
     Key* buffer = reinterpret_cast<Key*>(room) + static_cast<long long>(thread) * capacity * L::WIDTH;
     room += static_cast<long long>(threads) * capacity * L::WIDTH * sizeof(Key);
     auto* sums = reinterpret_cast<unsigned long long*>(room);    // (stride)
@@ -202,10 +215,10 @@ __global__ void __launch_bounds__(512)
     Key* both = list_keys + n + 1;                               // (n) distances in (V_j, S)
     Key* in_set = both + n;                                      // (n) distances in S, unless EMPTY
 
-    const int* test = tests + 2ll * blockIdx.y;
-    const int* set = sets + static_cast<long long>(test[0]) * (level + 1);
-    const T* other = values + static_cast<long long>(test[1]) * n;
-    columns += static_cast<long long>(test[0]) * n * stride;
+    const int* test = tests.first + 2ll * blockIdx.y;
+    const int* set = sets.set(test[0]);
+    const T* other = sets.of(test[1]);
+    const T* columns = counting.columns + static_cast<long long>(test[0]) * n * stride;
     const Span span(n);
     BlockSum block_sum{totals};
     if (thread < 3) totals[thread] = 0;
@@ -224,11 +237,11 @@ __global__ void __launch_bounds__(512)
         if constexpr (EMPTY) {
             for (int b = span.first; b < span.last; b += span.step) both[b] = Number<T>::distance(own, other[b]);
         } else {
-            const T* v = values + static_cast<long long>(set[1]) * n;
+            const T* v = sets.of(set[1]);
             const T first = v[a];
             for (int b = span.first; b < span.last; b += span.step) in_set[b] = Number<T>::distance(first, v[b]);
             for (int s = 2; s <= level; ++s) {
-                v = values + static_cast<long long>(set[s]) * n;
+                v = sets.of(set[s]);
                 const T next = v[a];
                 for (int b = span.first; b < span.last; b += span.step) {
                     in_set[b] = larger(in_set[b], Number<T>::distance(next, v[b]));
@@ -249,7 +262,7 @@ __global__ void __launch_bounds__(512)
         Keys largest = L::all(1);
         int attempt = usual;
         for (;;) {
-            bound = bound_for<T>(both, n, span, attempt, bound, widest, block_sum);
+            bound = bound_for<T>(both, n, span, attempt, bound, counting.widest, block_sum);
             list_up_to<T>(both, span, bound, &cursors[0], list, list_keys);
             __syncthreads();
             const int length = cursors[0];
@@ -296,8 +309,8 @@ __global__ void __launch_bounds__(512)
             for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
                 for (int l = lane; l < min(lane + L::WIDTH, lanes); ++l) {
                     const T x = columns[static_cast<long long>(a) * stride + l];
-                    const int near =
-                        count_around<T>(sorted + static_cast<long long>(set[0]) * n, n, ranks != 0, x, radii[l]);
+                    const T* sorted = counting.sorted + static_cast<long long>(set[0]) * n;
+                    const int near = count_around<T>(sorted, n, counting.ranks, x, radii[l]);
                     sums[l] += static_cast<unsigned long long>(psi[near] + psi[near_in_both[l]] - psi[n]);
                 }
             }
@@ -325,7 +338,7 @@ __global__ void __launch_bounds__(512)
     }
     for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
         for (int l = lane; l < min(lane + L::WIDTH, lanes); ++l) {
-            atomicAdd(&partials[static_cast<long long>(blockIdx.y) * lanes + l], sums[l]);
+            atomicAdd(&tests.partials[static_cast<long long>(blockIdx.y) * lanes + l], sums[l]);
         }
     }
 }

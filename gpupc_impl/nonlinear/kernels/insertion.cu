@@ -1,7 +1,7 @@
 // CMI of V_i and V_j given S for V_i itself and its permutations, by sorted insertion: GPU-CMIknn, Algorithm 4, as it
 // stands. A thread works on one sample in one permutation and keeps its k nearest distances in order; where k is small,
 // in registers. Neighbouring threads read the same sample at the same time, which the cache hands to all at once.
-#include "nonlinear/kernels/lanes.cuh"
+#include "nonlinear/kernels/tests.cuh"
 
 // The k smallest distances met. CAPACITY of them in registers, the first CAPACITY - k of which are never asked for; or,
 // if CAPACITY is 0, k in memory, slots `stride` apart.
@@ -45,26 +45,27 @@ struct Nearest<Key, 0> {
     }
 };
 
-// The partials of tests, which are pairs of a set's number and V_j. rows: (sets, lanes, n) values, a lane a row.
+// The partials of tests. rows: (sets, lanes, n) values, a lane a row.
 // scratch: k keys for each thread of the grid, if CAPACITY is 0. Blocks take turns at lanes x ceil(n / gamma) x tests.
 // Grid (any), block (gamma).
 template <class T, int CAPACITY>
 __global__ void __launch_bounds__(512)
-    estimate_by_insertion(const T* values, int n, const int* sets, int level, const int* tests, int n_tests,
-                          const T* rows, int lanes, int k, const long long* psi, KeyOf<T>* scratch,
-                          unsigned long long* partials) {
+    estimate_by_insertion(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests, const T* rows,
+                          KeyOf<T>* scratch) {
     using Key = KeyOf<T>;
+    const int n = sets.n, level = sets.level, lanes = tests.lanes, k = tests.k;
+    const long long* psi = tests.psi;
     const long long pieces = (n + blockDim.x - 1) / blockDim.x,
                     threads = static_cast<long long>(gridDim.x) * blockDim.x;
     [[maybe_unused]] const long long thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    for (long long item = blockIdx.x; item < pieces * lanes * n_tests; item += gridDim.x) {
+    for (long long item = blockIdx.x; item < pieces * lanes * tests.count; item += gridDim.x) {
         const int a = static_cast<int>(item % pieces * blockDim.x + threadIdx.x);
         if (a >= n) continue;
         const int lane = static_cast<int>(item / pieces % lanes), number = static_cast<int>(item / pieces / lanes);
-        const int* test = tests + 2ll * number;
-        const int* set = sets + static_cast<long long>(test[0]) * (level + 1);
+        const int* test = tests.first + 2ll * number;
+        const int* set = sets.set(test[0]);
         const T* x = rows + (static_cast<long long>(test[0]) * lanes + lane) * n;
-        const T* y = values + static_cast<long long>(test[1]) * n;
+        const T* y = sets.of(test[1]);
         const T x_own = x[a], y_own = y[a];
 #ifdef GPUPC_HOST
         Key* const slots = CAPACITY != 0 ? nullptr : scratch + thread * k;  // a core reads its own
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(512)
             if (b == a) continue;
             Key distance = larger(Number<T>::distance(x_own, x[b]), Number<T>::distance(y_own, y[b]));
             for (int s = 1; s <= level; ++s) {
-                const T* v = values + static_cast<long long>(set[s]) * n;
+                const T* v = sets.of(set[s]);
                 distance = larger(distance, Number<T>::distance(v[a], v[b]));
             }
             if (distance < nearest.farthest()) nearest.insert(distance);
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(512)
         for (int b = 0; b < n; ++b) {
             Key distance = 0;
             for (int s = 1; s <= level; ++s) {
-                const T* v = values + static_cast<long long>(set[s]) * n;
+                const T* v = sets.of(set[s]);
                 distance = larger(distance, Number<T>::distance(v[a], v[b]));
             }
             if (distance >= radius) continue;
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(512)
             near_x += Number<T>::distance(x_own, x[b]) < radius;
             near_y += Number<T>::distance(y_own, y[b]) < radius;
         }
-        atomicAdd(&partials[static_cast<long long>(number) * lanes + lane],
+        atomicAdd(&tests.partials[static_cast<long long>(number) * lanes + lane],
                   static_cast<unsigned long long>(psi[near_x] + psi[near_y] - psi[near_set]));
     }
 }

@@ -1,9 +1,8 @@
 // Permutations of the values of V_i: local ones given S (GPU-CMIknn, Algorithms 1 and 3) and free ones (level 0).
 //
-// A set is a row of 1 + level numbers: the permuted variable, then the members of S ascending. A set's permutations
-// fill `rows`: (1 + perm, n) values, row 0 those of V_i itself.
-#include "nonlinear/kernels/lanes.cuh"
+// A set's permutations fill `rows`: (1 + perm, n) values, row 0 those of V_i itself.
 #include "nonlinear/kernels/philox.cuh"
+#include "nonlinear/kernels/tests.cuh"
 
 constexpr unsigned long long FREE = ~0ull;  // no sample has this priority
 
@@ -21,8 +20,9 @@ __device__ Key key_of(unsigned long long seed, const int* set, int level) {
 // in the order of the samples. A thread a sample; its list is in shared memory, or where there is no room in `scratch`.
 // Grid (ceil(n / beta), sets), block (beta).
 template <class T>
-__global__ void nearest(const T* values, int n, const int* sets, int level, int k, int* knn, KeyOf<T>* scratch) {
+__global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, KeyOf<T>* scratch) {
     using Key = KeyOf<T>;
+    const int n = sets.n, level = sets.level;
 #ifdef GPUPC_HOST
     constexpr int TILE = 64;
 #else
@@ -31,7 +31,7 @@ __global__ void nearest(const T* values, int n, const int* sets, int level, int 
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     const int a = blockIdx.x * blockDim.x + threadIdx.x;
     if (a >= n) return;
-    const int* members = sets + static_cast<long long>(blockIdx.y) * (level + 1) + 1;
+    const int* members = sets.set(blockIdx.y) + 1;
     int* found = knn + (static_cast<long long>(blockIdx.y) * n + a) * k;
     Key* distances;
     int* samples = found;
@@ -56,7 +56,7 @@ __global__ void nearest(const T* values, int n, const int* sets, int level, int 
 #pragma unroll
         for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : Number<T>::LARGEST;
         for (int s = 0; s < level; ++s) {
-            const T* v = values + static_cast<long long>(members[s]) * n;
+            const T* v = sets.of(members[s]);
             const T own = v[a];
             if (width == TILE) {
 #pragma unroll
@@ -88,6 +88,13 @@ __global__ void nearest(const T* values, int n, const int* sets, int level, int 
         for (int s = 0; s < k; ++s) found[s] = samples[s * stride];
     }
 }
+
+// What shuffles the lists of nearest samples.
+struct Shuffles {
+    const int* knn;  // (sets, n, k)
+    int k;
+    unsigned long long seed;
+};
 
 // A sample's list of neighbours in the random order of one permutation, made as far as it is looked at: a Fisher-Yates
 // shuffle from the front, of which only the draws are kept.
@@ -146,12 +153,13 @@ struct Shuffled {
 // owner's displaces the owner, who goes on with its list from there. The outcome does not depend on who asks when
 // (Gale and Shapley 1962, all preferring the same order). Grid (perm, sets), block (beta).
 template <class T>
-__global__ void assign(const T* values, int n, const int* sets, int level, int k, const int* knn,
-                       unsigned long long seed, unsigned long long* scratch, T* rows) {
+__global__ void __launch_bounds__(1024, 2)
+    assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
+           T* rows) {
     GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
-    const int m = blockIdx.x, perm = gridDim.x;
-    const int* set = sets + static_cast<long long>(blockIdx.y) * (level + 1);
-    const T* original = values + static_cast<long long>(set[0]) * n;
+    const int m = blockIdx.x, perm = gridDim.x, n = sets.n, k = shuffles.k;
+    const int* set = sets.set(blockIdx.y);
+    const T* original = sets.of(set[0]);
     T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
     unsigned long long* owners =
         scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * n;
@@ -160,7 +168,8 @@ __global__ void assign(const T* values, int n, const int* sets, int level, int k
         for (int a = threadIdx.x; a < n; a += blockDim.x) row[a - n] = original[a];
     }
     __syncthreads();
-    Shuffled shuffled(key_of(seed, set, level), knn + static_cast<long long>(blockIdx.y) * n * k, k, m);
+    const int* knn = shuffles.knn + static_cast<long long>(blockIdx.y) * n * k;
+    Shuffled shuffled(key_of(shuffles.seed, set, sets.level), knn, k, m);
     for (int a = threadIdx.x; a < n; a += blockDim.x) {
         unsigned long long asking = shuffled.start(a);
         for (;;) {
@@ -188,18 +197,19 @@ __global__ void assign(const T* values, int n, const int* sets, int level, int k
 // first takes a sample, so the outcome changes from run to run. used: (sets, perm, n) zeros.
 // Grid (ceil(n / beta), sets), block (beta).
 template <class T>
-__global__ void assign_racing(const T* values, int n, const int* sets, int level, int k, const int* knn,
-                              unsigned long long seed, int perm, int* used, T* rows) {
-    const int a = blockIdx.x * blockDim.x + threadIdx.x;
+__global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, int perm,
+                              int* used, T* rows) {
+    const int a = blockIdx.x * blockDim.x + threadIdx.x, n = sets.n, k = shuffles.k;
     if (a >= n) return;
-    const int* set = sets + static_cast<long long>(blockIdx.y) * (level + 1);
-    const T* original = values + static_cast<long long>(set[0]) * n;
-    const Key key = key_of(seed, set, level);
+    const int* set = sets.set(blockIdx.y);
+    const T* original = sets.of(set[0]);
+    const int* knn = shuffles.knn + static_cast<long long>(blockIdx.y) * n * k;
+    const Key key = key_of(shuffles.seed, set, sets.level);
     T* row = rows + static_cast<long long>(blockIdx.y) * (perm + 1) * n;
     row[a] = original[a];
     for (int m = 0; m < perm; ++m) {
         row += n;
-        Shuffled shuffled(key, knn + static_cast<long long>(blockIdx.y) * n * k, k, m);
+        Shuffled shuffled(key, knn, k, m);
         shuffled.start(a);
         int* taken = used + (static_cast<long long>(blockIdx.y) * perm + m) * n;
         int wanted = shuffled.take();
@@ -212,13 +222,13 @@ __global__ void assign_racing(const T* values, int n, const int* sets, int level
 // priorities by their leading bits, which are uniform: about one falls into a bucket, and buckets are put in order one
 // by one. Shared memory or scratch: n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
 template <class T>
-__global__ void permute_freely(const T* values, int n, const int* sets, unsigned long long seed,
+__global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned long long seed,
                                unsigned long long* scratch, T* rows) {
     GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
     __shared__ int sums[1024];
-    const int m = blockIdx.x, perm = gridDim.x, thread = threadIdx.x;
-    const int* set = sets + blockIdx.y;
-    const T* original = values + static_cast<long long>(set[0]) * n;
+    const int m = blockIdx.x, perm = gridDim.x, thread = threadIdx.x, n = sets.n;
+    const int* set = sets.set(blockIdx.y);
+    const T* original = sets.of(set[0]);
     T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
     unsigned long long* sorted =
         scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * (n + (n + 1) / 2);

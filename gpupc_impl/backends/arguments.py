@@ -1,0 +1,266 @@
+"""Arguments of kernels: what C++ takes, what Python passes, and the checks that the two agree.
+
+A kernel takes pointers, numbers, and structs by value. What a compiled kernel tells of its parameters is enough to
+check pointers and numbers. A struct is declared once more in Python, field by field in the order of C++::
+
+    SEARCH = Struct("Search", C=Pointer(np.float64), critical_r_squared=np.float64, best=BEST_KEYS)
+    kernel = backend.kernel("gaussian/kernels/cupc_s.cu", "cupc_s<3>", [ROWS, SEARCH])
+    kernel(grid, block, [rows, SEARCH(C=matrix, critical_r_squared=0.1, best=keys), np.bool_(True)])
+
+Both backends compile these declarations with the kernel, as assertions on the types and places of the fields
+(`struct_checks`): a struct that was changed on one side only does not compile. At a launch every field is checked.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+_CPP = {
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float32": "float",
+    "float64": "double",
+}
+"""C++'s names of NumPy's types."""
+
+ASSERTIONS = "backends/simt/arguments.cuh"
+"""What the assertions of `struct_checks` are made of, below the include root."""
+
+Address = Callable[[Any], int]
+"""Gives the address of a C-contiguous device array of a backend; raises `Unfit` for anything else."""
+
+
+class Unfit(TypeError):
+    """A value does not fit a parameter; ``field`` is the path to the field of a struct that it was meant for."""
+
+    field = ""
+
+    def __init__(self, needed: str, given: str):
+        super().__init__(f"must be {needed}, not {given}")
+
+
+class Parameter(abc.ABC):
+    """What a kernel takes in one place.
+
+    Attributes:
+        storage: how it lies in memory.
+        cpp: its type in C++, without const.
+    """
+
+    storage: np.dtype
+    cpp: str
+
+    @abc.abstractmethod
+    def encode(self, value: Any, address: Address) -> bytes:
+        """The bytes that the kernel gets for a value.
+
+        Raises:
+            Unfit: the value is not one for this parameter.
+        """
+
+    def arrays(self, value: Any) -> Iterator[tuple[int, Any]]:
+        """The device arrays in a value that fits, each after the place of its address in the bytes."""
+        yield from ()
+
+
+class Pointer(Parameter):
+    """A pointer, to const or not, for device arrays of one type, or None: the null pointer.
+
+    Elements must have the type's size and kind, where integers of either sign and bools are of one kind.
+    """
+
+    storage = np.dtype(np.uint64)
+
+    def __init__(self, element: DTypeLike | None):
+        self.element = None if element is None else np.dtype(element)
+        self.cpp = "void*" if self.element is None else f"{_CPP[self.element.name]}*"
+
+    def encode(self, value: Any, address: Address) -> bytes:
+        if value is None:
+            return bytes(8)
+        if isinstance(value, np.generic) or not hasattr(value, "dtype") or not self._points_to(value.dtype):
+            raise Unfit(f"a device array of {'any type' if self.element is None else self.element}", described(value))
+        return address(value).to_bytes(8, sys.byteorder)
+
+    def arrays(self, value: Any) -> Iterator[tuple[int, Any]]:
+        if value is not None:
+            yield 0, value
+
+    def _points_to(self, dtype: np.dtype) -> bool:
+        if self.element is None:
+            return True
+        kinds = {self.element.kind, dtype.kind}
+        return self.element.itemsize == dtype.itemsize and (len(kinds) == 1 or kinds <= set("biu"))
+
+
+class Number(Parameter):
+    """A number: a NumPy scalar of exactly this type; where Python declares the type, also a Python number."""
+
+    def __init__(self, dtype: DTypeLike, declared: bool = False):
+        self.storage, self.declared = np.dtype(dtype), declared
+        self.cpp = _CPP[self.storage.name]
+
+    def encode(self, value: Any, address: Address) -> bytes:
+        if isinstance(value, np.generic):
+            if value.dtype == self.storage:
+                return value.tobytes()
+        elif self.declared and self._holds(value):
+            return self.storage.type(value).tobytes()
+        needed = f"a Python number for {self.storage}, or a NumPy one" if self.declared else f"a NumPy {self.storage}"
+        raise Unfit(needed, described(value))
+
+    def _holds(self, value: Any) -> bool:
+        if self.storage.kind == "b":
+            return isinstance(value, bool)
+        if self.storage.kind == "f":
+            return isinstance(value, float) and self.storage == np.float64
+        limits = np.iinfo(self.storage)
+        return isinstance(value, int) and not isinstance(value, bool) and limits.min <= value <= limits.max
+
+
+class Word(Parameter):
+    """What PTX tells of a parameter: its kind ("f": floating point, "b": any, else integer) and its bits.
+
+    A pointer looks like an integer of 64 bits.
+    """
+
+    def __init__(self, kind: str, bits: int):
+        self.kind, self.bits = kind, bits
+        self._kinds = {"f": "f", "b": "biuf"}.get(kind, "biu")
+        self._pointer = Pointer(None) if kind != "f" and bits == 64 else None
+
+    def encode(self, value: Any, address: Address) -> bytes:
+        if isinstance(value, np.generic):
+            if value.dtype.kind in self._kinds and value.dtype.itemsize * 8 == self.bits:
+                return value.tobytes()
+        elif self._pointer is not None and (value is None or hasattr(value, "dtype")):
+            return self._pointer.encode(value, address)
+        scalar = f"a NumPy {self.bits}-bit {'floating-point' if self.kind == 'f' else 'integer'} scalar"
+        raise Unfit(scalar if self._pointer is None else f"a device array, None or {scalar}", described(value))
+
+
+class Struct(Parameter):
+    """A struct that kernels take by value.
+
+    Args:
+        name: its name in C++, with template arguments if it has some.
+        fields: all of its fields in order: `Pointer`, `Struct`, or a NumPy type for a number.
+    """
+
+    def __init__(self, name: str, /, **fields: Pointer | Struct | DTypeLike):
+        self.cpp = self.name = name
+        self.fields: dict[str, Parameter] = {
+            field: kind if isinstance(kind, Parameter) else Number(kind, declared=True)
+            for field, kind in fields.items()
+        }
+        self.storage = np.dtype([(field, kind.storage) for field, kind in self.fields.items()], align=True)
+
+    def __call__(self, **values: Any) -> Filled:
+        """The struct with a value for each field.
+
+        Raises:
+            TypeError: there is no such field, or one has no value.
+        """
+        if values.keys() != self.fields.keys():
+            wrong = ", ".join(sorted(values.keys() ^ self.fields.keys()))
+            raise TypeError(f"{self.name} takes {', '.join(self.fields)}; missing or unknown: {wrong}")
+        return Filled(self, values)
+
+    def offset(self, field: str) -> int:
+        """Where a field lies, in bytes."""
+        return self.storage.fields[field][1]
+
+    def encode(self, value: Any, address: Address) -> bytes:
+        if not isinstance(value, Filled) or value.struct is not self:
+            raise Unfit(f"the struct {self.name}", described(value))
+        if address not in value.encoded:
+            value.encoded[address] = self._encode(value, address)
+        return value.encoded[address]
+
+    def _encode(self, value: Filled, address: Address) -> bytes:
+        encoded = bytearray(self.storage.itemsize)
+        for field, kind in self.fields.items():
+            try:
+                part = kind.encode(value.values[field], address)
+            except Unfit as unfit:
+                unfit.field = f".{field}{unfit.field}"
+                raise
+            at = self.offset(field)
+            encoded[at : at + len(part)] = part
+        return bytes(encoded)
+
+    def arrays(self, value: Filled) -> Iterator[tuple[int, Any]]:
+        for field, kind in self.fields.items():
+            for at, array in kind.arrays(value.values[field]):
+                yield self.offset(field) + at, array
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A struct with its values, see `Struct.__call__`.
+
+    Attributes:
+        encoded: its bytes, kept from the first launch for those that follow.
+    """
+
+    struct: Struct
+    values: Mapping[str, Any]
+    encoded: dict[Address, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+
+def struct_checks(kernels: Mapping[str, Sequence[Struct]]) -> str:
+    """C++ that compiles if kernels take these structs, in this order, and the structs are declared as C++ has them.
+
+    Args:
+        kernels: the structs among each kernel's parameters, by the kernel's expression.
+    """
+    lines = [f'#include "{ASSERTIONS}"']
+    for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, itertools.chain(*kernels.values())))):
+        name, size = struct.name, struct.storage.itemsize
+        lines.append(f'static_assert(sizeof({name}) == {size}, "{name} has {size} bytes as Python declares it");')
+        lines += [
+            f"static_assert(gpupc::is_field<decltype({name}::{field}), {kind.cpp}> && "
+            f"GPUPC_OFFSET({field}, {name}) == {struct.offset(field)}, "
+            f'"Python declares {field} of {name} as {kind.cpp} at byte {struct.offset(field)}");'
+            for field, kind in struct.fields.items()
+        ]
+    for expression, structs in kernels.items():
+        names = [struct.name for struct in structs]
+        lines.append(
+            f"static_assert(gpupc::takes_structs<{', '.join((f'decltype(&{expression})', *names))}>, "
+            f'"Python passes these structs to {expression}: {", ".join(names) or "none"}");'
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _with_inner(struct: Struct) -> Iterator[Struct]:
+    for kind in struct.fields.values():
+        if isinstance(kind, Struct):
+            yield from _with_inner(kind)
+    yield struct
+
+
+def described(value: Any) -> str:
+    """What was given, for a message."""
+    if isinstance(value, Filled):
+        return f"the struct {value.struct.name}"
+    if isinstance(value, np.generic):
+        return f"{value.dtype} {value}"
+    if hasattr(value, "dtype"):
+        return f"an array of {value.dtype}"
+    return f"{value!r} ({type(value).__name__})"

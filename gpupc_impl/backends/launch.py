@@ -1,0 +1,113 @@
+"""What both backends ask of a launch before it reaches a device."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gpupc_impl.backends.arguments import Address, Parameter, Struct, Unfit
+from gpupc_impl.backends.base import KernelLaunchError, Stream
+
+# Limits of every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_GRID_Y = MAX_GRID[1]
+MAX_BLOCK = (1024, 1024, 64)
+MAX_THREADS = 1024
+
+
+class Kernel(abc.ABC):
+    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0, stream=None)``.
+
+    Args:
+        name: what messages call it.
+        parameters: what it takes.
+        max_threads: threads that one of its blocks may have.
+        max_shared_bytes: dynamic shared memory that one of its blocks may ask for.
+        address: gives the address of a C-contiguous device array of the backend; raises `Unfit` for anything else.
+        registers: of a thread, where that is what limits the threads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameters: Sequence[Parameter],
+        max_threads: int,
+        max_shared_bytes: int,
+        address: Address,
+        registers: int | None = None,
+    ):
+        self.name, self.parameters, self._address = name, tuple(parameters), address
+        self._max_threads, self._max_shared_bytes, self._registers = max_threads, max_shared_bytes, registers
+
+    def __call__(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        """Launch the kernel.
+
+        Args:
+            grid: blocks in x, y, z (one to three numbers). A grid with a zero runs nothing.
+            block: threads in x, y, z (one to three numbers), at most 1024 in all.
+            args: for each parameter a device array of this backend, ``None`` for a null pointer, a NumPy scalar of
+                exactly the type the kernel declares (``np.int32(5)``, never a bare ``5``), or a struct with its values.
+            shared_bytes: dynamic shared memory a block.
+            stream: where it is queued; None for the backend's own stream.
+
+        Raises:
+            KernelLaunchError: a bad configuration or argument, or a kernel that deadlocks at a barrier.
+        """
+        grid, block = self._dimensions("grid", grid, MAX_GRID), self._dimensions("block", block, MAX_BLOCK)
+        threads = math.prod(block)
+        if not 1 <= threads <= self._max_threads:
+            few = self._registers and self._max_threads < MAX_THREADS
+            why = f" (it uses {self._registers} registers a thread)" if few else ""
+            raise self._error(
+                f"block {block} has {threads} threads; this kernel's may have 1 to {self._max_threads}{why}"
+            )
+        if not 0 <= shared_bytes <= self._max_shared_bytes:
+            limit = self._max_shared_bytes
+            raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
+        if len(args) != len(self.parameters):
+            raise self._error(f"takes {len(self.parameters)} arguments; {len(args)} given")
+        encoded = [self._encoded(number, value) for number, value in enumerate(args)]
+        if 0 not in grid:
+            self._launch(grid, block, args, encoded, int(shared_bytes), stream)
+
+    @abc.abstractmethod
+    def _launch(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        args: Sequence[Any],
+        encoded: Sequence[bytes],
+        shared_bytes: int,
+        stream: Any,
+    ) -> None:
+        """Run a launch that is in order; `encoded` are the bytes of the arguments."""
+
+    def _encoded(self, number: int, value: Any) -> bytes:
+        parameter = self.parameters[number]
+        try:
+            return parameter.encode(value, self._address)
+        except Unfit as unfit:
+            is_field = isinstance(parameter, Struct) and unfit.field
+            name = f"{parameter.name}{unfit.field}" if is_field else f"argument {number}"
+            raise self._error(f"{name} {unfit}") from None
+
+    def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
+        if not 1 <= len(given) <= 3:
+            raise self._error(f"{what} {tuple(given)} must have one to three numbers")
+        sizes = (*map(int, given), 1, 1)[:3]
+        for axis, size, limit in zip("xyz", sizes, limits, strict=True):
+            if not 0 <= size <= limit:
+                raise self._error(f"{what} {tuple(given)}: {axis} is {size}; it may be 0 to {limit}")
+        return sizes
+
+    def _error(self, text: str) -> KernelLaunchError:
+        return KernelLaunchError(f"kernel {self.name}: {text}")

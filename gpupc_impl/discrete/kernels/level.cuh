@@ -1,0 +1,24 @@
+// What the kernels of levels from 1 on share.
+#pragma once
+
+#include "discrete/kernels/decide.cuh"
+#include "engine/kernels/rows.cuh"
+#include "engine/kernels/tally.cuh"
+
+struct Level {
+    Rows rows;
+    int level;
+    unsigned long long tests_per_edge;  // of a workload; 0: all
+    unsigned long long* counters;       // see Tally
+
+    // How many of row i's sets are tried for its edge to j: all, or a workload's, which are the edge's first ones and
+    // start with those of the smaller index (gpuPC, section 4.1).
+    __device__ __forceinline__ unsigned long long sets_to_try(int i, int j) const {
+        const unsigned long long sets = rows.binomial(rows.degrees[i] - 1, level);
+        if (tests_per_edge == 0) return sets;
+        if (i < j) return min(sets, tests_per_edge);
+        const int degree = rows.degrees[j];
+        const unsigned long long before = degree > level ? rows.binomial(degree - 1, level) : 0;
+        return before >= tests_per_edge ? 0 : min(sets, tests_per_edge - before);
+    }
+};

@@ -1,0 +1,142 @@
+"""The catalogue of outputs: every table and figure is one function with a decorator, and nothing else lists them.
+
+    @table("cupc_table2", "Table 2: runtimes and speedups", paper="cuPC", family="gaussian")
+    def cupc_table2(runs, reported):
+        '''Runtimes and speedups as in cuPC's Table 2 ...'''
+
+The function's parameters say what it reads (`READERS`), the decorator whose; its docstring is the report's caption. The
+workflow has a target for each entry, and makes those for which the config has the data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpupc_impl.core.family import plugins
+from gpupc_impl.core.files import read_csv, read_json
+from gpupc_impl.measurement.record import load_tests
+from gpupc_impl.reporting import papers
+from gpupc_impl.reporting.figures import Drawing
+from gpupc_impl.reporting.runs import load
+from gpupc_impl.reporting.tables import Table
+
+EVERY = "every"
+"""All families, as an entry's ``family``."""
+
+READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "runs": lambda files: load(files["records"], files["verification"]),
+    "problems": lambda files: list(map(read_json, files["problems"])),
+    "sharing": lambda files: read_csv(files["sharing"]),
+    "tests": lambda files: load_tests(files["tests"]),
+    "timeline": lambda files: read_csv(files["timeline"]),
+    "reported": lambda files: read_csv(files["reported"]),
+}
+"""What a function may have as parameters beside `GIVEN`, and how it is read from files by kind:
+
+- runs: the records, with what the verification says of each.
+- problems: the facts of each data set's problem.
+- sharing: the lines of results/sharing.csv.
+- tests: the times of single tests; timeline: when each block of an out-of-core run was at work.
+- reported: the paper's own numbers.
+"""
+
+GIVEN = ("sweeps", "varies", "ran")
+"""What the config says: for each sweep of the experiment the varied value by graph; what varies in a table of single
+tests; and the data set and backend of a timeline."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A table or figure.
+
+    Attributes:
+        name: its name everywhere: target, files, rows in docs/experiments.md.
+        title: how the report lists it.
+        paper: under which heading: the paper's name, or a word.
+        make: the function that makes it.
+        figure: whether it is a figure.
+        reported: the CSV of the paper's numbers, in results/reported unless the path is absolute; by default NAME.csv.
+        numbers: for a figure, whether it has a CSV of its numbers.
+        family: shows the data sets of this family, or of `EVERY` one, with all their settings.
+        experiments: shows these of the config's experiments: without a family the first must be there.
+        tests: shows this table of the config's single tests.
+    """
+
+    name: str
+    title: str
+    paper: str
+    make: Callable[..., Table | Drawing]
+    figure: bool
+    reported: str
+    numbers: bool = True
+    family: str | None = None
+    experiments: Sequence[str] = ()
+    tests: str | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.make).parameters)
+
+    @property
+    def caption(self) -> str:
+        """reStructuredText with Jinja's marks, for which ``config`` is the workflow's."""
+        return inspect.getdoc(self.make) or ""
+
+    def outputs(self) -> dict[str, str]:
+        """The files it is written to; the first of them stands in the report."""
+        if not self.figure:
+            return {kind: f"results/tables/{self.name}.{kind}" for kind in ("html", "csv", "md")}
+        files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "png")}
+        return files | ({"csv": f"results/tables/{self.name}.csv"} if self.numbers else {})
+
+    def write(self, files: Mapping[str, Any], given: Mapping[str, Any], outputs: Mapping[str, str]) -> None:
+        """Read, make and write it."""
+        made = self.make(**{name: given[name] if name in GIVEN else READERS[name](files) for name in self.reads})
+        made.write(**{f"{kind}_path": outputs[kind] for kind in self.outputs()})
+
+
+_ENTRIES: dict[str, Entry] = {}
+
+Make = Callable[..., Table | Drawing]
+
+
+def _register(name: str, title: str, paper: str, figure: bool, given: Mapping[str, Any]) -> Callable[[Make], Make]:
+    def register(make: Make) -> Make:
+        known = _ENTRIES.get(name)
+        if known is not None and known.make.__module__ != make.__module__:
+            raise ValueError(f"{name!r} is made twice: in {known.make.__module__} and in {make.__module__}")
+        entry = Entry(name, title, paper, make, figure, **{"reported": f"{name}.csv", **given})
+        for parameter in entry.reads:
+            if parameter not in READERS and parameter not in GIVEN:
+                raise ValueError(f"{name!r} has the parameter {parameter!r}; known: {', '.join([*READERS, *GIVEN])}")
+        _ENTRIES[name] = entry
+        return make
+
+    return register
+
+
+def table(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make], Make]:
+    """Register a function that returns a `Table`; see `Entry` for the arguments."""
+    return _register(name, title, paper, False, given)
+
+
+def figure(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make], Make]:
+    """Register a function that returns a `Drawing`; see `Entry` for the arguments."""
+    return _register(name, title, paper, True, given)
+
+
+@functools.cache
+def entries() -> Mapping[str, Entry]:
+    """All entries by name: those of no paper, those of `papers`, and those of plug-ins."""
+    importlib.import_module("gpupc_impl.reporting.summary")
+    for found in pkgutil.iter_modules(papers.__path__):
+        importlib.import_module(f"{papers.__name__}.{found.name}")
+    for plugin in plugins():
+        importlib.import_module(plugin)
+    return _ENTRIES

@@ -1,0 +1,198 @@
+"""What stands in cells, notes and CSV rows: numbers, times, speedups with their bounds, labels, and who ran where."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from gpupc_impl.reporting.runs import Run, device_backends
+
+INFINITY = "∞"
+
+METHOD_LABELS = {
+    "cupc-e": "cuPC-E",
+    "cupc-s": "cuPC-S",
+    "baseline-1": "Baseline 1",
+    "baseline-2": "Baseline 2",
+    "out-of-core-um": "UM",
+    "out-of-core-block": "block-based",
+    "gpupc": "gpuPC",
+    "disc-cupc": "disc-cuPC",
+    "gpucmiknn-single": "GPU-CMIknn-Single",
+    "gpucmiknn-single-racing": "GPU-CMIknn-Single, racing",
+    "gpucmiknn-parallel": "GPU-CMIknn-Parallel",
+}
+"""How tables and figures name the methods that a paper names otherwise than we do."""
+
+VERIFICATION_MARKS = {"random": " ~", "near-threshold": " ≈", "convention": " ≈", "unexplained": " ✗"}
+
+
+def label(method: str, backend: str = "cpu") -> str:
+    """A method's or setting's name in tables, with the backend behind it where kernels ran."""
+    return METHOD_LABELS.get(method, method) + (f" ({backend})" if backend != "cpu" else "")
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number to so many significant digits, without exponents: 0.0123, 4.56, 1,297."""
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{decimals}f}"
+
+
+def count(value: Any) -> str:
+    """A whole number; a dash for None and for the empty text of a CSV."""
+    return "–" if value in (None, "") else f"{int(value):,}"
+
+
+def status_word(status: str) -> str:
+    """How a table names a status that is not ok."""
+    return {"skipped": "not run"}.get(status, status)
+
+
+def time_cell(run: Run | None, **words: str) -> str:
+    """The median with its band, or why there is none.
+
+    Args:
+        words: what stands for a status instead of the usual: ``oom="∞"``.
+    """
+    if run is None:
+        return "–"
+    if run.status in words:
+        return words[run.status]
+    if run.status == "timeout":
+        return f"> {number(run.limits.time_s)} †"
+    if run.median is None:
+        return status_word(run.status)
+    band = f" ({number(run.low)}–{number(run.high)})" if run.repeats > 1 else ""
+    return f"{number(run.median)}{band}{mark(run)}"
+
+
+def mark(*runs: Run | None) -> str:
+    """What a cell carries when the verification of one of its numbers is not ``equal``."""
+    return max(
+        (VERIFICATION_MARKS.get(run.verification, "") for run in runs if run and run.median is not None), default=""
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Speedup:
+    """A ratio of two times: exact, or where one of the two ran into its time limit a bound (``">"`` or ``"<"``).
+
+    ``value`` is None when there is no ratio; ``why`` then says why.
+    """
+
+    value: float | None
+    bound: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.why
+        return f"{self.bound + ' ' if self.bound else ''}{number(self.value)}×{' †' if self.bound else ''}"
+
+
+def speedup(slow: Run | None, fast: Run | None) -> Speedup:
+    """How many times faster ``fast`` is than ``slow``."""
+    if slow is None or fast is None:
+        return Speedup(None, why="–")
+    if slow.median is not None and fast.median is not None:
+        return Speedup(slow.median / fast.median)
+    if slow.status == "timeout" and fast.median is not None:
+        return Speedup(slow.limits.time_s / fast.median, ">")
+    if fast.status == "timeout" and slow.median is not None:
+        return Speedup(slow.median / fast.limits.time_s, "<")
+    if slow.status == fast.status == "timeout":
+        return Speedup(None, why="–")
+    return Speedup(None, why=status_word((fast if fast.median is None else slow).status))
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
+    """The names that share a key, each once, in the order of the pairs."""
+    found: dict[Any, dict[str, None]] = {}
+    for key, name in pairs:
+        found.setdefault(key, {})[name] = None
+    return {key: list(names) for key, names in found.items()}
+
+
+def places(runs: Sequence[Run]) -> list[str]:
+    """What ran where: a note a backend."""
+    notes = []
+    for backend in [*device_backends(runs), "cpu"]:
+        settings = grouped(
+            (run.machine, run.setting) for run in runs if run.backend == backend and run.median is not None
+        )
+        if settings:
+            where = "; ".join(f"{place} ({', '.join(names)})" for place, names in settings.items())
+            notes.append(f"{'CPU references' if backend == 'cpu' else f'Backend {backend}'}: {where}.")
+    return notes
+
+
+def remarks(runs: Iterable[Run]) -> list[str]:
+    """The marks that were used, and why a setting has no time."""
+    runs = list(runs)
+    used = {run.verification for run in runs if run.median is not None}
+    notes = []
+    if any(run.status == "timeout" for run in runs):
+        notes.append("† A time limit was reached: the number is a bound, and enters no mean.")
+    if used & {"near-threshold", "convention"}:
+        notes.append("≈ The skeleton differs from the reference's in explained edges; see verification.csv.")
+    if "random" in used:
+        notes.append("~ Its tests draw random numbers of their own, and its skeleton differs from the reference's.")
+    if "unexplained" in used:
+        notes.append("✗ The skeleton differs from the reference's without an explanation; see verification.csv.")
+    reasons = grouped(
+        ((f"{run.dataset} {status_word(run.status)}", run.why), run.setting)
+        for run in runs
+        if run.median is None and run.why
+    )
+    return notes + [f"{where}: {', '.join(settings)}: {why}" for (where, why), settings in reasons.items()]
+
+
+def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:
+    """What the paper's methods ran on, a line for each different answer."""
+    return [
+        f"{', '.join(names)}: {where}"
+        for where, names in grouped((r["hardware"], r["method"]) for r in reported).items()
+    ]
+
+
+def stated(values: Iterable[tuple[str, Iterable[Any]]]) -> str:
+    """Symbols with their values, those without any left out: n = 100 or 1,000, perm = 50."""
+    named = ((symbol, " or ".join(f"{value:,}" for value in found)) for symbol, found in values)
+    return ", ".join(f"{symbol} = {words}" for symbol, words in named if words)
+
+
+# --- CSV -------------------------------------------------------------------------------------------------------------
+
+COLUMNS: dict[str, Callable[[Run], Any]] = {
+    "median_s": lambda run: run.median,
+    "low_s": lambda run: run.low,
+    "high_s": lambda run: run.high,
+    "limit_s": lambda run: run.limits.time_s,
+    "limit": lambda run: run.limits.time_s,
+    "cold": lambda run: run.time_s.cold,
+    "tests_per_level": lambda run: " ".join(map(str, run.result.tests_per_level)) if run.result else "",
+    "edges_per_level": lambda run: " ".join(map(str, run.result.edges_per_level)) if run.result else "",
+    "device_bytes": lambda run: run.peak_bytes.device,
+    "device_limit_bytes": lambda run: run.limits.device_memory_bytes,
+    "process_bytes": lambda run: run.peak_bytes.process,
+}
+"""The columns of CSV files that are no attributes of a run."""
+
+
+def csv_row(run: Run, columns: str) -> dict[str, Any]:
+    """These columns of a run, named with spaces between them: `COLUMNS`, and attributes of `Run`."""
+    return {name: COLUMNS[name](run) if name in COLUMNS else getattr(run, name) for name in columns.split()}

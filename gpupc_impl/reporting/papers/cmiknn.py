@@ -1,0 +1,467 @@
+"""The GPU-CMIknn paper's Tables 1 to 10 and Fig. 1, from timed tests, records and saved skeletons only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.lines import Line2D
+
+from gpupc_impl.core.orientation import orient
+from gpupc_impl.measurement.record import commit_name, machine_name
+from gpupc_impl.reporting import style
+from gpupc_impl.reporting.catalogue import figure, table
+from gpupc_impl.reporting.cells import (
+    Speedup,
+    csv_row,
+    grouped,
+    hardware,
+    label,
+    mark,
+    number,
+    places,
+    remarks,
+    speedup,
+    stated,
+    status_word,
+    time_cell,
+)
+from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer
+from gpupc_impl.reporting.runs import Run, datasets_of, of_method
+from gpupc_impl.reporting.tables import Table
+from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
+
+PAPER = "GPU-CMIknn"
+CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
+REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}
+"""The paper's CPU version, CMIknn, as the method and its parameters that it is in ours."""
+
+# --- Tables 1 to 4, and 6 to 9: single tests --------------------------------------------------------------------------
+
+DIMENSIONS = {
+    "k_cmi": "k_CMI",
+    "permutations": "perm",
+    "set_size": "|S|",
+    "samples": "n",
+}
+"""What describes a cell, by its name in files of timed tests, and the paper's symbol. Tables 1 to 4 vary one each."""
+
+REPORTED = {"k_cmi": "k_cmi", "permutations": "permutations", "set_size": "separation_set", "samples": "samples"}
+"""The same, by its column in the reported tables."""
+
+MEDIAN = (0.5,)
+PERCENTILES = (0.05, 0.5, 0.95)
+
+
+def single_tests(
+    title: str,
+    timed: Mapping[str, Any],
+    varies: str,
+    reported: Sequence[Mapping[str, str]],
+    percentiles: Sequence[float] = MEDIAN,
+) -> Table:
+    """Seconds of single CI tests: a column a value of what varies, a row an implementation and k.
+
+    Args:
+        timed: what `measure_tests` returned.
+        varies: which of `DIMENSIONS` the columns are.
+        reported: rows of results/reported/cmiknn_table<n>.csv.
+        percentiles: which rows each implementation has.
+    """
+    cells = timed["cells"]
+    columns = _ascending({_value(cell, varies) for cell in cells} | {_reported_value(row, varies) for row in reported})
+    rows, plain = [], []
+
+    def add(k: str, who: str, percentile: float, found: Mapping[str, str]) -> None:
+        which = [f"{percentile:g}"] if len(percentiles) > 1 else []
+        rows.append([who, *([k] if varies != "k_cmi" else []), *which, *(found.get(column, "–") for column in columns)])
+
+    ours = _by_row(cells, varies)
+    for (name, backend, k), found in ours.items():
+        for percentile in percentiles:
+            shown = {value: _cell(cell, percentile) for value, cell in found.items()}
+            add(k, f"ours: {label(name, backend)}", percentile, shown)
+    if len(percentiles) == 1:
+        reference = next((cell["implementation"] for cell in cells if _is_reference(cell)), None)
+        for (name, backend, k), found in ours.items():
+            slow = ours.get((reference, "cpu", k), {})
+            if name != reference and slow:
+                ratios = {value: _ratio(slow.get(value), cell) for value, cell in found.items()}
+                add(k, f"{label(name, backend)} over {reference}", 0.5, ratios)
+    printed: dict[tuple[str, str, float], dict[str, str]] = {}
+    for row in reported:
+        key = (row["method"], "" if varies == "k_cmi" else _reported_k(row), float(row["percentile"]))
+        printed.setdefault(key, {})[_reported_value(row, varies)] = row["value"]
+    for (name, k, percentile), found in printed.items():
+        if percentile in percentiles:
+            add(k, f"paper: {name}", percentile, found)
+    for cell in cells:
+        plain += [_single_row(cell, percentile) for percentile in percentiles]
+    plain += [
+        {"source": "paper", "implementation": row["method"], "k_rule": row["k_rule"], "machine": row["hardware"]}
+        | {name: row[column] for name, column in REPORTED.items()}
+        | {"percentile": row["percentile"], "seconds": row["value"]}
+        for row in reported
+        if float(row["percentile"]) in percentiles
+    ]
+    header = ["seconds", *(["k_CMI"] if varies != "k_cmi" else []), *(["percentile"] if len(percentiles) > 1 else [])]
+    header += [f"{DIMENSIONS[varies]} = {value}" for value in columns]
+    notes = [
+        f"Ours: {_fixed(cells, varies)}; {'medians' if len(percentiles) == 1 else 'percentiles'} of {_tests(cells)}, "
+        "the same random tests of one generated data set for all, taken in turns after a cold run each. "
+        f"Paper: {_fixed_reported(reported, varies)}; 20 tests.",
+        "Inside the clock: from the samples in host memory to the p-value in host memory.",
+        *(["adaptive: k_CMI = 0.2 n."] if any(cell["k_rule"] == "adaptive" for cell in cells) else []),
+        *_agreement(cells),
+        *_places(timed),
+        *_single_remarks(cells),
+        *(f"{CITED}, {line}." for line in hardware(reported)),
+        "The paper's hardware is not ours: compare ratios, not times.",
+    ]
+    return Table(title, header, rows, notes, plain, left=(0,))
+
+
+def _enter(number: int, measured: int, varied: str, percentiles: Sequence[float]) -> None:
+    """A table's entry in the catalogue: number of the table, and of the one whose measurements it shows."""
+
+    @table(
+        f"cmiknn_table{number}",
+        f"Table {number}: single tests over {DIMENSIONS[varied]}{', percentiles' if len(percentiles) > 1 else ''}",
+        paper=PAPER,
+        tests=f"cmiknn_table{measured}",
+    )
+    def make(tests: Mapping[str, Any], varies: str, reported: Sequence[Mapping[str, str]]) -> Table:
+        """Seconds of single CI tests with local permutations, as in GPU-CMIknn's Tables 1 to 4 (medians) and 6 to 9
+        (percentiles): ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343). ``counting`` and ``insertion``
+        are two ways to find the k-th nearest neighbour with the same result; the paper's is insertion. DNF: over the
+        time limit that all tests of a cell share.
+        """
+        title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Table {number})"
+        return single_tests(title, tests, varies, reported, percentiles)
+
+
+for _number, _varied in enumerate(DIMENSIONS, 1):  # Tables 6 to 9 are the percentiles of Tables 1 to 4
+    _enter(_number, _number, _varied, MEDIAN)
+    _enter(_number + 5, _number, _varied, PERCENTILES)
+
+
+def _is_reference(cell: Mapping[str, Any]) -> bool:
+    return cell["method"] == REFERENCE and SINGLE_THREADED.items() <= cell["params"].items()
+
+
+def _value(cell: Mapping[str, Any], dimension: str) -> str:
+    if dimension == "k_cmi" and cell["k_rule"] == "adaptive":
+        return "adaptive"
+    return f"{cell[dimension]}"
+
+
+def _reported_value(row: Mapping[str, str], dimension: str) -> str:
+    return _reported_k(row) if dimension == "k_cmi" else row[REPORTED[dimension]]
+
+
+def _reported_k(row: Mapping[str, str]) -> str:
+    return row["k_cmi"] if row["k_rule"] == "fixed" else "adaptive"
+
+
+def _ascending(values: Iterable[str]) -> list[str]:
+    return sorted(values, key=lambda value: math.inf if value == "adaptive" else float(value))
+
+
+def _by_row(
+    cells: Sequence[Mapping[str, Any]], varies: str
+) -> dict[tuple[str, str, str], dict[str, Mapping[str, Any]]]:
+    """The cells of each row, by implementation, backend and (where the columns are not k) k."""
+    found: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = {}
+    for cell in cells:
+        k = "" if varies == "k_cmi" else _value(cell, "k_cmi")
+        found.setdefault((cell["implementation"], cell["backend"], k), {})[_value(cell, varies)] = cell
+    names = list(dict.fromkeys(name for name, _, _ in found))
+    order = _ascending({k for _, _, k in found} - {""}) or [""]
+    return {key: found[key] for key in sorted(found, key=lambda key: (names.index(key[0]), order.index(key[2])))}
+
+
+def _cell(cell: Mapping[str, Any], percentile: float) -> str:
+    """A percentile of a cell's seconds, or what became of it."""
+    if cell["status"] == "timeout":
+        return f"DNF (> {number(cell['limit_s'])})"
+    if cell["status"] != "ok":
+        return status_word(cell["status"])
+    return number(float(np.quantile(cell["seconds"], percentile)))
+
+
+def _ratio(slow: Mapping[str, Any] | None, fast: Mapping[str, Any]) -> str:
+    """How many times faster a cell is than the reference's; its limit holds for all tests together, so no bound."""
+    if slow is None or slow["status"] != "ok" or fast["status"] != "ok":
+        return "–"
+    return f"{number(float(np.median(slow['seconds']) / np.median(fast['seconds'])))}×"
+
+
+def _single_row(cell: Mapping[str, Any], percentile: float) -> dict[str, Any]:
+    ok = cell["status"] == "ok"
+    return {
+        "source": "ours",
+        "implementation": cell["implementation"],
+        "method": cell["method"],
+        "backend": cell["backend"],
+        "k_rule": cell["k_rule"],
+        **{name: cell[name] for name in DIMENSIONS},
+        "percentile": percentile,
+        "seconds": float(np.quantile(cell["seconds"], percentile)) if ok else None,
+        "cold_s": cell["cold_s"],
+        "tests": len(cell["seconds"]),
+        "limit_s": cell["limit_s"],
+        "status": cell["status"],
+    }
+
+
+def _fixed(cells: Sequence[Mapping[str, Any]], varies: str) -> str:
+    """What our cells have in common beside k."""
+    names = [name for name in DIMENSIONS if name not in (varies, "k_cmi")]
+    return stated((DIMENSIONS[name], sorted({cell[name] for cell in cells})) for name in names)
+
+
+def _fixed_reported(reported: Sequence[Mapping[str, str]], varies: str) -> str:
+    names = [name for name in DIMENSIONS if name not in (varies, "k_cmi")]
+    return stated((DIMENSIONS[name], sorted({int(row[REPORTED[name]]) for row in reported})) for name in names)
+
+
+def _tests(cells: Sequence[Mapping[str, Any]]) -> str:
+    counts = sorted({len(cell["seconds"]) for cell in cells if cell["status"] == "ok"})
+    return " or ".join(map(str, counts)) + " tests" if counts else "no tests"
+
+
+def _agreement(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Whether all implementations with our random numbers found the same p-values."""
+    answers: dict[tuple[Any, ...], list[tuple[float, ...]]] = {}
+    for cell in cells:
+        if cell["status"] == "ok" and not cell["random"]:
+            answers.setdefault(tuple(cell[name] for name in DIMENSIONS), []).append(tuple(cell["p_values"]))
+    compared = [found for found in answers.values() if len(found) > 1]
+    if not compared:
+        return []
+    same = sum(len(set(found)) == 1 for found in compared)
+    if same == len(compared):
+        return [f"All implementations but {REFERENCE}, whose random numbers are its own, found the same p-values."]
+    return [f"✗ Implementations differ in their p-values in {len(compared) - same} of {len(compared)} problems."]
+
+
+def _places(timed: Mapping[str, Any]) -> list[str]:
+    """What ran where, and with how many threads."""
+    notes = []
+    for backend, facts in timed["environments"].items():
+        here = [cell for cell in timed["cells"] if cell["backend"] == backend and cell["status"] == "ok"]
+        names = dict.fromkeys(label(cell["implementation"]) for cell in here)
+        where = machine_name(facts, backend, 1 if backend == "cpu" else facts["threads"])
+        notes.append(f"{', '.join(names) or 'nothing'}: {where}, commit {commit_name(facts) or 'unknown'}.")
+    return notes
+
+
+def _single_remarks(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why a cell has no time."""
+    late = [cell for cell in cells if cell["status"] != "ok" and cell["why"]]
+    reasons = grouped((cell["why"], label(cell["implementation"])) for cell in late)
+    return [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+
+
+# --- Table 5 ---------------------------------------------------------------------------------------------------------
+
+
+@table("cmiknn_table5", "Table 5: speedups of the search", paper=PAPER, experiments=("cmiknn_table5",))
+def cmiknn_table5(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Table:
+    """How many times faster PC-stable is with each method than with single-threaded tigramite, the CPU version of
+    GPU-CMIknn's Table 5: medians over generated graphs, ours above the paper's (Nvidia A40; AMD EPYC 7343).
+    ``cmiknn-serial`` and ``cmiknn-parallel`` make the same tests with the same random numbers as the GPU methods. ~
+    marks a skeleton that may differ, since the method's random numbers are its own; † a bound from a time limit.
+    """
+    slows = {run.dataset: run for run in of_method(runs, REFERENCE, **SINGLE_THREADED)}
+    reference = next((run.setting for run in slows.values()), None)
+    by_line: dict[tuple[str, str, int], dict[int, list[Run]]] = {}
+    for run in runs:
+        if run.problem:
+            line = by_line.setdefault((run.setting, run.backend, run.problem["k_cmi"]), {})
+            line.setdefault(run.problem["n_variables"], []).append(run)
+    columns = sorted({p for line in by_line.values() for p in line} | {int(row["variables"]) for row in reported})
+    order = list(dict.fromkeys(run.setting for run in runs))
+    rows, plain = [], []
+    for setting, backend, k in sorted(by_line, key=lambda line: (order.index(line[0]), *line[1:])):
+        ratios, times = {}, {}
+        for p, here in sorted(by_line[setting, backend, k].items()):
+            ratio = median_speedup([speedup(slows.get(run.dataset), run) for run in here])
+            seconds = [run.median for run in here if run.median is not None]
+            ratios[p] = str(ratio) + mark(*(run for run in here if not run.reference))
+            if seconds:
+                times[p] = float(np.median(seconds))
+            plain.append(
+                {"source": "ours", "setting": setting, "backend": backend}
+                | csv_row(here[0], "machine")
+                | {"k_cmi": k, "variables": p, "graphs": len(here), "finished": len(seconds)}
+                | {"median_s": times.get(p), "speedup": ratio.value, "bound": ratio.bound}
+            )
+        if setting == reference:
+            ratios = {p: f"{number(time)} s" for p, time in times.items()}
+        who = f"ours: {label(setting, backend)}" + (", seconds" if setting == reference else "")
+        rows.append([who, str(k), *(ratios.get(p, "–") for p in columns)])
+    printed: dict[tuple[str, str], dict[int, str]] = {}
+    for row in reported:
+        printed.setdefault((row["method"], row["k_cmi"]), {})[int(row["variables"])] = row["value"]
+        plain.append(
+            {"source": "paper", "setting": row["method"], "machine": row["hardware"], "k_cmi": row["k_cmi"]}
+            | {"variables": row["variables"], "speedup": row["value"]}
+        )
+    for (name, k), found in printed.items():
+        rows.append([f"paper: {name}", k, *(f"{found[p]}×" if p in found else "–" for p in columns)])
+    graphs = sorted({row["graphs"] for row in plain if row["source"] == "ours"})
+    notes = [
+        f"How many times faster than {REFERENCE} with one worker, the paper's single-threaded CPU version; medians "
+        f"over graphs, ours {' or '.join(map(str, graphs)) or 'none'} of each kind, the paper's 10. "
+        f"Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
+        *places(runs),
+        *remarks(runs),
+        *(f"{CITED}, Table 5, {line}." for line in hardware(reported)),
+    ]
+    header = ["speedup over the single-threaded CPU version", "k_CMI", *(f"N = {p}" for p in columns)]
+    return Table("Speedups of the search (GPU-CMIknn, Table 5)", header, rows, notes, plain, left=(0,))
+
+
+def median_speedup(ratios: Sequence[Speedup]) -> Speedup:
+    """The median of ratios; a bound where some of them are bounds of the same kind, nothing where they are not."""
+    found = [ratio for ratio in ratios if ratio.value is not None]
+    bounds = {ratio.bound for ratio in found} - {""}
+    if not found or len(found) < len(ratios) or len(bounds) > 1:
+        return Speedup(None, why="–")
+    return Speedup(float(np.median([ratio.value for ratio in found])), "".join(bounds))
+
+
+def _search(runs: Iterable[Run]) -> str:
+    """The parameters of the searches."""
+    problems = [run.problem for run in runs if run.problem]
+    names = {"n_samples": "n", "permutations": "perm", "k_perm": "k_perm", "alpha": "alpha"}
+    return stated((symbol, sorted({problem[name] for problem in problems})) for name, symbol in names.items())
+
+
+# --- Table 10 --------------------------------------------------------------------------------------------------------
+
+
+@table(
+    "cmiknn_table10",
+    "Table 10: sparse graphs and gene expressions",
+    paper=PAPER,
+    experiments=("cmiknn_table10",),
+)
+def cmiknn_table10(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Table:
+    """Seconds on sparse generated graphs and gene expressions, as in GPU-CMIknn's Table 10: ours above the paper's
+    (Nvidia A40; eight cores of an AMD EPYC 7343). DNF: did not finish within the time limit.
+    """
+    datasets = list(dict.fromkeys([*datasets_of(runs), *(row["dataset"] for row in reported)]))
+    lines: dict[tuple[str, str], dict[str, Run]] = {}
+    for run in runs:
+        lines.setdefault((run.setting, run.backend), {})[run.dataset] = run
+    rows, plain = [], []
+    for (setting, backend), found in lines.items():
+        cells = {
+            name: f"DNF (> {number(run.limits.time_s)})" if run.status == "timeout" else time_cell(run)
+            for name, run in found.items()
+        }
+        rows.append([f"ours: {label(setting, backend)}", *(cells.get(dataset, "–") for dataset in datasets)])
+        columns = "setting backend machine dataset median_s low_s high_s limit_s status edges tests verification"
+        plain += [{"source": "ours"} | csv_row(run, columns) for run in found.values()]
+    printed: dict[str, dict[str, str]] = {}
+    for row in reported:
+        text = f"{float(row['value']):,g}" if row["status"] == "ok" else "DNF"
+        printed.setdefault(row["method"], {})[row["dataset"]] = text
+        plain.append(
+            {"source": "paper", "setting": row["method"], "machine": row["hardware"], "dataset": row["dataset"]}
+            | {"median_s": row["value"], "limit_s": row["limit_s"], "status": row["status"]}
+        )
+    for name, values in printed.items():
+        rows.append([f"paper: {name}", *(values.get(dataset, "–") for dataset in datasets)])
+    limits = sorted({run.limits.time_s for run in runs if run.limits.time_s})
+    notes = [
+        f"Ours: {_search(runs)}; median of the warm runs. Paper: n = 1,000 for the generated graphs, perm = 100, "
+        "k_perm = 15, k_CMI = 7, alpha = 0.01.",
+        "DNF: did not finish within the time limit, "
+        f"ours {' or '.join(f'{number(limit)} s' for limit in limits) or 'none'}, the paper's 24 hours.",
+        *places(runs),
+        *remarks(run for run in runs if run.status != "timeout"),
+        *(f"{CITED}, Table 10, {line}." for line in hardware(reported)),
+    ]
+    header = ["seconds", *datasets]
+    return Table("Sparse graphs and gene expressions (GPU-CMIknn, Table 10)", header, rows, notes, plain, left=(0,))
+
+
+# --- Fig. 1 ----------------------------------------------------------------------------------------------------------
+
+BASE = 7
+"""The k that the others are compared with."""
+
+
+@figure("cmiknn_fig1", "Fig. 1: change of SHD with k_CMI", paper=PAPER, experiments=("cmiknn_fig1",))
+def cmiknn_fig1(
+    runs: Sequence[Run], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
+) -> Drawing:
+    """How the structural Hamming distance between the estimated and the true CPDAG changes with k_CMI, against k_CMI =
+    7, as in GPU-CMIknn's Fig. 1: minimum, median and maximum over generated graphs. The distance counts the pairs of
+    variables between which the two CPDAGs have not the same: edges too many or missing, and directions to add, remove
+    or turn round. Numbers: ``results/tables/cmiknn_fig1.csv``.
+    """
+    truths = {facts["name"]: facts.get("true_edges", []) for facts in problems}
+    distances: dict[str, dict[int, int]] = {}
+    rows = []
+    for run in runs:
+        source, k = run.dataset_facts.get("source"), run.problem and run.problem["k_cmi"]
+        distance = None
+        if run.counts:
+            dag = dag_of_edges(truths[run.dataset], len(run.skeleton.names))
+            distance = structural_hamming_distance(orient(run.skeleton), dag)
+            distances.setdefault(source, {})[k] = distance
+        rows.append(
+            {"graph": run.dataset, "source": source, "k_cmi": k, "shd": distance, "edges": run.edges}
+            | {"true_edges": len(truths.get(run.dataset, ()))}
+            | csv_row(run, "setting backend status verification")
+        )
+    changes: dict[int, list[int]] = {}
+    for by_k in distances.values():
+        if BASE in by_k:
+            for k, distance in by_k.items():
+                changes.setdefault(k, []).append(distance - by_k[BASE])
+    for row in rows:
+        base = distances.get(row["source"], {}).get(BASE)
+        row["change"] = None if row["shd"] is None or base is None else row["shd"] - base
+    style.use()
+    figure, axes = plt.subplots(figsize=(style.COLUMN_WIDTH, 2.9))
+    ks = sorted(changes)
+    if ks:
+        colour = style.colour(runs[0].method)
+        lows, middles, highs = ([float(statistic(changes[k])) for k in ks] for statistic in (np.min, np.median, np.max))
+        axes.vlines(ks, lows, highs, color=colour, linewidth=0.8)
+        axes.plot(ks, lows, "_", color=colour)
+        axes.plot(ks, highs, "_", color=colour)
+        axes.plot(ks, middles, "o-", color=colour, markersize=3)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.set_xscale("log")
+    axes.set_xticks(ks, [str(k) for k in ks])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(NUMBERS)
+    axes.set_xlabel("k_CMI")
+    axes.set_ylabel(f"SHD − SHD at k_CMI = {BASE}")
+    graphs = sorted({len(found) for found in changes.values()})
+    handles = [
+        Line2D([], [], color="#666666", marker="o", markersize=3, label="median"),
+        Line2D([], [], color="#666666", marker="_", linestyle="none", label="minimum, maximum"),
+    ]
+    figure.legend(handles=handles, loc="outside lower right", ncols=2)
+    count = f"{graphs[0]} to {graphs[-1]}" if len(graphs) > 1 else str(graphs[0]) if graphs else "no"
+    heading = [f"Below 0: closer to the truth. Here {count} graphs ({_search(runs)})", f"here: {_trend(changes)}"]
+    heading += [f"paper, {row['graphs']} graphs: {row['statement']}" for row in reported]
+    figure.suptitle("\n".join(heading), fontsize=5.5, x=0.01, ha="left")
+    footer(figure, runs)
+    return Drawing(figure, rows)
+
+
+def _trend(changes: Mapping[int, Sequence[int]]) -> str:
+    """The medians, in words."""
+    medians = [f"{np.median(changes[k]):+g} at {k}" for k in sorted(changes) if k != BASE]
+    return f"median {', '.join(medians)}" if medians else "nothing to compare"

@@ -1,0 +1,372 @@
+"""Figs. 1 and 2 and Table 1 of the Out-of-Core paper, drawn from records and a recorded timeline only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
+
+from gpupc_impl.measurement.record import band
+from gpupc_impl.reporting import style
+from gpupc_impl.reporting.catalogue import figure, table
+from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
+from gpupc_impl.reporting.figures import HEADING, NUMBERS, Drawing, footer
+from gpupc_impl.reporting.runs import Run, datasets_of, of_method
+from gpupc_impl.reporting.tables import Table
+
+PAPER = "Out-of-Core"
+UM, BLOCK = "out-of-core-um", "out-of-core-block"
+LEVELS = (0, 1)
+PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
+
+
+def compared(runs: Sequence[Run]) -> set[str]:
+    """The settings that stand for the paper's two methods; of block-based, the one that chooses its layout itself."""
+    chosen = [*of_method(runs, UM), *of_method(runs, BLOCK, layout="auto")]
+    return {run.setting for run in chosen}
+
+
+# --- Fig. 2 ----------------------------------------------------------------------------------------------------------
+
+
+@figure("ooc_fig2", "Fig. 2: unified memory and blocks", paper=PAPER, experiments=("ooc_fig2",))
+def ooc_fig2(
+    runs: Sequence[Run], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
+) -> Drawing:
+    """Runtime of level 0 (left) and level 1 (right) over the number of variables, all possible CI tests conducted
+    (alpha so close to one that no edge goes), as in the Out-of-Core paper's Fig. 2: medians with the 20–80 % band,
+    logarithmic. The vertical line stands where the in-core data structures fill the device memory, or the budget that
+    the config sets instead. The paper (V100, 32 GB): unified memory is 15 to 4.4 times faster in level 0; beyond the
+    limit block-based is 12.4 times (40,000 variables) to 34 times (55,000) faster in level 1. {% if config["backend"]
+    == "host" %}On the host backend managed memory is plain memory, so nothing is migrated and no drop shows.{% endif %}
+    Dashed: the paper's square blocks in level 1, where block-based takes panels of whole rows. Numbers:
+    ``results/tables/ooc_fig2.csv``.
+    """
+    style.use()
+    sizes = {graph: int(value) for sweep in sweeps.values() for graph, value in sweep.items()}
+    runs = [run for run in runs if run.dataset in sizes and run.method in (UM, BLOCK)]
+    backends, main = sorted({run.backend for run in runs}), compared(runs)
+    shape = (style.PAGE_WIDTH, 2.4 * len(backends) + 0.5)
+    figure, grid = plt.subplots(len(backends), len(LEVELS), figsize=shape, squeeze=False)
+    rows, limits = [], {}
+    for line, backend in zip(grid, backends, strict=True):
+        here = [run for run in runs if run.backend == backend]
+        limits[backend] = memory_limit(here, sizes)
+        for axes, level in zip(line, LEVELS, strict=True):
+            for setting in _settings(here):
+                mine = [run for run in here if run.setting == setting]
+                rows += _line(axes, sorted(mine, key=lambda run: sizes[run.dataset]), level, sizes, setting in main)
+            if limits[backend] is not None:
+                axes.axvline(limits[backend], color="#0072B2", linewidth=1)
+            axes.set_yscale("log")
+            low, high = axes.get_ylim()
+            axes.yaxis.set_major_formatter(NUMBERS)
+            axes.yaxis.set_minor_formatter(NUMBERS if high < 10 * low else NullFormatter())
+            axes.set_xlabel("number of variables")
+            axes.set_title(f"level {level}" + (f", {backend}" if len(backends) > 1 else ""), loc="left")
+        line[0].set_ylabel("seconds")
+    handles = [
+        Line2D([], [], **_look(method, setting in main), label=label(method) if setting in main else setting)
+        for setting, method in _settings(runs).items()
+    ]
+    if any(limits.values()):
+        handles.append(Line2D([], [], color="#0072B2", linewidth=1, label="device memory limit"))
+    figure.legend(handles=handles, loc="outside lower right", ncols=3)
+    figure.suptitle("\n".join(_statements(rows, main, reported)), **HEADING)
+    footer(figure, runs)
+    return Drawing(figure, rows)
+
+
+def _settings(runs: Iterable[Run]) -> dict[str, str]:
+    """The methods of the settings, by name."""
+    return {run.setting: run.method for run in runs}
+
+
+def _look(method: str, is_main: bool) -> dict[str, Any]:
+    """A colour a method; a setting that does not stand for its method is dashed."""
+    marker = {UM: "o", BLOCK: "s"}[method]
+    look = {"color": style.colour(method), "marker": marker, "markersize": 3}
+    return look if is_main else look | {"linestyle": "--", "markerfacecolor": "none"}
+
+
+def level_seconds(run: Run, level: int) -> tuple[float | None, float | None, float | None]:
+    """20 % quantile, median and 80 % quantile of a level's time over the warm runs; Nones where there is none."""
+    levels = run.time_s.levels if run.median is not None else []
+    return band([times[level] for times in levels if len(times) > level])
+
+
+def memory_limit(runs: Iterable[Run], sizes: Mapping[str, int]) -> float | None:
+    """The number of variables at which the in-core data structures fill the device memory; None when that is unknown.
+
+    What they need is the most that the unified-memory method took on the largest problem that it finished, scaled with
+    the square of the variables, as the matrices that it consists of.
+    """
+    finished = [run for run in runs if run.method == UM and run.peak_bytes.device]
+    if not finished:
+        return None
+    largest = max(finished, key=lambda run: sizes[run.dataset])
+    limit = largest.limits.device_memory_bytes
+    if limit is None:
+        limit = (largest.environment["device"] or {}).get("memory_bytes")
+    if limit is None:
+        return None
+    return sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
+
+
+def _line(axes: Axes, runs: Sequence[Run], level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
+    """One setting's medians with their bands; triangles at the time limit, crosses at the bottom for other failures."""
+    rows, points = [], []
+    for run in runs:
+        size, colour = sizes[run.dataset], style.colour(run.method)
+        low, median, high = level_seconds(run, level)
+        if median is not None:
+            points.append((size, low, median, high))
+        elif run.status == "timeout":
+            axes.plot(size, run.limits.time_s, "^", color=colour, markerfacecolor="none")
+        else:
+            axes.plot(size, 0.02, "x", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
+        tests, edges = (run.result.tests_per_level, run.result.edges_per_level) if run.result else ((), ())
+        rows.append(
+            {"level": level, "variables": size}
+            | csv_row(run, "dataset setting method backend")
+            | {"median_s": median, "low_s": low, "high_s": high}
+            | {"tests": tests[level] if len(tests) > level else None}
+            | {"edges_left": edges[level] if len(edges) > level else None}
+            | csv_row(run, "device_bytes device_limit_bytes status verification")
+        )
+    if points:
+        x, low, median, high = zip(*points, strict=True)
+        look = _look(runs[0].method, is_main)
+        axes.fill_between(x, low, high, color=look["color"], alpha=0.25, linewidth=0)
+        axes.plot(x, median, **look)
+    return rows
+
+
+def _statements(
+    rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """How many times faster the paper's faster method is, by level: ours at both ends, beside the paper's numbers."""
+    seconds: dict[tuple[int, str, int], dict[str, float]] = {}
+    for row in rows:
+        if row["median_s"] and row["setting"] in main:
+            place = row["level"], row["backend"], row["variables"]
+            seconds.setdefault(place, {})[row["method"]] = row["median_s"]
+    lines = []
+    for level in LEVELS:
+        theirs = [row for row in reported if (row["level"], row["quantity"]) == (str(level), "runtime")]
+        fast, slow = PAPER_NAMES[theirs[0]["method"]], PAPER_NAMES[theirs[0]["over"]]
+        ratios = {
+            place[1:]: times[slow] / times[fast]
+            for place, times in seconds.items()
+            if place[0] == level and len(times) == 2
+        }
+        ends = [choose(ratios, key=lambda place: place[1]) for choose in (min, max)] if ratios else []
+        ours = ", ".join(f"{number(ratios[place])}× at {place[1]:,}" for place in dict.fromkeys(ends))
+        paper = ", ".join(f"{_reported(row)}× at {int(row['variables']):,}" for row in theirs)
+        lines.append(f"Level {level}, {label(fast)} over {label(slow)}: here {ours or 'not measured'}; paper {paper}")
+    removed = {row["dataset"] for row in rows if row["edges_left"] is not None and not _complete(row)}
+    if removed:
+        lines.append(f"Not fully connected, edges were removed: {', '.join(sorted(removed))}")
+    return lines
+
+
+def _reported(row: Mapping[str, str]) -> str:
+    """A value, or the bound that the paper gives instead."""
+    if not row["low"]:
+        return f"up to {row['high']}"
+    return row["low"] if row["low"] == row["high"] else f"{row['low']} to {row['high']}"
+
+
+def _complete(row: Mapping[str, Any]) -> bool:
+    return row["edges_left"] == row["variables"] * (row["variables"] - 1) // 2
+
+
+# --- Table 1 ---------------------------------------------------------------------------------------------------------
+
+
+@table("ooc_table1", "Table 1: wide data", paper=PAPER, experiments=("ooc_table1",))
+def ooc_table1(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Table:
+    """Levels 0 and 1 at alpha = 0.01 on wide data, as in the Out-of-Core paper's Table 1: a CPU reference, unified
+    memory and block-based, with the paper's numbers for TCGA (55,572 genes, 3,189 samples) below ours. The TCGA matrix
+    is not public in one file; what stands for it is generated, see ``docs/experiments.md``.
+    """
+    rows, plain = [], []
+    for dataset in datasets_of(runs):
+        here = [run for run in runs if run.dataset == dataset]
+        reference = next((run for run in here if run.reference), None)
+        for backend in sorted({run.backend for run in here if run.method in (UM, BLOCK)}):
+            um, block = (
+                next((run for run in here if (run.method, run.backend) == (method, backend)), None)
+                for method in (UM, BLOCK)
+            )
+            facts = here[0].problem or {}
+            rows.append(
+                [
+                    dataset,
+                    f"ours: {backend}",
+                    *(f"{facts[key]:,}" if key in facts else "–" for key in ("n_variables", "n_samples")),
+                    _left_after(block or um),
+                    *map(time_cell, (reference, um, block)),
+                    _ratio(um, block),
+                    _ratio(reference, block),
+                    _device_memory(block),
+                ]
+            )
+            plain += [
+                {"dataset": dataset, "source": "ours"}
+                | csv_row(run, "method backend machine")
+                | {"variables": facts.get("n_variables"), "samples": facts.get("n_samples")}
+                | csv_row(run, "median_s low_s high_s limit_s edges_per_level tests_per_level")
+                | csv_row(run, "device_bytes device_limit_bytes process_bytes status verification")
+                for run in (reference, um, block)
+                if run is not None
+            ]
+    references = dict.fromkeys(label(run.method) for run in runs if run.reference)
+    about = reported[0]
+    stated = {PAPER_NAMES.get(row["method"], "cpu"): float(row["value"]) for row in reported}
+    hours = [stated[who] for who in ("cpu", UM, BLOCK)]
+    rows.append(
+        [
+            about["dataset"],
+            "paper",
+            f"{int(about['variables']):,}",
+            f"{int(about['samples']):,}",
+            "67 %",
+            *(f"{number(3600 * value)} ({value:g} h)" for value in hours),
+            f"{hours[1] / hours[2]:.0f}×",
+            f"{hours[0] / hours[2]:.0f}×",
+            "–",
+        ]
+    )
+    plain += [
+        {"dataset": row["dataset"], "source": "paper", "method": row["method"], "machine": row["hardware"]}
+        | {"variables": row["variables"], "samples": row["samples"], "median_s": 3600 * float(row["value"])}
+        for row in reported
+    ]
+    header = ["data set", "", "variables", "samples", "edges left by level 0", "CPU, s", "UM, s", "block-based, s"]
+    header += ["block over UM", "block over CPU", "device memory of block-based"]
+    notes = [
+        "Levels 0 and 1. Ours: median of the warm runs; CPU is our "
+        f"{' or '.join(references) or 'reference'}, the paper's is pcalg's stable.fast. "
+        "The paper's hardware is not ours: compare ratios, not times.",
+        *(f"Paper, {row['method']}: {row['hardware']}." for row in reported),
+        "Its ratios are those of the hours in its table; its text has 95 and 236, from 27.35 minutes for block-based.",
+        *places(runs),
+        *remarks(runs),
+        f"Paper: {about['citation']}.",
+    ]
+    return Table("Levels 0 and 1 on wide data (Out-of-Core, Table 1)", header, rows, notes, plain)
+
+
+def _ratio(slow: Run | None, fast: Run | None) -> str:
+    ratio = speedup(slow, fast)
+    return str(ratio) + (mark(slow, fast) if ratio.value is not None else "")
+
+
+def _left_after(run: Run | None) -> str:
+    """Edges that level 0 left, in percent."""
+    if run is None or not run.result:
+        return "–"
+    p = run.problem["n_variables"]
+    return f"{100 * run.result.edges_per_level[0] / (p * (p - 1) / 2):.3g} %"
+
+
+def _device_memory(run: Run | None) -> str:
+    """What was used, and of how much."""
+    if run is None or run.peak_bytes.device is None:
+        return "–"
+    used, limit = f"{number(run.peak_bytes.device / 1e6)} MB", run.limits.device_memory_bytes
+    return used if limit is None else f"{used} of {number(limit / 1e6)} MB"
+
+
+# --- Fig. 1 ----------------------------------------------------------------------------------------------------------
+
+STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
+STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
+SHOWN = 12
+"""Blocks of a level that are drawn; all of them are in the CSV."""
+
+
+@figure("ooc_fig1", "Fig. 1: overlap of transfers and kernels", paper=PAPER, experiments=("ooc_table1",))
+def ooc_fig1(timeline: Sequence[Mapping[str, str]], ran: str) -> Drawing:
+    """When each block of a real run went through extraction and merging on the CPU, transfers, and kernels, as the
+    Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars are the blocks'. {% if config["backend"] == "host"
+    %}On the host backend streams run in order, so nothing overlaps.{% endif %} Numbers:
+    ``results/tables/ooc_fig1.csv``.
+    """
+    style.use()
+    steps = [
+        {"level": int(row["level"]), "block": int(row["block"]), "step": row["step"], "stream": int(row["stream"])}
+        | {"start_s": float(row["start_s"]), "end_s": float(row["end_s"])}
+        for row in timeline
+    ]
+    levels = sorted({row["level"] for row in steps})
+    heading = [f"Block-based, {ran}"]
+    size = (style.PAGE_WIDTH, 1.3 * max(1, len(levels)) + 0.7)
+    figure, grid = plt.subplots(max(1, len(levels)), figsize=size, squeeze=False)
+    for axes, level in zip(grid[:, 0], levels, strict=False):
+        here = [row for row in steps if row["level"] == level]
+        blocks = sorted({row["block"] for row in here})
+        _lanes(axes, [row for row in here if row["block"] in blocks[:SHOWN]])
+        shown = (
+            f"the first {SHOWN} of {len(blocks)} blocks"
+            if len(blocks) > SHOWN
+            else f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
+        )
+        axes.set_title(f"level {level}: {shown}", loc="left")
+        hidden = hidden_share(here)
+        if hidden is not None:
+            heading.append(f"Level {level}: {100 * hidden:.0f} % of extraction, transfers and merging beside a kernel")
+    grid[-1, 0].set_xlabel("seconds since the first block began")
+    streams = sorted({row["stream"] for row in steps})
+    handles = [Patch(facecolor=STREAM_COLOURS[number], label=f"stream {number}") for number in streams]
+    figure.legend(handles=handles, loc="outside lower right", ncols=len(STREAM_COLOURS))
+    figure.suptitle("\n".join(heading), **HEADING)
+    return Drawing(figure, steps, columns=("level", "block", "step", "stream", "start_s", "end_s"))
+
+
+def _lanes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A bar a step of a block, with the block's number where there is room."""
+    start = min(row["start_s"] for row in rows)
+    whole = max(row["end_s"] for row in rows) - start
+    for row in rows:
+        lane, left, width = list(STEPS).index(row["step"]), row["start_s"] - start, row["end_s"] - row["start_s"]
+        colour = STREAM_COLOURS[row["stream"]]
+        axes.barh(lane, width, left=left, height=0.8, color=colour, edgecolor="white", linewidth=0.2)
+        if width > 0.025 * whole:
+            axes.annotate(str(row["block"]), (left + width / 2, lane), ha="center", va="center", fontsize=5)
+    axes.set_yticks(range(len(STEPS)), STEPS.values())
+    axes.set_ylim(len(STEPS) - 0.5, -0.5)
+    axes.grid(visible=False)
+
+
+def hidden_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """How much of the time of all other steps passes while a kernel runs, as a share; None without such steps."""
+    kernels = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] == "kernel"])
+    others = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] != "kernel"])
+    total = sum(end - start for start, end in others)
+    if not total:
+        return None
+    beside = sum(
+        max(0.0, min(end, kernel_end) - max(start, kernel_start))
+        for start, end in others
+        for kernel_start, kernel_end in kernels
+    )
+    return beside / total
+
+
+def _union(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spans of time that overlap, joined."""
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined

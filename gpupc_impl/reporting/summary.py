@@ -1,0 +1,150 @@
+"""What belongs to no paper: every setting on every data set, as a figure and as a table, and where the records are
+from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from gpupc_impl.reporting import style
+from gpupc_impl.reporting.catalogue import EVERY, figure, table
+from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, time_cell
+from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer, name_datasets
+from gpupc_impl.reporting.runs import Run, datasets_of, device_backends, on_backend
+from gpupc_impl.reporting.tables import Table
+
+
+@figure("overview", "Runtimes of all methods", paper="Runtimes", family=EVERY, numbers=False)
+def overview(runs: Sequence[Run]) -> Drawing:
+    """Runtime of every method on every data set, a panel a family of tests: median of the warm runs with the 20–80 %
+    band, logarithmic. Hollow triangles stand at the time limit that was exceeded.
+    """
+    style.use()
+    groups = {family: [run for run in runs if run.family == family] for family in dict.fromkeys(r.family for r in runs)}
+    shown = [(family, backend) for family in groups for backend in device_backends(groups[family]) or ["cpu"]]
+    figure, panels = plt.subplots(len(shown), figsize=(style.PAGE_WIDTH, 2.7 * len(shown)), squeeze=False)
+    for axes, (family, backend) in zip(panels[:, 0], shown, strict=True):
+        _overview_panel(axes, on_backend(groups[family], backend))
+        axes.set_title(f"{family.capitalize()}: backend {backend}, CPU references on the same machine", loc="left")
+    footer(figure, runs)
+    return Drawing(figure)
+
+
+def _overview_panel(axes: Axes, group: Sequence[Run]) -> None:
+    datasets = datasets_of(group)
+    settings = {run.setting: run.method for run in group}
+    first = {method: setting for setting, method in reversed(settings.items())}
+    width = 0.8 / len(settings)
+    absent = False
+    for position, (setting, method) in enumerate(settings.items()):
+        shown = [run for run in group if run.setting == setting]
+        colour, marker = style.colour(method), style.MARKERS[shown[0].backend]
+        half = {
+            "fillstyle": "full" if first[method] == setting else "left"
+        }  # another setting of a method: half a marker
+        axes.plot([], [], marker, color=colour, label=label(setting), **half)
+        for run in shown:
+            x = datasets.index(run.dataset) + (position - (len(settings) - 1) / 2) * width
+            if run.median is not None:
+                error = [[run.median - run.low], [run.high - run.median]]
+                fill = colour if run.counts else "white"
+                axes.errorbar(
+                    x, run.median, error, fmt=marker, color=colour, markerfacecolor=fill, elinewidth=1, **half
+                )
+            elif run.status == "timeout":
+                axes.plot(x, run.limits.time_s, "^", color=colour, markerfacecolor="none")
+            else:
+                absent = True
+                axes.plot(x, 0.02, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
+    for boundary in range(1, len(datasets)):
+        axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(NUMBERS)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    low, high = axes.get_ylim()
+    if high < 100 * low:  # few powers of ten
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.set_ylabel("seconds")
+    name_datasets(axes, datasets)
+    handles = axes.get_legend_handles_labels()[0]
+    grey = {"color": "#666666", "linestyle": "none"}
+    if any(run.status == "timeout" for run in group):
+        handles.append(Line2D([], [], marker="^", markerfacecolor="none", label="over the time limit", **grey))
+    if any(run.median is not None and not run.counts for run in group):
+        handles.append(Line2D([], [], marker="o", markerfacecolor="white", label="not verified", **grey))
+    if absent:
+        handles.append(Line2D([], [], marker="x", markersize=3, label="no time (not run, or failed)", **grey))
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+@table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)
+def methods_by_dataset(runs: Sequence[Run]) -> Table:
+    """Every setting on every data set: runtime, edges, levels, tests, tests per second, and whether its skeleton is
+    verified. A setting without a time says why below the table.
+    """
+    columns = (
+        "family dataset setting method reference backend status why median low high repeats cold limit edges levels"
+    )
+    rows, plain = [], []
+    for run in runs:
+        rate = run.tests / run.median if run.median and run.tests is not None else None
+        plain.append(csv_row(run, f"{columns} tests verification machine commit") | {"tests_per_s": rate})
+        rows.append(
+            [
+                run.dataset,
+                run.setting,
+                run.backend,
+                time_cell(run),
+                "–" if run.time_s.cold is None else number(run.time_s.cold),
+                str(run.repeats or "–"),
+                count(run.edges),
+                count(run.levels),
+                count(run.tests),
+                "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate),
+                run.verification,
+            ]
+        )
+    header = ["data set", "setting", "backend", "seconds (20–80 %)", "cold s", "runs", "edges", "levels"]
+    header += ["tests", "tests/s", "verification"]
+    notes = [
+        "Seconds: median of the warm runs. Cold: the first run of a fresh process, compilation included.",
+        *places(runs),
+        *remarks(runs),
+    ]
+    return Table("Every setting on every data set", header, rows, notes, plain, left=(0, 1, 2, 10))
+
+
+@table("provenance", "Machine, software and code", paper="Provenance", family=EVERY)
+def provenance(runs: Sequence[Run]) -> Table:
+    """Machine, software and code of the records behind every table and figure, a column for each distinct
+    environment."""
+    environments: dict[str, dict[str, str]] = {}
+    warnings: dict[str, None] = {}
+    for run in runs:
+        if run.status == "skipped":
+            continue
+        facts = _flat(run.environment)
+        warnings |= dict.fromkeys(run.environment["warnings"])
+        environments.setdefault(str([run.backend, facts]), {"backend": run.backend, **facts})
+    names = list(dict.fromkeys(name for facts in environments.values() for name in facts))
+    rows = [[name, *(facts.get(name, "–") for facts in environments.values())] for name in names]
+    header = ["fact", *(facts["backend"] for facts in environments.values())]
+    notes = [f"Warning: {warning}." for warning in warnings]
+    plain = [{"fact": row[0], **{f"{n}": value for n, value in enumerate(row[1:])}} for row in rows]
+    return Table("Machine, software and code", header, rows, notes, plain or [{"fact": ""}], left=range(len(header)))
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested facts by dotted name, as text."""
+    found: dict[str, str] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        elif name != "warnings":
+            found[prefix + name] = "–" if value is None else str(value)
+    return found

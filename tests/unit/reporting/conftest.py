@@ -1,0 +1,73 @@
+"""What tests of tables and figures share."""
+
+import csv
+import json
+
+import pytest
+
+COMMIT = "0123456789" * 4
+
+TEMPLATE = {
+    "schema_version": 1,
+    "canonical": True,
+    "params": {},
+    "separating_sets": "canonical",
+    "problem": {"alpha": 0.1, "n_variables": 5, "max_level": None, "fingerprint": "f" * 64},
+    "why": None,
+    "limits": {"time_s": 60.0, "memory_bytes": None, "device_memory_bytes": None},
+    "time_s": {"cold": None, "compile": None, "warm": [], "levels": []},
+    "result": {
+        **{"edges": 0, "levels_run": 0, "stopped_because": "complete", "edges_per_level": [], "tests_per_level": []},
+        **{"undefined_tests": 0, "pseudo_inverses": 0, "skeleton_sha256": "a" * 64, "sepsets_sha256": "b" * 64},
+    },
+    "peak_bytes": {"process": None, "device": None},
+    "code": "c" * 64,
+    "reused_samples": 0,
+    "environment": {
+        **{"git_commit": COMMIT, "git_dirty": False, "platform": "linux", "cpu": "Some CPU", "cores": 2, "threads": 2},
+        **{"memory_bytes": 1, "python": "3.12", "packages": {}, "blas": None, "device": None, "gpu": None},
+        "warnings": [],
+    },
+}
+
+
+def whole(content):
+    """A record of which only what matters to a test is given: the rest is as in `TEMPLATE`."""
+    found = TEMPLATE | content
+    for key, part in TEMPLATE.items():
+        if isinstance(part, dict) and key != "params" and found[key] is not None:
+            found[key] = part | found[key]
+    return found
+
+
+@pytest.fixture
+def save():
+    """``save(content, path)``: a record's file."""
+    return lambda content, path: path.write_text(json.dumps(whole(content)))
+
+
+@pytest.fixture
+def load(tmp_path, save):
+    """``load(records, statuses, skeletons)``: records as tables and figures get them, through files.
+
+    ``statuses`` are those of verification.csv by data set and setting, where they are not ``equal`` (without a result
+    ``not-run``); ``skeletons`` lie beside the records of their data set and setting.
+    """
+    from gpupc_impl.reporting import runs
+
+    def through_files(records, statuses=None, skeletons=None):
+        paths = []
+        with open(tmp_path / "verification.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["dataset", "setting", "status", "differing_edges"])
+            for number, content in enumerate(records):
+                key, ok = (content["dataset"]["name"], content["setting"]), content["status"] == "ok"
+                paths.append(tmp_path / f"{number}.json")
+                save(content, paths[-1])
+                if key in (skeletons or {}):
+                    skeletons[key].save(tmp_path / f"{number}.npz")
+                status = (statuses or {}).get(key, "equal" if ok else "not-run")
+                writer.writerow([*key, status, 0 if ok else ""])
+        return runs.load(paths, [tmp_path / "verification.csv"])
+
+    return through_files

@@ -1,0 +1,86 @@
+"""The catalogue of outputs: every entry is whole and documented, and another one takes one place."""
+
+import re
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment, StrictUndefined
+
+from gpupc_impl.core.files import read_csv
+from gpupc_impl.reporting import catalogue
+from gpupc_impl.reporting.figures import Drawing
+from gpupc_impl.reporting.tables import Table
+
+ROOT = Path(__file__).parents[3]
+REPORTED = ROOT / "results" / "reported"
+ENTRIES = catalogue.entries()
+PAPERS = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn")
+PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
+def test_an_entry_is_whole(entry):
+    assert entry.title
+    assert entry.make.__annotations__["return"] == ("Drawing" if entry.figure else "Table")
+    assert bool(entry.family) + bool(entry.tests) + bool(not entry.family and entry.experiments) == 1
+    for backend in ("host", "cuda"):
+        template = Environment(undefined=StrictUndefined).from_string(entry.caption)
+        caption = template.render(config={"alpha": 0.05, "backend": backend})
+        assert len(caption) > 80
+        assert caption.rstrip().endswith(".")
+    if "reported" in entry.reads:
+        assert read_csv(REPORTED / entry.reported)
+    for path in re.findall(r"results/tables/\w+\.csv", entry.caption):
+        assert path in entry.outputs().values()
+
+
+def test_every_reported_number_is_of_an_entry():
+    assert {path.name for path in REPORTED.glob("*.csv")} <= {entry.reported for entry in ENTRIES.values()}
+
+
+def test_the_documentation_lists_the_papers_outputs():
+    """A table a paper, a row an entry; Tables 1 to 4 and 6 to 9 of GPU-CMIknn have one row together."""
+    for paper in PAPERS:
+        rows = re.search(rf"^\| {paper} \| target .*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)[1]
+        listed = {target: number for number, target in re.findall(r"^\| ([^|]+) \| `(\w+)`", rows, re.MULTILINE)}
+        entries = {entry.name: entry.title.partition(":")[0] for entry in ENTRIES.values() if entry.paper == paper}
+        for first, together in (("cmiknn_table1", range(2, 5)), ("cmiknn_table6", range(7, 10))):
+            if first in entries:
+                for number in together:
+                    entries.pop(f"cmiknn_table{number}")
+                entries[first] = f"Tables {first[-1]} to {number}"
+        assert {name: number.lower() for name, number in listed.items()} == {k: v.lower() for k, v in entries.items()}
+
+
+@pytest.fixture
+def toys():
+    yield
+    for name in [name for name in catalogue._ENTRIES if name.startswith("toy")]:
+        del catalogue._ENTRIES[name]
+
+
+@pytest.mark.usefixtures("toys")
+def test_another_table_is_one_function(tmp_path):
+    @catalogue.table("toy_table", "Table 1: toys", paper="Toys", family="gaussian", reported=str(tmp_path / "toys.csv"))
+    def toy_table(problems, reported) -> Table:
+        """What there is."""
+        return Table("Toys", ["toy"], [[row["toy"]] for row in reported], [], reported, left=(0,))
+
+    (tmp_path / "toys.csv").write_text("toy\nball\n")
+    entry = catalogue.entries()["toy_table"]
+    assert (entry.reads, entry.caption) == (("problems", "reported"), "What there is.")
+    outputs = {kind: tmp_path / Path(path).name for kind, path in entry.outputs().items()}
+    entry.write({"problems": [], "reported": entry.reported}, {}, outputs)
+    assert "| ball |" in outputs["md"].read_text()
+    assert outputs["csv"].read_text() == "toy\nball\n"
+
+
+@pytest.mark.usefixtures("toys")
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="'toy' has the parameter 'record'; known: runs, problems"):
+
+        @catalogue.figure("toy", "A toy", paper="Toys", family="gaussian")
+        def toy(record) -> Drawing: ...
+
+    with pytest.raises(ValueError, match="'cupc_table2' is made twice"):
+        catalogue.table("cupc_table2", "A toy", paper="Toys", family="gaussian")(lambda runs: None)

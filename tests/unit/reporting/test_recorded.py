@@ -1,0 +1,87 @@
+"""The recorded runs: records fit the schema, and the page that shows them shows these."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpupc_impl.reporting import recorded
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "results" / "recorded"
+DEVICES = sorted(path for path in RECORDED.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
+def test_records_ran_on_a_gpu(device):
+    records = recorded.read(device)  # which fit the schema, or it fails
+    assert any(record.backend == "cuda" for record in records)
+    for record in records:
+        content = json.loads((device / record.dataset / f"{record.setting}.json").read_text())
+        assert record.to_json() == {"random": False, **content}
+        assert not record.environment["git_dirty"]
+        if record.backend == "cuda":
+            assert record.environment["gpu"]["others_on_gpu"] is False
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
+def test_all_methods_found_the_same(device):
+    """One skeleton a problem, and one set of separating sets where they are canonical."""
+    found = {}
+    for record in recorded.read(device):
+        if record.ok and not record.random:
+            problem = record.problem["fingerprint"]
+            found.setdefault((problem, "skeleton"), set()).add(record.result.skeleton_sha256)
+            if record.canonical:
+                found.setdefault((problem, "sets"), set()).add(record.result.sepsets_sha256)
+    assert found
+    assert {key: len(digests) for key, digests in found.items()} == dict.fromkeys(found, 1)
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
+def test_the_page_shows_the_records(device, capsys):
+    page = (ROOT / "docs" / "recorded.md").read_text(encoding="utf-8")
+    assert recorded.main([str(device)]) == 0
+    printed = capsys.readouterr().out
+    records, tests = recorded.markdown(recorded.read(device)), recorded.single_tests(recorded.read_tests(device))
+    assert printed == f"{records}\n{tests}"
+    assert records in page
+    assert tests in page
+
+
+def test_statuses_and_numbers(tmp_path, save):
+    record = {
+        "setting": "fast",
+        "method": "fast",
+        "family": "gaussian",
+        "problem": {"n_variables": 3},
+        "reference": False,
+        "backend": "cuda",
+        "status": "ok",
+        "dataset": {"name": "small"},
+        "result": {"tests_per_level": [10, 5]},
+        "time_s": {"warm": [0.001, 0.002, 0.003], "levels": [[0.0005, 0.0005]] * 3},
+        "environment": {
+            "git_commit": "0123456789abcdef",
+            "git_dirty": False,
+            "cpu": "A CPU",
+            "threads": 2,
+            "python": "3.12",
+            "device": {"device": "A GPU", "nvrtc": "13.0", "cupy": "14.2"},
+            "gpu": {"driver": "580", "others_on_gpu": False},
+        },
+    }
+    slow = {**record, "setting": "slow", "status": "oom", "result": None, "time_s": {"warm": [], "levels": []}}
+    for name, content in (("fast", record), ("slow", slow)):
+        (tmp_path / "small").mkdir(exist_ok=True)
+        save(content, tmp_path / "small" / f"{name}.json")
+    shown = recorded.markdown(recorded.read(tmp_path))
+    assert "| ms | fast | slow |" in shown
+    assert "| small | 2.00 [1.40–2.60] / 1.00 | oom |" in shown
+    assert "- GPU methods: A GPU, driver 580, NVRTC 13.0, CuPy 14.2, Python 3.12; commit 0123456789" in shown
+
+
+def test_a_folder_without_records_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        recorded.main([str(tmp_path)])
+    assert "holds no records" in capsys.readouterr().err

@@ -1,0 +1,289 @@
+"""Tables and figures from made-up records: bounds, statuses, marks, means, and what must never be mixed."""
+
+import dataclasses
+import xml.etree.ElementTree
+
+import matplotlib.pyplot as plt
+import pytest
+
+from gpupc_impl.core.family import families
+from gpupc_impl.core.registry import methods
+from gpupc_impl.reporting import cells, style, summary, tables
+from gpupc_impl.reporting.papers import cupc
+
+ENVIRONMENT = {
+    "git_commit": "0123456789abcdef",
+    "git_dirty": False,
+    "cpu": "Some CPU",
+    "threads": 2,
+    "device": None,
+    "gpu": None,
+    "warnings": ["a thing to know"],
+}
+BACKENDS = {"stable-serial": "cpu", "stable-parallel": "cpu", "causal-learn": "cpu"}
+PAPER_TABLE2 = [
+    {"symbol": symbol, "method": method, "dataset": dataset, "value": value, "hardware": "GTX"}
+    for symbol, method in (
+        *(("T1", "Stable"), ("T2", "Parallel-PC"), ("T3", "Stable.fast"), ("T4", "cuPC-E"), ("T5", "cuPC-S")),
+        *(("T1/T2", "Parallel-PC"), ("T3/T4", "cuPC-E"), ("T3/T5", "cuPC-S")),
+    )
+    for dataset, value in (("nci-60", "74"), ("geometric mean", "525"))
+]
+PAPER_FIG5 = [
+    {"method": "cupc-e", "over": "baseline-1", "low": "1.3", "high": "3.9"},
+    {"method": "cupc-s", "over": "baseline-1", "low": "45.8", "high": "45.8"},
+]
+
+
+def record(dataset, setting, warm, *, status="ok", backend=None, why=None):
+    backend = backend or BACKENDS.get(setting, "host")
+    result = {"edges": 591, "levels_run": 4, "tests_per_level": [100, 900]} if status == "ok" else None
+    environment = ENVIRONMENT | ({"device": {"device": "Some GPU"}} if backend == "cuda" else {})
+    return {
+        "setting": setting,
+        "method": setting,
+        "family": "gaussian",
+        "reference": setting in BACKENDS,
+        "backend": backend,
+        "params": {},
+        "separating_sets": "canonical",
+        "dataset": {"name": dataset},
+        "problem": None,
+        "status": status,
+        "why": why,
+        "limits": {"time_s": 60.0},
+        "time_s": {"cold": 9.0 if warm else None, "warm": warm},
+        "result": result,
+        "environment": environment,
+    }
+
+
+@pytest.fixture
+def records():
+    """Two data sets on which everything finished but one reference, and one where much failed."""
+    found = []
+    for dataset, scale in (("nci-60", 1.0), ("mcc", 2.0)):
+        found += [
+            record(dataset, "stable-serial", [8 * scale, 8 * scale, 9 * scale]),
+            record(dataset, "stable-parallel", [5 * scale]),
+            record(dataset, "causal-learn", [], status="skipped", why="the config says so"),
+            record(dataset, "cupc-e", [2 * scale]),
+            record(dataset, "cupc-s", [1.0]),
+            record(dataset, "baseline-1", [4 * scale]),
+            record(dataset, "baseline-2", [0.5 * scale]),
+        ]
+    found += [
+        record("wide", "stable-serial", [], status="timeout", why="no answer within the time limit of 60 s"),
+        record("wide", "stable-parallel", [], status="timeout", why="no answer within the time limit of 60 s"),
+        record("wide", "causal-learn", [], status="skipped", why="the config says so"),
+        record("wide", "cupc-e", [], status="oom", why="device memory exhausted"),
+        record("wide", "cupc-s", [3.0]),
+        record("wide", "baseline-1", [], status="timeout", why="no answer within the time limit of 60 s"),
+        record("wide", "baseline-2", [6.0]),
+    ]
+    return found
+
+
+def row_of(table, *start):
+    return next(row for row in table.rows if all(cell.startswith(text) for cell, text in zip(row, start, strict=False)))
+
+
+# --- speedups --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "text"),
+    [
+        (([8.0], "ok"), ([2.0], "ok"), "4.00×"),
+        (([], "timeout"), ([2.0], "ok"), "> 30.0× †"),
+        (([8.0], "ok"), ([], "timeout"), "< 0.133× †"),
+        (([], "timeout"), ([], "timeout"), "–"),
+        (([8.0], "ok"), ([], "oom"), "oom"),
+        (([], "skipped"), ([2.0], "ok"), "not run"),
+    ],
+)
+def test_a_limit_that_was_hit_is_a_bound(load, slow, fast, text):
+    pair = [record("d", "stable-serial", slow[0], status=slow[1]), record("d", "cupc-s", fast[0], status=fast[1])]
+    assert str(cells.speedup(*load(pair))) == text
+
+
+def test_numbers_have_three_digits():
+    assert [cells.number(x) for x in (0, 0.01234, 1.0, 45.67, 1297.4, 265360)] == [
+        *("0", "0.0123", "1.00", "45.7", "1,297", "265,360")
+    ]
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_table2_puts_ours_above_the_reported_numbers(load, records):
+    table = cupc.cupc_table2(load(records), PAPER_TABLE2)
+    assert row_of(table, "T3, s", "ours: stable-serial")[2:5] == [*("8.00 (8.00–8.60)", "16.0 (16.0–17.2)", "> 60.0 †")]
+    assert row_of(table, "T3, s", "paper: Stable.fast")[2:5] == ["74", "–", "–"]
+    assert row_of(table, "T4, s", "ours: cuPC-E (host)")[4] == "oom"
+    assert row_of(table, "T3/T5", "ours: cuPC-S (host)")[2:5] == ["8.00×", "16.0×", "> 20.0× †"]
+    assert row_of(table, "T3/T5", "paper")[-1] == "525 (6)"
+
+
+def test_means_are_over_the_data_sets_that_all_finished(load, records):
+    table = cupc.cupc_table2(load(records), PAPER_TABLE2)
+    assert row_of(table, "T3/T4", "ours")[-1] == "4.00× (2)"
+    assert row_of(table, "T3/T5", "ours")[-1] == "11.3× (2)"
+    assert row_of(table, "T1/T2", "ours: stable-parallel over stable-serial")[-1] == "1.60× (2)"
+    mean = next(
+        r for r in table.plain if r["symbol"] == "T3/T5" and r["dataset"] == "geometric mean" and r["source"] == "ours"
+    )
+    assert (round(mean["value"], 3), mean["datasets_in_mean"]) == (11.314, 2)
+
+
+def test_an_unverified_skeleton_is_marked_and_enters_no_mean(load, records):
+    table = cupc.cupc_table2(load(records, {("mcc", "cupc-s"): "unexplained"}), PAPER_TABLE2)
+    assert row_of(table, "T3/T5", "ours")[3] == "16.0× ✗"
+    assert row_of(table, "T3/T5", "ours")[-1] == "8.00× (1)"
+    assert any(note.startswith("✗") for note in table.notes)
+
+
+def test_backends_have_rows_of_their_own(load, records):
+    records += [record("nci-60", "cupc-s", [0.1], backend="cuda")]
+    found = load(records)
+    table = cupc.cupc_table2(found, PAPER_TABLE2)
+    assert row_of(table, "T5, s", "ours: cuPC-S (cuda)")[2:5] == ["0.100", "–", "–"]
+    assert row_of(table, "T5, s", "ours: cuPC-S (host)")[2] == "1.00"
+    assert any(note.startswith("Backend cuda: Some GPU") for note in table.notes)
+
+
+def test_rows_are_found_by_what_a_setting_is(load, records):
+    """Renamed settings fill the same rows, and the papers' rule for separating sets and other parameters fill none."""
+
+    def cells(found):
+        table = cupc.cupc_table2(load(found), PAPER_TABLE2)
+        return [[row[0], *row[2:]] for row in table.rows if row[1].startswith("ours")]
+
+    before = cells(records)
+    found = []
+    for content in records:
+        if content["method"] == "cupc-s":
+            found.append(
+                content | {"setting": "a", "separating_sets": "first-come", "time_s": {"cold": 1, "warm": [77]}}
+            )
+            found.append(
+                content | {"setting": "b", "params": {"theta": 32, "delta": 1}, "time_s": {"cold": 1, "warm": [77]}}
+            )
+        own = {"params": {"theta": 64, "delta": 2}} if content["method"] == "cupc-s" else {}
+        found.append(content | {"setting": f"my-{content['setting']}"} | own)
+    assert cells(found) == before
+
+
+def test_what_was_not_run_says_why(load, records):
+    table = summary.methods_by_dataset(load(records))
+    assert row_of(table, "nci-60", "causal-learn")[3] == "not run"
+    assert "nci-60 not run: causal-learn: the config says so" in table.notes
+    assert any("wide oom: cupc-e: device memory exhausted" in note for note in table.notes)
+    assert len(table.rows) == len(records)
+    assert next(r for r in table.plain if r["setting"] == "cupc-s")["tests_per_s"] == 1000
+
+
+def test_table1_shows_a_missing_data_set_and_the_reason():
+    facts = {"alpha": 0.05, "source": "somewhere", "licence": "MIT"}
+    problems = [
+        {"name": "nci-60", "available": True, "why": None, "n_variables": 1190, "n_samples": 47, **facts},
+        {"name": "mcc", "available": False, "why": "data set 'mcc' is not here", **facts},
+    ]
+    reported = [{"dataset": "mcc", "label": "MCC", "variables": "1380", "samples": "88"}]
+    table = cupc.cupc_table1(problems, reported)
+    assert table.rows[0][:6] == ["nci-60", "available", "1,190", "–", "47", "–"]
+    assert table.rows[1][:6] == ["MCC", "not available", "–", "1,380", "–", "88"]
+    assert "data set 'mcc' is not here" in table.notes
+
+
+def test_a_random_method_is_marked_and_its_workers_are_named(load):
+    one = record("d", "tigramite", [2.0], backend="cpu") | {"params": {"workers": 1}}
+    found = load([record("d", "cmiknn-parallel", [1.0], backend="cpu"), one])
+    assert [run.machine for run in found] == ["Some CPU, 2 threads", "Some CPU, 1 thread"]
+    found[1] = dataclasses.replace(found[1], verification="random")
+    table = summary.methods_by_dataset(found)
+    assert row_of(table, "d", "tigramite")[3] == "2.00 ~"
+    assert any(note.startswith("~ Its tests draw random numbers") for note in table.notes)
+    assert found[1].counts
+
+
+def test_overview_has_a_panel_a_family(load, records):
+    records += [record("d", "discrete-serial", [1.0], backend="cpu") | {"family": "discrete"}]
+    figure = summary.overview(load(records)).figure
+    assert [axes.get_title("left").split(",")[0] for axes in figure.axes] == [
+        "Gaussian: backend host",
+        "Discrete: backend cpu",
+    ]
+    plt.close(figure)
+
+
+def test_provenance_has_a_column_for_each_environment(load, records):
+    table = summary.provenance(load([*records, record("nci-60", "cupc-s", [0.1], backend="cuda")]))
+    assert table.header == ["fact", "cpu", "host", "cuda"]
+    assert row_of(table, "device.device")[1:] == ["–", "–", "Some GPU"]
+    assert table.notes == ["Warning: a thing to know."]
+
+
+def test_tables_are_written_three_times(tmp_path):
+    table = tables.Table("A <title>", ["a", "b"], [["x|y", "1"], ["<z>", "2"]], ["a note"], [{"a": 1, "b": None}])
+    table.write(tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
+    assert (tmp_path / "t.csv").read_text() == "a,b\n1,\n"
+    assert "| x\\|y | 1 |\n" in (tmp_path / "t.md").read_text()
+    assert '<td class="text">&lt;z&gt;</td>' in (tmp_path / "t.html").read_text()
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_fig5_has_a_panel_a_baseline_and_shows_bounds(load, records):
+    figure = cupc.cupc_fig5(load(records), PAPER_FIG5).figure
+    over_1, over_2 = figure.axes
+    assert texts(over_1) == ["2.00", "4.00", "2.00", "8.00", "oom", ">20.0", "1.3–3.9", "45.8"]
+    assert texts(over_2) == ["0.250", "0.500", "0.250", "1.00", "oom", "2.00"]
+    assert [label.get_text() for label in over_2.get_xticklabels()] == ["nci-60", "mcc", "wide", "paper"]
+    plt.close(figure)
+
+
+def test_backends_have_panels_of_their_own(load, records):
+    for method in ("cupc-e", "cupc-s", "baseline-1", "baseline-2"):
+        records.append(record("nci-60", method, [0.1], backend="cuda"))
+    found = load(records)
+    figure = cupc.cupc_fig5(found, PAPER_FIG5).figure
+    assert len(figure.axes) == 4
+    plt.close(figure)
+    figure = summary.overview(found).figure
+    assert [axes.get_title("left").split(",")[0] for axes in figure.axes] == [
+        "Gaussian: backend cuda",
+        "Gaussian: backend host",
+    ]
+    plt.close(figure)
+
+
+def test_overview_shows_every_data_set_and_setting(load, records):
+    figure = summary.overview(load(records, {("mcc", "cupc-s"): "unexplained"})).figure
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend[:7] == [cells.label(r["setting"]) for r in records[:7]]
+    assert legend[7:] == ["over the time limit", "not verified", "no time (not run, or failed)"]
+    plt.close(figure)
+
+
+def test_figures_are_reproducible_and_say_where_they_are_from(tmp_path, load, records):
+    found = load(records)
+    for name in ("a.svg", "b.svg", "a.png"):
+        style.save(summary.overview(found).figure, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    xml.etree.ElementTree.parse(tmp_path / "a.svg")
+    figure = summary.overview(found).figure
+    assert "commit 0123456789" in figure._supxlabel.get_text()
+    plt.close(figure)
+
+
+def test_every_method_has_a_colour_of_its_own():
+    for family in families():
+        colours = [style.METHOD_COLOURS[name] for name in methods(family) if name in style.METHOD_COLOURS]
+        assert len(set(colours)) == len(colours)
+    assert style.colour("a-plug-in") == style.OTHER_COLOUR

@@ -1,0 +1,154 @@
+"""Configs: read and completed, and what is wrong with one said before anything runs, in one sentence a fault."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+from snakemake.utils import validate
+
+from datasets import RegistryError, registry
+from gpupc_impl.core.family import families, get_family
+from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
+from gpupc_impl.measurement.single_tests import has_single_test
+from gpupc_impl.reporting.catalogue import entries
+from workflow.lib.experiments import expand
+
+SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
+
+
+def complete(config: dict[str, Any]) -> None:
+    """Check a config against the schema, the registries of data sets and methods and the catalogue of outputs, and fill
+    in the defaults.
+
+    Raises:
+        ValueError: what is wrong, a line a fault.
+    """
+    check_config(config)
+    validate(config, str(SCHEMA))
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """As `complete`, without filling anything in."""
+    faults = [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
+    if not faults:
+        faults = [*_family_faults(config)]
+    if not faults:
+        faults = [*_problem_faults(config), *_dataset_faults(config), *_setting_faults(config)]
+    if not faults:
+        faults = [*_experiment_faults(config), *_test_faults(config.get("ci_tests", {}))]
+    if faults:
+        raise ValueError("\n".join(faults))
+
+
+def _schema() -> dict[str, Any]:
+    """The schema, with the experiments and tables of single tests that the catalogue's outputs show, and no others."""
+    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    experiments = [name for entry in entries().values() for name in entry.experiments]
+    tables = [entry.tests for entry in entries().values() if entry.tests]
+    properties = schema["properties"]
+    for part, names in (
+        (properties["experiments"], experiments),
+        (properties["ci_tests"]["properties"]["tables"], tables),
+    ):
+        part |= {"properties": dict.fromkeys(names, part["additionalProperties"]), "additionalProperties": False}
+    return schema
+
+
+def _sentence(error: ValidationError) -> str:
+    where = ".".join(map(str, error.absolute_path)) or "the top level"
+    if error.validator != "additionalProperties":
+        return f"{where}: {error.message}"
+    known = error.schema.get("properties", {})
+    return "; ".join(_unknown(key, known, "key", f"at {where}") for key in error.instance if key not in known)
+
+
+def _unknown(name: str, known: Iterable[str], what: str, where: str) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return f"unknown {what} {name!r} {where}; {hint}"
+
+
+def _family_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("problems", "settings"):
+        for family in config.get(key, {}):
+            if family not in families():
+                yield _unknown(family, families(), "family", f"at {key}")
+
+
+def _problem_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for family, parameters in config.get("problems", {}).items():
+        yield from _parameter_faults(family, parameters, f"in problems.{family}")
+
+
+def _parameter_faults(family: str, parameters: Iterable[str], where: str) -> Iterator[str]:
+    known = ("alpha", "max_level", *get_family(family).problem.PARAMETERS)
+    yield from (_unknown(name, known, "parameter", where) for name in parameters if name not in known)
+
+
+def _dataset_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for name, choice in config["datasets"].items():
+        try:
+            family = registry.resolve(name, choice.get("spec"))["family"]
+        except RegistryError as error:
+            yield f"datasets: {error}"
+            continue
+        if family not in config["settings"]:
+            yield f"datasets.{name}: its family is {family!r}, for which there are no settings"
+        yield from _parameter_faults(family, choice.get("problem", {}), f"in datasets.{name}.problem")
+
+
+def _setting_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for family, settings in config["settings"].items():
+        for name, choice in settings.items():
+            where = f"settings.{family}.{name}"
+            try:
+                method = get_method(choice.get("method", name))
+                method.parse_params(choice.get("params", {}))
+            except (UnknownMethod, InvalidParameter) as error:
+                yield f"{where}: {error}"
+                continue
+            if method.family != family:
+                yield f"{where}: method {method.name!r} is of family {method.family!r}"
+            for dataset in choice.get("only", []):
+                if dataset not in config["datasets"]:
+                    yield _unknown(dataset, config["datasets"], "data set", f"in {where}.only")
+
+
+def _experiment_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        experiments = expand(config)
+    except ValueError as error:
+        yield str(error)
+        return
+    for name, experiment in experiments.items():
+        given = {parameter: None for own in experiment.problems.values() for parameter in own}
+        yield from _parameter_faults(experiment.family, given, f"in experiments.{name}.graphs")
+        for setting, choice in experiment.settings.items():
+            try:
+                get_method(choice.get("method", setting)).parse_params(choice.get("params", {}))
+            except (UnknownMethod, InvalidParameter) as error:
+                yield f"experiments.{name}: {setting}: {error}"
+                break
+
+
+def _test_faults(tests: Mapping[str, Any]) -> Iterator[str]:
+    for name, choice in tests.get("implementations", {}).items():
+        where = f"ci_tests.implementations.{name}"
+        try:
+            method = get_method(choice.get("method", name))
+            method.parse_params(choice.get("params", {}))
+        except (UnknownMethod, InvalidParameter) as error:
+            yield f"{where}: {error}"
+            continue
+        if not has_single_test(method):
+            yield f"{where}: method {method.name!r} has no single test that could be timed"
+    for name, table in tests.get("tables", {}).items():
+        if not isinstance(table.get(table["varies"]), list):
+            yield f"ci_tests.tables.{name}: {table['varies']} varies, so it must be a list"
+    if tests.get("tables") and not tests.get("implementations"):
+        yield "ci_tests: there are tables, but no implementations"

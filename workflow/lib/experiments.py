@@ -1,0 +1,132 @@
+"""What the `experiments` of a config ask for: grids of parameters and series of generated graphs, written out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from datasets import registry
+from gpupc_impl.core.registry import get_method
+
+
+class Experiment(NamedTuple):
+    """One figure's measurements.
+
+    Attributes:
+        family: of the problems.
+        datasets: names of the config's data sets, or of the graphs.
+        settings: by name, as in the config's `settings`.
+        graphs: registry entries of generated graphs, and of data sets of its own, by name; empty when the config's data
+            sets are measured.
+        problems: by graph, the parameters of its test that are not the family's.
+        sweeps: for each sweep, the value that it varies by graph.
+    """
+
+    family: str
+    datasets: list[str]
+    settings: dict[str, dict[str, Any]]
+    graphs: dict[str, dict[str, Any]]
+    problems: dict[str, dict[str, Any]]
+    sweeps: dict[str, dict[str, float]]
+
+
+def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
+    """The experiments of a config that fits the schema, by name.
+
+    Raises:
+        ValueError: an experiment that cannot be, as a sentence.
+    """
+    found = {}
+    for name, choice in config.get("experiments", {}).items():
+        try:
+            found[name] = _experiment(choice, config)
+        except KeyError as error:
+            raise ValueError(f"experiments.{name}: the graphs have no parameter {error}") from None
+        except ValueError as error:
+            raise ValueError(f"experiments.{name}: {error}") from None
+    return found
+
+
+def _experiment(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
+    return _grid(choice, config) if "grid" in choice else _sweeps(choice, config)
+
+
+def _grid(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
+    settings = grid_settings(**choice["grid"])
+    family = get_method(choice["grid"]["method"]).family
+    entries = {name: registry.resolve(name, own.get("spec")) for name, own in config["datasets"].items()}
+    members = [name for name, entry in entries.items() if entry["family"] == family]
+    without = choice.get("without", [])
+    for name in without:
+        if name not in members:
+            raise ValueError(f"data set {name!r} is none of the config's {family} data sets: {', '.join(members)}")
+    for name in settings:
+        if name in config["settings"].get(family, {}):
+            raise ValueError(f"setting {name!r} stands in settings.{family} as well; give that one another name")
+    return Experiment(family, [name for name in members if name not in without], settings, {}, {}, {})
+
+
+def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
+    own_entries = {name: registry.resolve(name, own.get("spec")) for name, own in choice.get("datasets", {}).items()}
+    families = [choice["graphs"]["spec"]["family"]] if "graphs" in choice else []
+    family, *others = dict.fromkeys([*families, *(entry["family"] for entry in own_entries.values())])
+    if others:
+        raise ValueError(f"its graphs and data sets are of several families: {', '.join([family, *others])}")
+    shared = choice.get("graphs", {}).get("problem", {})
+    graphs, problems, sweeps = {}, {}, {}
+    for varied, sweep in choice.get("graphs", {}).get("sweeps", {}).items():
+        sweeps[varied] = {}
+        for parameters, own in itertools.product(
+            combinations(sweep["parameters"]), combinations(sweep.get("problem", {}))
+        ):
+            problem = shared | own
+            graph = choice["graphs"]["name"].format_map(problem | parameters)
+            entry = registry.resolve(graph, {"kind": "generated", **choice["graphs"]["spec"], "parameters": parameters})
+            if (graphs.setdefault(graph, entry), problems.setdefault(graph, problem)) != (entry, problem):
+                raise ValueError(f"two graphs would be called {graph!r}: graphs.name must name all that varies")
+            if graph in config["datasets"]:
+                raise ValueError(f"graph {graph!r} stands in datasets as well; give that one another name")
+            sweeps[varied][graph] = (problem | parameters)[sweep["varies"]]
+    for name, own in choice.get("datasets", {}).items():
+        if name in config["datasets"] or name in graphs:
+            raise ValueError(f"data set {name!r} stands in datasets or graphs as well; give that one another name")
+        graphs[name] = own_entries[name]
+        problems[name] = shared | own_parameters(own)
+    return Experiment(family, list(graphs), _settings(choice["settings"], family, config), graphs, problems, sweeps)
+
+
+def _settings(
+    chosen: Mapping[str, Any] | Sequence[str], family: str, config: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Settings of its own, or those of the family with these names."""
+    if isinstance(chosen, Mapping):
+        return dict(chosen)
+    known = config["settings"].get(family, {})
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"setting {name!r} is none of settings.{family}: {', '.join(known)}")
+    return {name: known[name] for name in chosen}
+
+
+def own_parameters(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the test that a data set of the config has for itself."""
+    return {key: choice[key] for key in ("alpha", "max_level") if key in choice} | choice.get("problem", {})
+
+
+def grid_settings(
+    method: str, values: Mapping[str, list[int]], product: tuple[int, int] = (0, math.inf)
+) -> dict[str, dict[str, Any]]:
+    """A setting for each combination of values whose product lies within bounds, named as in the paper: cupc-e-2-32."""
+    return {
+        "-".join([method, *map(str, params.values())]): {"method": method, "params": params}
+        for params in combinations(values)
+        if product[0] <= math.prod(params.values()) <= product[1]
+    }
+
+
+def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination; a value that is no list is the same in all of them."""
+    lists = [value if isinstance(value, list) else [value] for value in values.values()]
+    return (dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*lists))

@@ -1,0 +1,202 @@
+"""What a config asks for: who is measured on what, in which files, and what each table and figure is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from datasets import registry
+from datasets.fetch import mirrored_paths
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.measurement.digest import code_version
+from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
+from workflow.lib.experiments import Experiment, expand, own_parameters
+
+ROOT = Path(__file__).parents[2]
+
+
+class Measurement(NamedTuple):
+    """The same settings, to be measured on each of some data sets.
+
+    Attributes:
+        targets: what stands for the data set in paths: the wildcard, for a job a data set, or all names, for one job
+            for all of them (the graphs of an experiment, which are many and small).
+    """
+
+    family: str
+    datasets: list[str]
+    settings: dict[str, dict[str, Any]]
+    targets: list[str]
+    log: str
+    subject: str
+    repeats: int
+
+
+class Plan:
+    """A complete config, read for the rules.
+
+    Attributes:
+        entries: of the config's data sets, as in the registry, by name.
+        families: the data sets of each family that has settings.
+        experiments: by name, written out.
+    """
+
+    def __init__(self, config: Mapping[str, Any]):
+        self.config = config
+        self.entries = {name: registry.resolve(name, own.get("spec")) for name, own in config["datasets"].items()}
+        self.families = {
+            family: [name for name, entry in self.entries.items() if entry["family"] == family]
+            for family in config["settings"]
+        }
+        self.experiments: dict[str, Experiment] = expand(config)
+
+    @property
+    def measured(self) -> list[str]:
+        """The data sets, by family."""
+        return [name for names in self.families.values() for name in names]
+
+    def of_kind(self, file: bool) -> list[str]:
+        """The data sets that are files, or the others."""
+        return [name for name, entry in self.entries.items() if (entry["kind"] == "file") == file]
+
+    # --- data --------------------------------------------------------------------------------------------------------
+
+    def where(self) -> dict[str, Any]:
+        """Where files are looked for; see `datasets.load`."""
+        return {
+            "cache_dir": "resources/datasets",
+            "mirrors": self.config["mirrors"],
+            "offline": self.config["offline"],
+        }
+
+    def mirrored(self, files: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Copies of data sets' files in mirror folders: where one appears, a missing data set is tried again."""
+        found = [entry for entry in files if entry["kind"] == "file"]
+        return [str(path) for entry in found for path in mirrored_paths(entry, self.config["mirrors"])]
+
+    def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        """What, beside the data, makes a problem of a data set: see the problem classes.
+
+        Args:
+            own: those that are neither the config's nor the family's.
+        """
+        everywhere = {key: self.config[key] for key in ("alpha", "max_level")}
+        return everywhere | self.config["problems"].get(family, {}) | own
+
+    def parameters_of(self, dataset: str) -> dict[str, Any]:
+        """The same for one of the config's data sets."""
+        own = own_parameters(self.config["datasets"][dataset])
+        return self.problem_parameters(self.entries[dataset]["family"], own)
+
+    # --- records -----------------------------------------------------------------------------------------------------
+
+    def records_of(self, datasets: Iterable[str]) -> list[str]:
+        """The records of data sets: every setting of their families."""
+        return [
+            path for name in datasets for path in records([name], self.config["settings"][self.entries[name]["family"]])
+        ]
+
+    def records_of_experiment(self, name: str) -> list[str]:
+        """The records that an experiment adds."""
+        return records(self.experiments[name].datasets, self.experiments[name].settings)
+
+    def references_of_experiment(self, name: str) -> list[str]:
+        """The records that an experiment's skeletons are compared with: the first reference's, where there is one."""
+        experiment = self.experiments[name]
+        if experiment.graphs:
+            return []
+        settings = self.config["settings"][experiment.family]
+        references = [each for each, choice in settings.items() if get_method(choice.get("method", each)).reference]
+        return records(experiment.datasets, references[:1])
+
+    def measurements(self) -> dict[str, Measurement]:
+        """What is measured, by name: the data sets with all settings of their family, then each experiment."""
+        found = {}
+        for name, (family, datasets, settings, graphs) in {
+            **{family: (family, names, self.config["settings"][family], {}) for family, names in self.families.items()},
+            **{name: experiment[:4] for name, experiment in self.experiments.items()},
+        }.items():
+            found[name] = Measurement(
+                family,
+                datasets,
+                settings,
+                targets=datasets if graphs else ["{dataset}"],
+                log=f"logs/measure_{name}.log" if graphs else f"logs/measure_{name}/{{dataset}}.log",
+                subject=f"the graphs of {name}" if graphs else "{wildcards.dataset}",
+                repeats=self.config["experiments"].get(name, {}).get("repeats", self.config["timing"]["repeats"]),
+            )
+        return found
+
+    def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """Versions of the methods' code: editing a method measures it again, and nothing else does."""
+        found = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
+        backend = self.config["backend"]
+        return {name: code_version(m, "cpu" if m.backends == ("cpu",) else backend) for name, m in found.items()}
+
+    def timelines(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """The runs whose timelines are shown: by data set, an experiment's first, its block-based settings by name."""
+        found = {}
+        for entry in self.outputs().values():
+            if "timeline" in entry.reads:
+                experiment = self.experiments[entry.experiments[0]]
+                found[experiment.datasets[0]] = {
+                    name: choice
+                    for name, choice in experiment.settings.items()
+                    if choice.get("method", name) == "out-of-core-block"
+                }
+        return found
+
+    # --- outputs -----------------------------------------------------------------------------------------------------
+
+    def outputs(self) -> dict[str, Entry]:
+        """The tables and figures for which the config has the data."""
+        return {name: entry for name, entry in entries().items() if self._has(entry)}
+
+    def _has(self, entry: Entry) -> bool:
+        if entry.tests:
+            return entry.tests in self.config["ci_tests"]["tables"]
+        if entry.family:
+            return bool(self._datasets(entry.family))
+        return entry.experiments[0] in self.experiments
+
+    def _datasets(self, family: str) -> list[str]:
+        return self.measured if family == EVERY else self.families.get(family, [])
+
+    def inputs(self, entry: Entry) -> dict[str, Any]:
+        """The files that a table or figure is made from, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
+        shown = self._datasets(entry.family) if entry.family else []
+        its_records = self.records_of(shown)
+        verification = ["results/verification.csv"] if entry.family else []
+        timeline = ""
+        for name in entry.experiments:
+            if name in self.experiments:
+                shown = shown + self.experiments[name].datasets
+                its_records += self.records_of_experiment(name)
+                verification.append(f"results/verification/{name}.csv")
+                timeline = f"results/timelines/{self.experiments[name].datasets[0]}.csv"
+        files = {
+            "runs": {"records": its_records, "verification": verification},
+            "problems": {"problems": [f"results/problems/{name}.json" for name in shown]},
+            "sharing": {"sharing": "results/sharing.csv"},
+            "tests": {"tests": f"results/tests/{entry.tests}.json"},
+            "timeline": {"timeline": timeline},
+            "reported": {"reported": ROOT / "results/reported" / entry.reported},
+        }
+        return {kind: path for name in entry.reads for kind, path in files.get(name, {}).items()}
+
+    def given(self, entry: Entry) -> dict[str, Any]:
+        """What the config says to a table or figure beside the files (`gpupc_impl.reporting.catalogue.GIVEN`)."""
+        found: dict[str, Any] = {}
+        if "sweeps" in entry.reads:
+            found["sweeps"] = self.experiments[entry.experiments[0]].sweeps
+        if "varies" in entry.reads:
+            found["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
+        if "ran" in entry.reads:
+            found["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
+        return found
+
+
+def records(datasets: Iterable[str], settings: Iterable[str]) -> list[str]:
+    settings = list(settings)
+    return [f"results/records/{name}/{setting}.json" for name in datasets for setting in settings]

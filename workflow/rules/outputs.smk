@@ -1,0 +1,82 @@
+"""Tables and figures, each an entry of the catalogue, from records and the papers' own numbers; and what they collect."""
+
+
+rule collect_records:
+    input:
+        PLAN.records_of(PLAN.measured),
+        [PLAN.records_of_experiment(experiment) for experiment in PLAN.experiments],
+    output:
+        "results/records.csv",
+    log:
+        "logs/collect_records.log",
+    conda:
+        ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_records.py"),
+    message:
+        "Collecting all records"
+    script:
+        "../scripts/collect_records.py"
+
+
+rule count_sharing:
+    input:
+        records=lambda wildcards: PLAN.records_of([wildcards.dataset]),
+        verification="results/verification/{dataset}.csv",
+    output:
+        "results/sharing/{dataset}.csv",
+    log:
+        "logs/count_sharing/{dataset}.log",
+    wildcard_constraints:
+        dataset=one_of(PLAN.families.get("gaussian", [])),
+    conda:
+        ENVIRONMENT
+    params:
+        kind=lambda wildcards: PLAN.entries[wildcards.dataset]["kind"],
+        code=digest("workflow/scripts/count_sharing.py"),
+    message:
+        "Counting the rows that share conditional sets on {wildcards.dataset}"
+    script:
+        "../scripts/count_sharing.py"
+
+
+rule collect_sharing:
+    input:
+        expand("results/sharing/{dataset}.csv", dataset=PLAN.families.get("gaussian", [])),
+    output:
+        "results/sharing.csv",
+    log:
+        "logs/collect_sharing.log",
+    conda:
+        ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_csv.py"),
+    message:
+        "Collecting the shared conditional sets of all data sets"
+    script:
+        "../scripts/collect_csv.py"
+
+
+for name, entry in OUTPUTS.items():
+    shown, *others = entry.outputs().items()
+
+    rule:
+        name:
+            name
+        input:
+            **PLAN.inputs(entry),
+        output:
+            **{shown[0]: in_report(shown[1], entry.paper, entry.title)},
+            **dict(others),
+        log:
+            f"logs/{name}.log",
+        conda:
+            ENVIRONMENT
+        params:
+            code=digest("workflow/scripts/make_output.py", entry.make.__module__, named=False),
+            given=PLAN.given(entry),
+            caption=caption_of(entry),
+        message:
+            f"Making {name} ({entry.paper})"
+        script:
+            "../scripts/make_output.py"

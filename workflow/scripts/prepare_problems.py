@@ -1,0 +1,16 @@
+"""Data sets into the problems that all methods are given, and their facts; an empty file where there is no problem."""
+
+import sys
+
+from workflow.lib.problems import write_problem
+from workflow.lib.sources import get, read
+
+sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
+
+params, out = snakemake.params, snakemake.output
+if params.get("graphs"):  # made here: many and small, they are not kept
+    found = ((name, get(name, entry, **params.where)) for name, entry in params.graphs.items())
+else:
+    found = [(snakemake.wildcards.dataset, read(snakemake.input[0]))]
+for (name, data), parameters, problem, facts in zip(found, params.parameters, out.problems, out.facts, strict=True):
+    write_problem(name, data, parameters, problem, facts)
