@@ -47,8 +47,21 @@ class Panels(Layout):
                 lane = self.lanes.next()
                 c_j, bits_j = of_panel(columns) if columns.start < rows.stop else self._upload(lane, columns)
                 block = PairBlock(self, lane, rows, columns)
-                arrays = [panel, c_j, panel_bits, bits_j, panel[columns.start :], panel_bits]
-                block.test(lane, slice(0, p), arrays, (p, p, columns.start), (n_words, n_words))
+                block.test(
+                    lane,
+                    slice(0, p),
+                    rows_i=panel,
+                    rows_j=c_j,
+                    bits_i=panel_bits,
+                    bits_j=bits_j,
+                    c=panel[columns.start :],
+                    edges=panel_bits,
+                    pitch=p,
+                    c_pitch=p,
+                    edges_first=columns.start,
+                    words=n_words,
+                    edge_words=n_words,
+                )
                 block.fetch()
             self.lanes.finish()
         return self.remove_separated()
