@@ -84,6 +84,7 @@ class SquareBlocks(Layout):
             self.read_bits(rows, columns, edge_bits)
         pair_lane.upload((device_c, c), (device_edges, edge_bits))
         block = PairBlock(self, pair_lane, rows, columns)
+        pairs = {"c": device_c, "c_pitch": n_j, "edges": device_edges, "edge_words": edge_words, "edges_first": 0}
         ready = pair_lane.stream.record()
         sides = [rows] if rows == columns else [rows, columns]
         for members in mapped.pieces(self.p, self.plan.width):
@@ -102,22 +103,9 @@ class SquareBlocks(Layout):
                     arrays.append((device_block, device_bits))
             lane.upload(*copies)
             lane.stream.wait(ready)  # the keys of the separation-set block before
-            (rows_i, bits_i), (rows_j, bits_j) = arrays[0], arrays[-1]
-            block.test(
-                lane,
-                members,
-                rows_i=rows_i,
-                rows_j=rows_j,
-                bits_i=bits_i,
-                bits_j=bits_j,
-                c=device_c,
-                edges=device_edges,
-                pitch=width,
-                c_pitch=n_j,
-                edges_first=0,
-                words=n_words,
-                edge_words=edge_words,
-            )
+            near = {"pitch": width, "words": n_words}
+            near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), (*arrays[0], *arrays[-1]), strict=True)
+            block.test(lane, members, **near, **pairs)
             ready = lane.stream.record()
         pair_lane.stream.wait(ready)
         block.fetch()
