@@ -17,7 +17,8 @@ import abc
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,9 @@ class Word(Parameter):
     def __init__(self, kind: str, bits: int):
         self.kind, self.bits = kind, bits
         self._kinds = {"f": "f", "b": "biuf"}.get(kind, "biu")
+        self.storage = (
+            np.dtype(f"V{bits // 8}") if kind == "b" else np.dtype(f"{'f' if kind == 'f' else 'u'}{bits // 8}")
+        )
         self._pointer = Pointer(None) if kind != "f" and bits == 64 else None
 
     def encode(self, value: Any, address: Address) -> bytes:
@@ -220,7 +224,7 @@ class Filled:
 
     struct: Struct
     values: Mapping[str, Any]
-    encoded: dict[Address, bytes] = field(default_factory=dict, repr=False, compare=False)
+    encoded: dict[Address, bytes] = dataclass_field(default_factory=dict, repr=False, compare=False)
 
 
 def struct_checks(kernels: Mapping[str, Sequence[Struct]]) -> str:

@@ -103,11 +103,12 @@ class Kernel(abc.ABC):
     def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
         if not 1 <= len(given) <= 3:
             raise self._error(f"{what} {tuple(given)} must have one to three numbers")
-        sizes = (*map(int, given), 1, 1)[:3]
-        for axis, size, limit in zip("xyz", sizes, limits, strict=True):
-            if not 0 <= size <= limit:
-                raise self._error(f"{what} {tuple(given)}: {axis} is {size}; it may be 0 to {limit}")
-        return sizes
+        sizes = x, y, z = (*map(int, given), 1, 1)[:3]
+        if 0 <= x <= limits[0] and 0 <= y <= limits[1] and 0 <= z <= limits[2]:
+            return sizes
+        wrong = ((axis, size, limit) for axis, size, limit in zip("xyz", sizes, limits, strict=True))
+        axis, size, limit = next(each for each in wrong if not 0 <= each[1] <= each[2])
+        raise self._error(f"{what} {tuple(given)}: {axis} is {size}; it may be 0 to {limit}")
 
     def _error(self, text: str) -> KernelLaunchError:
         return KernelLaunchError(f"kernel {self.name}: {text}")
