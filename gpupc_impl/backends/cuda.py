@@ -30,6 +30,7 @@ from gpupc_impl.backends.base import (
     Event,
     KernelCompilationError,
     KernelLaunchError,
+    KernelSource,
     Stream,
 )
 from gpupc_impl.backends.launch import MAX_THREADS, Kernel
@@ -40,6 +41,9 @@ from gpupc_impl.backends.pinned import CHUNK_BYTES, MOST_THREADS, PinnedPool, st
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
 logger = logging.getLogger("gpupc_impl.cuda")
+
+MIRROR = KernelSource("backends/kernels/mirror.cu", "mirror<double>")
+"""The kernel of this backend's own."""
 
 DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
 
@@ -225,7 +229,7 @@ class CudaBackend(Backend):
 
         staged_upload(self._pinned, parts, send)
         tiles = -(-p // 32)
-        self.kernel("backends/kernels/mirror.cu", "mirror<double>")((tiles, tiles), (32, 8), [device, np.int32(p)])
+        self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
 
     def _send(self, address: int, staged: np.ndarray) -> None:
