@@ -120,7 +120,8 @@ class Number(Parameter):
             if value.dtype == self.storage:
                 return value.tobytes()
         elif self.declared and self._holds(value):
-            return self.storage.type(value).tobytes()
+            number: np.generic = self.storage.type(value)
+            return number.tobytes()
         needed = f"a Python number for {self.storage}, or a NumPy one" if self.declared else f"a NumPy {self.storage}"
         raise Unfit(needed, described(value))
 
@@ -183,6 +184,7 @@ class Struct(Parameter):
 
     def offset(self, field: str) -> int:
         """Where a field lies, in bytes."""
+        assert self.storage.fields is not None
         return self.storage.fields[field][1]
 
     def encode(self, value: Any, address: Address) -> bytes:

@@ -98,18 +98,18 @@ class Kernel(abc.ABC):
         try:
             return parameter.encode(value, self._address)
         except Unfit as unfit:
-            is_field = isinstance(parameter, Struct) and unfit.field
-            name = f"{parameter.name}{unfit.field}" if is_field else f"argument {number}"
+            in_struct = isinstance(parameter, Struct) and unfit.field
+            name = f"{parameter.cpp}{unfit.field}" if in_struct else f"argument {number}"
             raise self._error(f"{name} {unfit}") from None
 
     def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
         if not 1 <= len(given) <= 3:
             raise self._error(f"{what} {tuple(given)} must have one to three numbers")
-        sizes = (*map(int, given), 1, 1)[:3]
-        for axis, size, limit in zip("xyz", sizes, limits, strict=True):
+        x, y, z = (*map(int, given), 1, 1)[:3]
+        for axis, size, limit in zip("xyz", (x, y, z), limits, strict=True):
             if not 0 <= size <= limit:
                 raise self._error(f"{what} {tuple(given)}: {axis} is {size}; it may be 0 to {limit}")
-        return sizes
+        return x, y, z
 
     def _error(self, text: str) -> KernelLaunchError:
         return KernelLaunchError(f"kernel {self.name}: {text}")

@@ -30,7 +30,7 @@ class LevelSets:
 
     @property
     def level(self) -> int:
-        return self.members.shape[1]
+        return int(self.members.shape[1])
 
 
 def download_sets(backend: Backend, adjacency: np.ndarray, levels: list[LevelSets]) -> SeparatingSets:
