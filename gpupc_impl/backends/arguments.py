@@ -14,10 +14,10 @@ Both backends compile these declarations with the kernel, as assertions on the t
 from __future__ import annotations
 
 import abc
+import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -190,6 +190,11 @@ class Struct(Parameter):
     def encode(self, value: Any, address: Address) -> bytes:
         if not isinstance(value, Filled) or value.struct is not self:
             raise Unfit(f"the struct {self.name}", described(value))
+        if address not in value.encoded:
+            value.encoded[address] = self._encode(value, address)
+        return value.encoded[address]
+
+    def _encode(self, value: Filled, address: Address) -> bytes:
         encoded = bytearray(self.storage.itemsize)
         for field, kind in self.fields.items():
             try:
@@ -207,12 +212,17 @@ class Struct(Parameter):
                 yield self.offset(field) + at, array
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Filled:
-    """A struct with its values, see `Struct.__call__`."""
+    """A struct with its values, see `Struct.__call__`.
+
+    Attributes:
+        encoded: its bytes, kept from the first launch for those that follow.
+    """
 
     struct: Struct
     values: Mapping[str, Any]
+    encoded: dict[Address, bytes] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 
 def struct_checks(kernels: Mapping[str, Sequence[Struct]]) -> str:

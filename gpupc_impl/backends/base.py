@@ -154,6 +154,10 @@ class Backend(abc.ABC):
         """A device array filled with one value."""
 
     @abc.abstractmethod
+    def fill(self, array: Any, value: Any) -> None:
+        """Fill a device array with one value, all of whose bytes are alike."""
+
+    @abc.abstractmethod
     def upload(self, array: ArrayLike) -> Any:
         """A C-contiguous copy of a host array on the device."""
 
@@ -162,8 +166,12 @@ class Backend(abc.ABC):
         """A symmetric (p, p) matrix on the device, to be read only: where it lies already, or half of it copied."""
 
     @abc.abstractmethod
-    def download(self, array: Any) -> np.ndarray:
-        """A copy of a device array in host memory, after the work queued so far."""
+    def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
+        """A copy of a device array in host memory, after the work queued so far.
+
+        Args:
+            out: where it goes: an array of that size from `host_empty`; None for an array of its own.
+        """
 
     @abc.abstractmethod
     def gram(self, matrix: Any) -> Any:

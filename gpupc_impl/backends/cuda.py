@@ -160,13 +160,16 @@ class CudaBackend(Backend):
             return self._cupy.ndarray(sizes, dtype, memptr=self._allocate(math.prod(sizes) * dtype.itemsize))
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
-        pattern = set(np.asarray(value, dtype).tobytes())
-        if len(pattern) > 1:  # CuPy's fill would do, with a kernel that CuPy has to compile first
+        if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill has a kernel that CuPy must compile first
             return self.upload(np.full(shape, value, dtype))
         array = self.empty(shape, dtype)
-        with self._on_device():
-            array.data.memset_async(pattern.pop(), array.nbytes)
+        self.fill(array, value)
         return array
+
+    def fill(self, array: Any, value: Any) -> None:
+        byte = np.asarray(value, array.dtype).tobytes()[0]
+        with self._on_device():
+            array.data.memset_async(byte, array.nbytes)
 
     def upload(self, array: ArrayLike) -> Any:
         host = np.asarray(array, order="C")
@@ -227,16 +230,17 @@ class CudaBackend(Backend):
             kind = runtime.memcpyHostToDevice
             runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
 
-    def download(self, array: Any) -> np.ndarray:
+    def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
         if not array.nbytes:
             return np.empty(array.shape, array.dtype)
         runtime = self._cupy.cuda.runtime
         kind = runtime.memcpyDeviceToHost
-        if array.nbytes <= PINNED_RESULT_BYTES:
-            host = self._pinned.array(array.shape, array.dtype)
+        if out is not None or array.nbytes <= PINNED_RESULT_BYTES:
+            host = self._pinned.array(array.shape, array.dtype) if out is None else out
             with self._on_device():
                 runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, kind, self._stream.ptr)
-            self.synchronize()
+                self._stream.synchronize()
+            self._done()
             return host
         host = np.empty(array.shape, array.dtype)
 
@@ -322,9 +326,27 @@ class CudaBackend(Backend):
             self._kernels[key] = self._load(PACKAGE_ROOT / source, expression, structs)
         return self._kernels[key]
 
+    def address(self, array: Any) -> int:
+        """Where a C-contiguous array on this backend's device lies.
+
+        Raises:
+            Unfit: it is none.
+        """
+        if not isinstance(array, self._cupy.ndarray):
+            raise Unfit("a device array", "a NumPy array in host memory (use upload)")
+        if array.size and array.device != self._device:
+            raise Unfit(f"an array on {self._device}", f"one on {array.device}")
+        if not array.flags.c_contiguous:
+            raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
+        return int(array.data.ptr)
+
     def synchronize(self) -> None:
         with self._on_device():
             self._stream.synchronize()
+        self._done()
+
+    def _done(self) -> None:
+        """Nothing is queued any more."""
         self._running.clear()
         self._in_flight.clear()
 
@@ -355,20 +377,38 @@ class CudaBackend(Backend):
         self.compile_seconds += seconds
         return kernel
 
-    @contextlib.contextmanager
-    def _on_device(self, launching: str | None = None, stream: CudaStream | None = None) -> Iterator[None]:
-        """Work on this device and stream, the backend's own by default.
-
-        CUDA reports a kernel's fault at some later call: name the suspects.
-        """
-        cuda = self._cupy.cuda
+    def _on_device(self, launching: str | None = None, stream: CudaStream | None = None) -> _OnDevice:
+        """A context for work on this device and stream, the backend's own by default."""
         if launching:
             self._running[launching] = None
-        try:
-            with self._device, self._stream if stream is None else stream.handle:
-                yield
-        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
-            suspects = ", ".join(self._running) or "none"
+        return _OnDevice(self, self._stream if stream is None else stream.handle)
+
+
+class _OnDevice:
+    """Work on a backend's device and on one stream. A class of its own, since a launch takes little longer than it.
+
+    CUDA reports a kernel's fault at some later call: name the suspects.
+    """
+
+    __slots__ = ("_backend", "_other", "_stream")
+
+    def __init__(self, backend: CudaBackend, stream: Any):
+        self._backend, self._stream, self._other = backend, stream, False
+
+    def __enter__(self) -> None:
+        backend = self._backend
+        self._other = backend._cupy.cuda.runtime.getDevice() != backend._device.id
+        if self._other:
+            backend._device.__enter__()
+        self._stream.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        backend, cuda = self._backend, self._backend._cupy.cuda
+        self._stream.__exit__(None, None, None)
+        if self._other:
+            backend._device.__exit__(None, None, None)
+        if isinstance(error, (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)):
+            suspects = ", ".join(backend._running) or "none"
             raise KernelLaunchError(f"{error} (kernels launched since the last synchronisation: {suspects})") from error
 
 
@@ -431,7 +471,7 @@ class CudaKernel(Kernel):
     def __init__(self, backend: CudaBackend, expression: str, parameters: Sequence[Parameter], function: Any):
         threads = min(MAX_THREADS, function.max_threads_per_block)
         shared_bytes = backend.max_shared_bytes - function.shared_size_bytes
-        super().__init__(expression, parameters, threads, shared_bytes, function.num_regs)
+        super().__init__(expression, parameters, threads, shared_bytes, backend.address, function.num_regs)
         self._backend, self._function = backend, function
         self._allowed_shared = function.max_dynamic_shared_size_bytes
 
@@ -446,21 +486,11 @@ class CudaKernel(Kernel):
     ) -> None:
         # CuPy passes an array of one element by value, whatever its type; of None it makes another address than null
         # (its issue 9046).
-        values = tuple(np.frombuffer(value, f"V{len(value)}") for value in encoded)
+        values = tuple(np.frombuffer(value, np.dtype((np.void, len(value)))) for value in encoded)
         with self._backend._on_device(self.name, stream):
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
                 self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
             self._function(grid, block, values, shared_mem=shared_bytes)
-
-    def _address(self, array: Any) -> int:
-        device = self._backend._device
-        if not isinstance(array, self._backend._cupy.ndarray):
-            raise Unfit("a device array", "a NumPy array in host memory (use upload)")
-        if array.size and array.device != device:
-            raise Unfit(f"an array on {device}", f"one on {array.device}")
-        if not array.flags.c_contiguous:
-            raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
-        return int(array.data.ptr)
 
 
 def _chosen_device() -> int | None:
@@ -470,7 +500,7 @@ def _chosen_device() -> int | None:
 
 
 def _sizes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(int, np.atleast_1d(shape)))
+    return tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
 
 
 def _version(number: int) -> str:

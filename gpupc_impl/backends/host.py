@@ -155,7 +155,7 @@ class HostKernel(Kernel):
         types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
         remaining = iter(structs)
         parameters = [next(remaining) if code == "S" else _parameter(code) for code in types]
-        super().__init__(expression, parameters, MAX_THREADS, backend.max_shared_bytes)
+        super().__init__(expression, parameters, MAX_THREADS, backend.max_shared_bytes, backend.address)
         self._backend, self._source, self._library = backend, source, library
 
     def _launch(
@@ -175,13 +175,6 @@ class HostKernel(Kernel):
         pointers = (ctypes.c_void_p * (len(padded) + 1))(*places)
         if problem := self._backend._run(self._entry, pointers, grid, block, shared_bytes):
             raise self._error(problem)
-
-    def _address(self, array: Any) -> int:
-        if not isinstance(array, np.ndarray) or self._backend._memory_of(array) is None:
-            raise Unfit("a device array", "a NumPy array in host memory (use upload)")
-        if not array.flags.c_contiguous:
-            raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
-        return array.ctypes.data
 
 
 def _parameter(code: str) -> Parameter:
@@ -338,6 +331,9 @@ class HostBackend(Backend):
         array.fill(value)
         return array
 
+    def fill(self, array: np.ndarray, value: Any) -> None:
+        array.fill(value)
+
     def upload(self, array: ArrayLike) -> np.ndarray:
         source = np.asarray(array)
         target = self.empty(source.shape, source.dtype)
@@ -347,8 +343,11 @@ class HostBackend(Backend):
     def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:
         return self.upload(matrix)
 
-    def download(self, array: np.ndarray) -> np.ndarray:
-        return np.array(array, order="C")
+    def download(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if out is None:
+            return np.array(array, order="C")
+        out[...] = array
+        return out
 
     def gram(self, matrix: np.ndarray) -> np.ndarray:
         out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
@@ -384,6 +383,18 @@ class HostBackend(Backend):
     @property
     def memory_limit(self) -> int:
         return self._account.limit
+
+    def address(self, array: Any) -> int:
+        """Where a C-contiguous device array of this backend lies.
+
+        Raises:
+            Unfit: it is none.
+        """
+        if not isinstance(array, np.ndarray) or self._memory_of(array) is None:
+            raise Unfit("a device array", "a NumPy array in host memory (use upload)")
+        if not array.flags.c_contiguous:
+            raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
+        return array.ctypes.data
 
     def _memory_of(self, array: np.ndarray) -> _Memory | None:
         """The memory of this backend that an array or view lies in."""

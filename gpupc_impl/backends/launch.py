@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpupc_impl.backends.arguments import Parameter, Struct, Unfit
+from gpupc_impl.backends.arguments import Address, Parameter, Struct, Unfit
 from gpupc_impl.backends.base import KernelLaunchError, Stream
 
 # Limits of every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
@@ -25,6 +25,7 @@ class Kernel(abc.ABC):
         parameters: what it takes.
         max_threads: threads that one of its blocks may have.
         max_shared_bytes: dynamic shared memory that one of its blocks may ask for.
+        address: gives the address of a C-contiguous device array of the backend; raises `Unfit` for anything else.
         registers: of a thread, where that is what limits the threads.
     """
 
@@ -34,9 +35,10 @@ class Kernel(abc.ABC):
         parameters: Sequence[Parameter],
         max_threads: int,
         max_shared_bytes: int,
+        address: Address,
         registers: int | None = None,
     ):
-        self.name, self.parameters = name, tuple(parameters)
+        self.name, self.parameters, self._address = name, tuple(parameters), address
         self._max_threads, self._max_shared_bytes, self._registers = max_threads, max_shared_bytes, registers
 
     def __call__(
@@ -88,10 +90,6 @@ class Kernel(abc.ABC):
         stream: Any,
     ) -> None:
         """Run a launch that is in order; `encoded` are the bytes of the arguments."""
-
-    @abc.abstractmethod
-    def _address(self, array: Any) -> int:
-        """Where a C-contiguous device array lies; raises `Unfit` for anything else."""
 
     def _encoded(self, number: int, value: Any) -> bytes:
         parameter = self.parameters[number]

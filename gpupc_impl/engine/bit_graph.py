@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.backends.arguments import Struct
 
 SOURCE = "engine/kernels/bit_graph.cu"
 KERNELS = ("count_rows", "begin_level", "expand")
@@ -15,6 +17,10 @@ WARPS = 8
 
 HOST_BLOCKS = 64
 """Blocks on CPU cores, each with a range of rows; a GPU has a warp for every row."""
+
+
+COUNTERS = ("tests", "undefined", "singular", "degree_sum", "most_degree")
+"""What the kernels of a level count; kernels/bit_graph.cuh: the same."""
 
 
 class BitGraphs:
@@ -40,11 +46,11 @@ class BitGraphs:
         """(p, words) uint32 on the device, contents undefined."""
         return self.backend.empty((self.p, self.words), np.uint32)
 
-    def launch(self, source: str, kernel: str, *arguments: Any) -> None:
-        self.backend.kernel(source, kernel)(self._grid, self._block, arguments)
+    def launch(self, source: str, kernel: str, structs: Sequence[Struct], *arguments: Any) -> None:
+        self.backend.kernel(source, kernel, structs)(self._grid, self._block, arguments)
 
     def adjacency(self, graph: Any) -> np.ndarray:
         """(p, p) bool in host memory."""
         entries = self.backend.empty((self.p, self.p), np.uint8)
-        self.launch(SOURCE, "expand", graph, *self.shape, entries)
+        self.launch(SOURCE, "expand", (), graph, *self.shape, entries)
         return self.backend.download(entries).view(bool)

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends.arguments import Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.engine.bit_graph import COUNTERS, BitGraphs
 from gpupc_impl.engine.bit_graph import SOURCE as GRAPH_SOURCE
-from gpupc_impl.engine.bit_graph import BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_sets
 from gpupc_impl.gaussian.correlation import device_correlation
@@ -37,6 +38,29 @@ LEVELS_AHEAD = 6
 MOST_BLOCKS = 1 << 20
 """Blocks of a launch, rows without work among them."""
 
+MOST_LEVELS = 64
+"""Levels that are counted; nobody has seen 20."""
+
+SEARCH = Struct(
+    "PairScan",
+    C=Pointer(np.float64),
+    p=np.int32,
+    words=np.int32,
+    twins=Pointer(np.uint32),
+    has_twins=Pointer(np.uint8),
+    members=Pointer(np.int32),
+    degrees=Pointer(np.int32),
+    removed=Pointer(np.int32),
+    starts=Pointer(np.int64),
+    neighbours=Pointer(np.int32),
+    best=Pointer(np.uint64),
+    binomials=Pointer(np.uint64),
+    max_degree=np.int32,
+    scratch=Pointer(np.float64),
+    smallest_r_squared=Pointer(np.uint64),
+    counters=Pointer(np.uint64),
+)
+
 PARAMETERS = {
     "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
     "splits": Parameter(0, "blocks a row; 0: by the size of the graph", minimum=0, maximum=MOST_SPLITS),
@@ -55,56 +79,62 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
     return pc_stable(problem, PairScan(problem, run), facts=dict(run.facts), progress=run.progress)
 
 
-class Rows:
-    """Rows of neighbours of a graph and of all that have no more edges, with the best rank of each place.
-
-    Attributes:
-        starts: (p + 1,) int64, where each row begins.
-        neighbours, best: (2 edges,) int32 and uint64.
-        binomials: for ranks up to level `levels` in rows of up to `max_degree`.
-    """
-
-    def __init__(self, backend: Backend, p: int, edges: int, max_degree: int, levels: int):
-        self.starts = backend.empty(p + 1, np.int64)
-        self.neighbours, self.best = backend.empty(2 * edges, np.int32), backend.empty(2 * edges, np.uint64)
-        self.binomials = backend.upload(binomial_table(max_degree, levels))
-        self.max_degree, self.levels = max_degree, levels
-
-
 class PairScan:
     """One search on one backend; a `LevelSearch` (core/pc_stable.py)."""
 
     def __init__(self, problem: GaussianProblem, run: Run):
         self.problem, self.backend = problem, run.backend
-        p = self.p = problem.n_variables
+        p, backend = problem.n_variables, run.backend
+        self.p = p
         self.warps, self.splits, self.run_length = (run.params[name] for name in ("warps", "splits", "run"))
-        self.correlation = device_correlation(self.backend, problem)
-        self.graphs = BitGraphs(self.backend, p)
+        correlation = device_correlation(backend, problem)
+        self.graphs = BitGraphs(backend, p)
         self.graph: Any = None
         self.spare = [self.graphs.empty() for _ in range(3)]
-        self.degrees, self.row_removed = (self.backend.empty(p, np.int32) for _ in range(2))
+        self.counters = backend.full((MOST_LEVELS, len(COUNTERS)), 0, np.uint64)
+        self.counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
         self.edges, self.max_degree = p * (p - 1) // 2, p - 1
-        self.rows: Rows | None = None
+        self.levels_ahead = 0  # for which there is a table of binomials
         self.removed: list[LevelSets] = []
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
+        self.fields: dict[str, Any] = {
+            "C": correlation,
+            "p": p,
+            "words": self.graphs.words,
+            "twins": self.graphs.empty(),
+            "has_twins": backend.empty(p, np.uint8),
+            "members": backend.empty((p, p), np.int32),
+            "degrees": backend.empty(p, np.int32),
+            "removed": backend.empty(p, np.int32),
+            **dict.fromkeys(("starts", "neighbours", "best", "binomials", "scratch")),
+            "max_degree": 0,
+            "smallest_r_squared": None if self._pmax is None else backend.empty((p, p), np.uint64),
+            "counters": self.counters,
+        }
+        self.search = SEARCH(**self.fields)
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
             return self._level_zero()
-        backend, before = self.backend, self.graph
-        smallest = None if self._pmax is None else backend.full((self.p, self.p), NO_KEY, np.uint64)
-        counters = backend.full(8, 0, np.uint64)
-        make_tests = self._level_one if level == 1 else self._level
-        self.graph, list_kernel, list_arguments = make_tests(level, smallest, counters)
-        counted = [before, self.graph, *self.graphs.shape, self.degrees, self.row_removed, counters[4:6]]
-        self.graphs.launch(GRAPH_SOURCE, "count_rows", *counted)
-        edges_before, (tests, undefined, pseudo_inverses) = self.edges, self._read(counters)
+        if level >= MOST_LEVELS:
+            raise InvalidProblem(
+                f"pair-scan counts up to level {MOST_LEVELS - 1}; set max_level to that, or use cupc-s"
+            )
+        before, edges_before = self.graph, self.edges
+        smallest = self.fields["smallest_r_squared"]
+        if smallest is not None:
+            self.backend.fill(smallest, NO_KEY)
+        self.graph = self._level_one() if level == 1 else self._level(level)
+        rows = [before, self.graph, *self.graphs.shape, self.fields["degrees"], self.fields["removed"]]
+        self.graphs.launch(GRAPH_SOURCE, "count_rows", (), *rows, self.counters, np.int32(level))
+        tests, undefined, pseudo_inverses = self._read(level)
         if gone := edges_before - self.edges:
-            found = LevelSets(backend.empty((gone, 2), np.int32), backend.empty((gone, level), np.int32))
-            graphs = [before, self.graph, *self.graphs.shape, self.row_removed]
-            self.graphs.launch(*list_kernel, *graphs, *list_arguments, found.pairs, found.members)
+            found = LevelSets(self.backend.empty((gone, 2), np.int32), self.backend.empty((gone, level), np.int32))
+            lists = [before, self.graph, found.pairs, found.members]
+            kernel = (PAIR_SOURCE, "list_removed_one") if level == 1 else (PREFIX_SOURCE, f"list_removed<{level}>")
+            self.graphs.launch(*kernel, (SEARCH,), self.search, *lists)
             self.removed.append(found)
         if smallest is not None:
             self._record_pmax(level, smallest, removed=gone > 0)
@@ -127,80 +157,75 @@ class PairScan:
     def _level_zero(self) -> LevelOutcome:
         problem, p = self.problem, self.p
         self.graph = self.spare.pop()
-        words, _ = self.graphs.shape
-        counters = self.backend.full(8, 0, np.uint64)
-        matrix = [self.correlation, np.int32(p), np.float64(problem.critical_r_squared(0))]
-        self.twins, self.has_twins = self.graphs.empty(), self.backend.empty(p, np.uint8)
-        graphs = [self.graph, self.spare[-1], self.twins, words, self.has_twins, self.degrees, counters[4:6]]
-        self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", *matrix, *graphs)
-        self._read(counters)
+        critical = np.float64(problem.critical_r_squared(0))
+        self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", (SEARCH,), self.search, critical, self.graph, self.spare[-1])
+        self._read(0)
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
             np.fill_diagonal(self._pmax, np.nan)
         return LevelOutcome(self.edges, self.max_degree, tests=p * (p - 1) // 2)
 
-    def _level_one(self, level: int, smallest: Any, counters: Any) -> tuple[Any, tuple[str, str], list]:
-        """The tests of level 1.
+    def _level_one(self) -> Any:
+        """Make the tests of level 1; returns the graph after it."""
+        p, after = self.p, self.spare.pop()  # without edges since level 0
+        splits = self.splits or max(1, min(-(-p // 128), MOST_BLOCKS // p, 8))
+        arguments = [self.search, np.float64(self.problem.critical_r_squared(1)), self.graph, after]
+        self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))(
+            (p, splits), (self.warps * self.backend.warp_threads,), arguments
+        )
+        return after
+
+    def _level(self, level: int) -> Any:
+        """Make the tests of a level from 2 on; returns the graph after it."""
+        after, middle = self.spare.pop(), self.spare[-1]
+        grid, warps, shared_bytes = self._prepare(level)
+        rows = [self.fields[name] for name in ("degrees", "starts", "neighbours", "best")]
+        self.graphs.launch(GRAPH_SOURCE, "begin_level", (), self.graph, *self.graphs.shape, *rows, after, middle)
+        flags = ", ".join(map(_flag, (self._pmax is not None, self.fields["scratch"] is None)))
+        kernel = self.backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {flags}>", (SEARCH,))
+        critical = np.float64(self.problem.critical_r_squared(level))
+        for side in (0, 1):
+            arguments = [self.search, critical, middle, after, np.int32(side), np.int32(self.run_length)]
+            kernel(grid, (warps * self.backend.warp_threads,), arguments, shared_bytes)
+        return after
+
+    def _prepare(self, level: int) -> tuple[tuple[int, int], int, int]:
+        """Room for the rows of a level from 2 on, kept for those that follow, which have no more edges.
 
         Returns:
-            the graph after it; the kernel that lists the removed pairs; what that takes beside graphs and lists.
+            its launches' grid, warps a block, and bytes of shared memory.
         """
-        p, after = self.p, self.spare.pop()  # without edges since level 0
-        members = self.backend.empty((p, p), np.int32)
-        splits = self.splits or max(1, min(-(-p // 128), MOST_BLOCKS // p, 8))
-        self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(smallest is not None)}>")(
-            (p, splits),
-            (self.warps * self.backend.warp_threads,),
-            [
-                *(self.correlation, np.int32(p), np.float64(self.problem.critical_r_squared(level))),
-                *(self.graph, after, self.twins, np.int32(self.graphs.words), self.has_twins),
-                *(members, smallest, counters),
-            ],
-        )
-        return after, (PAIR_SOURCE, "list_removed_one"), [members]
-
-    def _level(self, level: int, smallest: Any, counters: Any) -> tuple[Any, tuple[str, str], list]:
-        """The tests of a level from 2 on; see `_level_one`."""
-        p, words = self.p, np.int32(self.graphs.words)
-        if self.rows is None or self.rows.levels < level:
-            self.rows = Rows(self.backend, p, self.edges, self.max_degree, level + LEVELS_AHEAD)
-        rows, after, middle = self.rows, self.spare.pop(), self.spare[-1]
-        begun = [rows.starts, rows.neighbours, rows.best, after, middle]
-        self.graphs.launch(GRAPH_SOURCE, "begin_level", self.graph, *self.graphs.shape, self.degrees, *begun)
-        grid, warps, shared_bytes, scratch = self._layout(level, rows.max_degree)
-        for side in (0, 1):
-            self.backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {_flag(smallest is not None)}, {_flag(scratch is None)}>")(
-                grid,
-                (warps * self.backend.warp_threads,),
-                [
-                    *(self.correlation, np.int32(p), np.float64(self.problem.critical_r_squared(level))),
-                    *(rows.starts, rows.neighbours, rows.binomials, np.int32(rows.max_degree)),
-                    *(middle, after, words, np.int32(side), np.int32(self.run_length), scratch),
-                    *(rows.best, smallest, counters),
-                ],
-                shared_bytes,
-            )
-        listed = [rows.starts, rows.neighbours, rows.binomials, np.int32(rows.max_degree), rows.best]
-        return after, (PREFIX_SOURCE, f"list_removed<{level}>"), listed
-
-    def _layout(self, level: int, max_degree: int) -> tuple[tuple[int, int], int, int, Any]:
-        """Of a level's launches: grid, warps a block, bytes of shared memory, and cells where these do not fit there."""
-        backend, scratch = self.backend, None
+        backend, fields = self.backend, {}
+        if fields_are_new := self.levels_ahead < level:
+            self.levels_ahead = level + LEVELS_AHEAD
+            fields |= {
+                "starts": backend.empty(self.p + 1, np.int64),
+                "neighbours": backend.empty(2 * self.edges, np.int32),
+                "best": backend.empty(2 * self.edges, np.uint64),
+                "binomials": backend.upload(binomial_table(self.max_degree, self.levels_ahead)),
+                "max_degree": self.max_degree,
+            }
+        max_degree = self.max_degree if fields_are_new else self.fields["max_degree"]
         runs = -(-math.comb(self.max_degree - 1, level - 1) // self.run_length)
         cells, partners = 8 * (3 * level - 1) * max_degree, 4 * max_degree
         warps = min(self.warps, backend.max_shared_bytes // (cells + partners))
-        grid = self.p, min(-(-runs // max(warps, 1)), self.splits or min(MOST_SPLITS, max(64, MOST_BLOCKS // self.p)))
-        shared_bytes = warps * (cells + partners)
-        if warps == 0:
+        if warps > 0:
+            most = self.splits or min(MOST_SPLITS, max(64, MOST_BLOCKS // self.p))
+            grid, shared_bytes = (self.p, min(-(-runs // warps), most)), warps * (cells + partners)
+            fields["scratch"] = None
+        else:  # rows too long for shared memory: a warp's cells lie in device memory
             warps = max(1, min(self.warps, backend.max_shared_bytes // partners))
-            grid = min(self.p, MOST_SCRATCH_BYTES // (warps * cells) or 1), 1
-            scratch = backend.empty((grid[0] * warps, cells // 8), np.float64)
-            shared_bytes = warps * partners
-        return grid, warps, shared_bytes, scratch
+            grid, shared_bytes = (min(self.p, max(1, MOST_SCRATCH_BYTES // (warps * cells))), 1), warps * partners
+            fields["scratch"] = backend.empty((grid[0] * warps, cells // 8), np.float64)
+        if fields_are_new or fields["scratch"] is not self.fields["scratch"]:
+            self.fields |= fields
+            self.search = SEARCH(**self.fields)
+        return grid, warps, shared_bytes
 
-    def _read(self, counters: Any) -> tuple[int, int, int]:
+    def _read(self, level: int) -> tuple[int, int, int]:
         """What a level counted: tests, undefined ones, those with a near-singular M2; edges and largest degree left."""
-        tests, undefined, pseudo_inverses, _, doubled, self.max_degree, *_ = self.backend.download(counters).tolist()
+        self.backend.download(self.counters, out=self.counted)
+        tests, undefined, pseudo_inverses, doubled, self.max_degree = self.counted[level].tolist()
         self.edges = doubled // 2
         return tests, undefined, pseudo_inverses
 

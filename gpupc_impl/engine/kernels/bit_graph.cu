@@ -2,9 +2,10 @@
 #include "engine/kernels/bit_graph.cuh"
 
 // What follows a level: degrees, their sum and maximum, and of each row the pairs with a larger variable that went.
-// totals: {sum, maximum}. Grid (any), block (warps).
+// Grid (any), block (warps).
 __global__ void count_rows(const unsigned* before, const unsigned* after, int words, int p, int* degrees, int* removed,
-                           unsigned long long* totals) {
+                           unsigned long long* counters, int level) {
+    unsigned long long* const own = counters + COUNTERS * level;
     const WarpRows rows(p);
     unsigned long long sum = 0, most = 0;
     for (int i = rows.first; i < rows.last; ++i) {
@@ -27,8 +28,8 @@ __global__ void count_rows(const unsigned* before, const unsigned* after, int wo
         most = max(most, static_cast<unsigned long long>(degree));
     }
     if (warp_leader() && sum != 0) {
-        atomicAdd(&totals[0], sum);
-        atomicMax(&totals[1], most);
+        atomicAdd(&own[DEGREE_SUM], sum);
+        atomicMax(&own[MOST_DEGREE], most);
     }
 }
 

@@ -4,6 +4,9 @@
 
 #include "engine/kernels/warp.cuh"
 
+// What a level counts; engine/bit_graph.py: the same.
+enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, COUNTERS };
+
 struct BitRow {
     const unsigned* bits;
 

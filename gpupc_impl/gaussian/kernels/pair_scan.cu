@@ -1,19 +1,17 @@
 // pair-scan, levels 0 and 1: the test of (i, j, k) is the same from either end, so one ascending pass over k serves
 // both sides. A hit in adj(i) ends the pass; the first hit in adj(j) is kept in case adj(i) has none. That is the
 // canonical separating set, without keys or atomics. Decisions are those of fisher_z.cuh to the bit.
-#include "engine/kernels/bit_graph.cuh"
-#include "gaussian/kernels/fisher_z.cuh"
+#include "gaussian/kernels/pair_scan.cuh"
 
 // Level 0, with what count_rows counts after others. `after` becomes a graph without edges; `twins` has the pairs,
 // edges or not, that have no variance left given one another; has_twins: whether a row has any. Grid (any), block
 // (warps).
-__global__ void pair_scan_zero(const double* C, int p, double critical_r_squared, unsigned* bits, unsigned* after,
-                               unsigned* twins, int words, unsigned char* has_twins, int* degrees,
-                               unsigned long long* totals) {
+__global__ void pair_scan_zero(const PairScan s, double critical_r_squared, unsigned* bits, unsigned* after) {
+    const int p = s.p, words = s.words;
     const WarpRows rows(p);
     unsigned long long sum = 0, most = 0;
     for (int i = rows.first; i < rows.last; ++i) {
-        const double* c_i = C + static_cast<long long>(i) * p;
+        const double* c_i = s.C + s.cell(i, 0);
         int degree = 0;
         unsigned any_twin = 0;
         for (int w = 0; w < words; ++w) {
@@ -34,20 +32,20 @@ __global__ void pair_scan_zero(const double* C, int p, double critical_r_squared
             if (warp_leader()) {
                 const long long cell = static_cast<long long>(i) * words + w;
                 bits[cell] = edges;
-                twins[cell] = near;
+                s.twins[cell] = near;
                 after[cell] = 0;
             }
         }
         if (warp_leader()) {
-            degrees[i] = degree;
-            has_twins[i] = any_twin != 0;
+            s.degrees[i] = degree;
+            s.has_twins[i] = any_twin != 0;
         }
         sum += degree;
         most = max(most, static_cast<unsigned long long>(degree));
     }
     if (warp_leader() && sum != 0) {
-        atomicAdd(&totals[0], sum);
-        atomicMax(&totals[1], most);
+        atomicAdd(&s.counters_of(0)[DEGREE_SUM], sum);
+        atomicMax(&s.counters_of(0)[MOST_DEGREE], most);
     }
 }
 
@@ -119,25 +117,22 @@ __device__ __forceinline__ Words separating(const double* c_i, const double* c_j
     return found;
 }
 
-// Level 1. `after` is all zeros before; members[i * p + j] is the separating set of a pair i < j that goes. counters:
-// {tests, undefined tests}. Counted are the tests up to the one that decides, the same on every backend.
-// Grid (p, any), block (warps).
+// Level 1. `after` is all zeros before; s.members[i * p + j] is the separating set of a pair i < j that goes. Counted
+// are the tests up to the one that decides, the same on every backend. Grid (p, any), block (warps).
 template <bool WITH_SMALLEST>
 __global__ void __launch_bounds__(256)
-    pair_scan_one(const double* C, int p, double critical_r_squared, const unsigned* before, unsigned* after,
-                  const unsigned* twins, int words, const unsigned char* has_twins, int* members,
-                  unsigned long long* smallest_r_squared, unsigned long long* counters) {
-    const int i = blockIdx.x;
+    pair_scan_one(const PairScan s, double critical_r_squared, const unsigned* before, unsigned* after) {
+    const int i = blockIdx.x, p = s.p, words = s.words;
     const unsigned* of_i = BitRow(before, words, i).bits;
-    const double* c_i = C + static_cast<long long>(i) * p;
+    const double* c_i = s.C + s.cell(i, 0);
     unsigned long long tests = 0, undefined = 0;
     for (int home = i / 32 + blockIdx.y * warp_count() + warp_index(); home < words; home += gridDim.y * warp_count()) {
         for (unsigned partners = of_i[home] & above(i, home); partners != 0; partners &= partners - 1) {
             const int j = 32 * home + __ffs(partners) - 1;
             const unsigned* of_j = BitRow(before, words, j).bits;
-            const double* c_j = C + static_cast<long long>(j) * p;
+            const double* c_j = s.C + s.cell(j, 0);
             const double r_ij = c_i[j];
-            const bool with_twins = has_twins[i] | has_twins[j];
+            const bool with_twins = s.has_twins[i] | s.has_twins[j];
             PerLane<double> least;
             if (WITH_SMALLEST) each_lane(LANES, [&](int lane) { least[lane] = NOTHING_TESTED; });
             int in_i = -1, in_j = -1;
@@ -153,7 +148,8 @@ __global__ void __launch_bounds__(256)
                 Words hits = 32 * (w + AT_ONCE) <= p ? separating<true>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p)
                                                      : separating<false>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
                 if (with_twins) {
-                    const Words of_both(BitRow(twins, words, i).bits + w), or_those(BitRow(twins, words, j).bits + w);
+                    const Words of_both(BitRow(s.twins, words, i).bits + w),
+                        or_those(BitRow(s.twins, words, j).bits + w);
 #pragma unroll
                     for (int q = 0; q < AT_ONCE; ++q) vain.at[q] = of_both.at[q] | or_those.at[q];
                 }
@@ -193,14 +189,14 @@ __global__ void __launch_bounds__(256)
                 }
             }
             const int member = in_i >= 0 ? in_i : in_j;
-            const long long cell = static_cast<long long>(i) * p + j;
+            const long long cell = s.cell(i, j);
             if (WITH_SMALLEST) {
                 const double value = smallest(least);
-                if (warp_leader() && value < NOTHING_TESTED) smallest_r_squared[cell] = __double_as_longlong(value);
+                if (warp_leader() && value < NOTHING_TESTED) s.smallest_r_squared[cell] = __double_as_longlong(value);
             }
             if (warp_leader()) {
                 if (member >= 0) {
-                    members[cell] = member;
+                    s.members[cell] = member;
                 } else {
                     set_edge(after, words, i, j);
                 }
@@ -208,19 +204,19 @@ __global__ void __launch_bounds__(256)
         }
     }
     if (warp_leader() && tests != 0) {
-        atomicAdd(&counters[0], tests);
-        if (undefined != 0) atomicAdd(&counters[1], undefined);
+        unsigned long long* const counters = s.counters_of(1);
+        atomicAdd(&counters[TESTS], tests);
+        if (undefined != 0) atomicAdd(&counters[UNDEFINED], undefined);
     }
 }
 
-// Lists the pairs removed in level 1, ascending, and the member of their set. removed: of each row, how many.
-// Grid (any), block (warps).
-__global__ void list_removed_one(const unsigned* before, const unsigned* after, int words, int p, const int* removed,
-                                 const int* members, int* pairs, int* sets) {
-    const WarpRows rows(p);
-    each_removed(before, after, words, rows, sum_of(removed, rows.first), [&](int i, int j, long long slot) {
+// Lists the pairs removed in level 1, ascending, and the member of their set. Grid (any), block (warps).
+__global__ void list_removed_one(const PairScan s, const unsigned* before, const unsigned* after, int* pairs,
+                                 int* sets) {
+    const WarpRows rows(s.p);
+    each_removed(before, after, s.words, rows, sum_of(s.removed, rows.first), [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
-        sets[slot] = members[static_cast<long long>(i) * p + j];
+        sets[slot] = s.members[s.cell(i, j)];
     });
 }

@@ -5,9 +5,8 @@
 //
 // This is the elimination of fisher_z.cuh's ConditioningSet in another order: each number comes from the same
 // operations in the same order, so every decision has the same bits.
-#include "engine/kernels/bit_graph.cuh"
 #include "engine/kernels/combinations.cuh"
-#include "gaussian/kernels/fisher_z.cuh"
+#include "gaussian/kernels/pair_scan.cuh"
 
 constexpr unsigned long long NO_RANK = ~0ull;
 
@@ -126,11 +125,10 @@ __device__ __noinline__ Residuals careful_test(const double* C, int p, const int
 // (any, any), block (warps), dynamic shared memory: of each warp its cells (unless in scratch), then its partners.
 template <int L, bool WITH_SMALLEST, bool IN_SHARED>
 __global__ void __launch_bounds__(128, 5)
-    prefix_scan(const double* C, int p, double critical_r_squared, const long long* starts, const int* neighbours,
-                const unsigned long long* binomials, int max_degree, unsigned* graph, unsigned* left, int words,
-                int side, int run, double* scratch, unsigned long long* best, unsigned long long* smallest_r_squared,
-                unsigned long long* counters) {
+    prefix_scan(const PairScan s, double critical_r_squared, unsigned* graph, unsigned* left, int side, int run) {
     constexpr int K = L - 1;
+    const double* const C = s.C;
+    const int p = s.p, words = s.words, max_degree = s.max_degree;
     GPUPC_DYNAMIC_SHARED(double, shared);
     unsigned long long tests = 0, undefined = 0, singular_tests = 0;
     double* cells;
@@ -138,15 +136,16 @@ __global__ void __launch_bounds__(128, 5)
     {
         const long long of_warp = Prefix<K>::cells_needed(max_degree);
         const long long block = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-        cells = IN_SHARED ? shared + warp_index() * of_warp : scratch + (block * warp_count() + warp_index()) * of_warp;
+        cells =
+            IN_SHARED ? shared + warp_index() * of_warp : s.scratch + (block * warp_count() + warp_index()) * of_warp;
         partners = reinterpret_cast<int*>(shared + (IN_SHARED ? warp_count() * of_warp : 0)) +
                    static_cast<long long>(warp_index()) * max_degree;
     }
     for (int i = blockIdx.x; i < p; i += gridDim.x) {
-        const int n = static_cast<int>(starts[i + 1] - starts[i]);
+        const int n = static_cast<int>(s.starts[i + 1] - s.starts[i]);
         if (n < L + 1) continue;
-        const int* row = neighbours + starts[i];
-        unsigned long long* const found = best + starts[i];
+        const int* row = s.neighbours + s.starts[i];
+        unsigned long long* const found = s.best + s.starts[i];
         // The partners of this side are among the positions [from, to).
         int split = 0;
         for (int high = n; split < high;) {
@@ -160,10 +159,10 @@ __global__ void __launch_bounds__(128, 5)
         const int from = side == 0 ? split : 0, to = side == 0 ? n : split;
         if (from == to) continue;
         const BitRow edges(graph, words, i);
-        const Binomials binomial{binomials, max_degree};
+        const Binomials binomial{s.binomials, max_degree};
         const unsigned long long prefixes = binomial(n - 1, K);
         const double* c_i = C + static_cast<long long>(i) * p;
-        const auto cell_of = [&](int j) { return static_cast<long long>(min(i, j)) * p + max(i, j); };
+        const auto cell_of = [&](int j) { return s.cell(min(i, j), max(i, j)); };
 
         Prefix<K> P;
         P.cells = cells;
@@ -276,11 +275,11 @@ __global__ void __launch_bounds__(128, 5)
                                 members[K] = k_of[lane];
                                 const Residuals h = careful_test<L>(C, p, members, i, j);
                                 if (h.undefined()) {
-                                    atomicAdd(&counters[1], 1ull);
+                                    atomicAdd(&s.counters_of(L)[UNDEFINED], 1ull);
                                     return;
                                 }
                                 if (WITH_SMALLEST) {
-                                    atomicMin(&smallest_r_squared[cell_of(j)],
+                                    atomicMin(&s.smallest_r_squared[cell_of(j)],
                                               static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
                                 }
                                 if (!h.independent(critical_r_squared)) return;
@@ -296,7 +295,7 @@ __global__ void __launch_bounds__(128, 5)
                                 if (!((tested & ~near) >> lane & 1)) return;
                                 const Residuals h = residuals(lane);
                                 if (h.undefined()) return;
-                                atomicMin(&smallest_r_squared[cell_of(row[at_q[lane]])],
+                                atomicMin(&s.smallest_r_squared[cell_of(row[at_q[lane]])],
                                           static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
                             });
                         }
@@ -309,40 +308,39 @@ __global__ void __launch_bounds__(128, 5)
         }
     }
     if (warp_leader() && tests != 0) {
-        atomicAdd(&counters[0], tests);
-        if (undefined != 0) atomicAdd(&counters[1], undefined);
-        if (singular_tests != 0) atomicAdd(&counters[2], singular_tests);
+        unsigned long long* const counters = s.counters_of(L);
+        atomicAdd(&counters[TESTS], tests);
+        if (undefined != 0) atomicAdd(&counters[UNDEFINED], undefined);
+        if (singular_tests != 0) atomicAdd(&counters[SINGULAR], singular_tests);
     }
 }
 
 // Lists the pairs removed in this level, ascending, with their sets: that of the smaller variable's row, if it has one.
-// removed: of each row, how many. Grid (any), block (warps).
+// Grid (any), block (warps).
 template <int L>
-__global__ void list_removed(const unsigned* before, const unsigned* after, int words, int p, const int* removed,
-                             const long long* starts, const int* neighbours, const unsigned long long* binomials,
-                             int max_degree, const unsigned long long* best, int* pairs, int* sets) {
-    const Binomials binomial{binomials, max_degree};
+__global__ void list_removed(const PairScan s, const unsigned* before, const unsigned* after, int* pairs, int* sets) {
+    const Binomials binomial{s.binomials, s.max_degree};
     const auto rank_of = [&](int owner, int other) {
-        long long low = starts[owner], high = starts[owner + 1];
+        long long low = s.starts[owner], high = s.starts[owner + 1];
         while (low < high) {
             const long long middle = low + (high - low) / 2;
-            if (neighbours[middle] < other) {
+            if (s.neighbours[middle] < other) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        return best[low];
+        return s.best[low];
     };
-    const WarpRows rows(p);
-    each_removed(before, after, words, rows, sum_of(removed, rows.first), [&](int i, int j, long long slot) {
+    const WarpRows rows(s.p);
+    each_removed(before, after, s.words, rows, sum_of(s.removed, rows.first), [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
         unsigned long long rank = rank_of(i, j);
         const int owner = rank == NO_RANK ? j : i;
         if (owner == j) rank = rank_of(j, i);
         int* set = sets + slot * L;
-        unrank_combination(binomial, static_cast<int>(starts[owner + 1] - starts[owner]), L, rank, set);
-        for (int a = 0; a < L; ++a) set[a] = neighbours[starts[owner] + set[a]];
+        unrank_combination(binomial, static_cast<int>(s.starts[owner + 1] - s.starts[owner]), L, rank, set);
+        for (int a = 0; a < L; ++a) set[a] = s.neighbours[s.starts[owner] + set[a]];
     });
 }
