@@ -143,6 +143,9 @@ class Word(Parameter):
     def __init__(self, kind: str, bits: int):
         self.kind, self.bits = kind, bits
         self._kinds = {"f": "f", "b": "biuf"}.get(kind, "biu")
+        self.storage = (
+            np.dtype(f"V{bits // 8}") if kind == "b" else np.dtype(f"{'f' if kind == 'f' else 'u'}{bits // 8}")
+        )
         self._pointer = Pointer(None) if kind != "f" and bits == 64 else None
 
     def encode(self, value: Any, address: Address) -> bytes:

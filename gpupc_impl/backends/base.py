@@ -121,6 +121,9 @@ class Backend(abc.ABC):
     device_memory_limit: int | None
     """The budget asked for."""
 
+    blocks_at_once: int
+    """Blocks of a launch whose warps share out the work among themselves."""
+
     compile_seconds: float
     """Time spent compiling (or fetching from the compilation cache) since this object was made."""
 

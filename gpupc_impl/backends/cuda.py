@@ -6,6 +6,7 @@ CuPy is imported when a backend is asked for, never by this module, so the packa
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import logging
 import math
@@ -99,6 +100,7 @@ class CudaBackend(Backend):
         self.max_shared_bytes = runtime.deviceGetAttribute(
             runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, self._device.id
         )
+        self.blocks_at_once = 8 * runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
         architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
         assert architecture is not None  # else `unavailable` has a sentence
         self._architecture = architecture
@@ -395,12 +397,13 @@ class _OnDevice:
     def __init__(self, backend: CudaBackend, stream: Any):
         self._backend, self._stream, self._other = backend, stream, False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Any:
         backend = self._backend
         self._other = backend._cupy.cuda.runtime.getDevice() != backend._device.id
         if self._other:
             backend._device.__enter__()
         self._stream.__enter__()
+        return self._stream
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         backend, cuda = self._backend, self._backend._cupy.cuda
@@ -473,7 +476,14 @@ class CudaKernel(Kernel):
         shared_bytes = backend.max_shared_bytes - function.shared_size_bytes
         super().__init__(expression, parameters, threads, shared_bytes, backend.address, function.num_regs)
         self._backend, self._function = backend, function
+        self._driver, self._pointer = backend._cupy.cuda.driver, function.kernel.ptr
         self._allowed_shared = function.max_dynamic_shared_size_bytes
+        self._places, end = [], 0
+        for parameter in parameters:
+            alignment = parameter.storage.alignment
+            self._places.append(-(-end // alignment) * alignment)
+            end = self._places[-1] + parameter.storage.itemsize
+        self._argument_bytes = end
 
     def _launch(
         self,
@@ -484,13 +494,20 @@ class CudaKernel(Kernel):
         shared_bytes: int,
         stream: CudaStream | None,
     ) -> None:
-        # CuPy passes an array of one element by value, whatever its type; of None it makes another address than null
-        # (its issue 9046).
-        values = tuple(np.frombuffer(value, np.dtype((np.void, len(value)))) for value in encoded)
-        with self._backend._on_device(self.name, stream):
+        # Through the driver and not through `RawKernel`, whose way from Python takes several times as long: the
+        # arguments in one piece, where the kernel expects them.
+        buffer = bytearray(self._argument_bytes)
+        for at, value in zip(self._places, encoded, strict=True):
+            buffer[at : at + len(value)] = value
+        piece = (ctypes.c_char * max(1, len(buffer))).from_buffer(buffer or bytearray(1))
+        size = ctypes.c_size_t(len(buffer))
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(piece), 2, ctypes.addressof(size), 0)
+        with self._backend._on_device(self.name, stream) as handle:
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
                 self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
-            self._function(grid, block, values, shared_mem=shared_bytes)
+            self._driver.launchKernel(
+                self._pointer, *grid, *block, shared_bytes, handle.ptr, 0, ctypes.addressof(extra)
+            )
 
 
 def _chosen_device() -> int | None:

@@ -286,6 +286,7 @@ class HostBackend(Backend):
         self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         self.threads = _thread_count()
+        self.blocks_at_once = 2 * self.threads
         self._stack_bytes = _positive("GPUPC_HOST_STACK_KIB", 256, at_least=16) * 1024
         self._sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
         self._account = _Account(memory_bytes() if device_memory_limit is None else device_memory_limit)

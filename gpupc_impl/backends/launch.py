@@ -104,10 +104,11 @@ class Kernel(abc.ABC):
         if not 1 <= len(given) <= 3:
             raise self._error(f"{what} {tuple(given)} must have one to three numbers")
         x, y, z = (*map(int, given), 1, 1)[:3]
-        for axis, size, limit in zip("xyz", (x, y, z), limits, strict=True):
-            if not 0 <= size <= limit:
-                raise self._error(f"{what} {tuple(given)}: {axis} is {size}; it may be 0 to {limit}")
-        return x, y, z
+        if 0 <= x <= limits[0] and 0 <= y <= limits[1] and 0 <= z <= limits[2]:
+            return x, y, z
+        wrong = ((axis, size, limit) for axis, size, limit in zip("xyz", (x, y, z), limits, strict=True))
+        axis, size, limit = next(each for each in wrong if not 0 <= each[1] <= each[2])
+        raise self._error(f"{what} {tuple(given)}: {axis} is {size}; it may be 0 to {limit}")
 
     def _error(self, text: str) -> KernelLaunchError:
         return KernelLaunchError(f"kernel {self.name}: {text}")

@@ -1,4 +1,4 @@
-"""A graph on a device as a matrix of bits (kernels/bit_graph.cuh), and what a search needs of it between levels."""
+"""Graphs on a device as matrices of bits (kernels/bit_graph.cuh), and what a search needs of them between levels."""
 
 from __future__ import annotations
 
@@ -8,49 +8,77 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend
-from gpupc_impl.backends.arguments import Struct
+from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 
 SOURCE = "engine/kernels/bit_graph.cu"
-KERNELS = ("count_rows", "begin_level", "expand")
+KERNELS = ("count_rows", "expand")
 WARPS = 8
 """Warps of a block that take rows."""
 
 HOST_BLOCKS = 64
 """Blocks on CPU cores, each with a range of rows; a GPU has a warp for every row."""
 
-
-COUNTERS = ("tests", "undefined", "singular", "degree_sum", "most_degree")
+COUNTERS = ("tests", "undefined", "singular", "degree_sum", "most_degree", "turns", "turns_of_side_1")
 """What the kernels of a level count; kernels/bit_graph.cuh: the same."""
+
+MOST_LEVELS = 64
+"""Levels that are counted; nobody has seen 20."""
+
+GRAPHS = Struct(
+    "BitGraphs",
+    bits=Pointer(np.uint32),
+    p=np.int32,
+    words=np.int32,
+    degrees=Pointer(np.int32),
+    removed=Pointer(np.int32),
+    counters=Pointer(np.uint64),
+)
 
 
 class BitGraphs:
-    """Matrices of bits over the same p variables, and kernels whose warps have a range of rows each.
+    """The graphs of a search over p variables, by number, and kernels whose warps have a range of rows each.
 
     Attributes:
         p: number of variables.
         words: 32-bit words of a row: a multiple of 4, so that kernels may read four at a time.
+        struct: what kernels take.
+        edges, most_degree: of the graph after the last level that was read.
     """
 
-    def __init__(self, backend: Backend, p: int):
+    def __init__(self, backend: Backend, p: int, graphs: int):
         self.backend, self.p, self.words = backend, p, -(-p // 128) * 4
+        self.edges, self.most_degree = p * (p - 1) // 2, p - 1
         gpu = backend.warp_threads > 1
         self._grid = (-(-p // WARPS) if gpu else min(p, HOST_BLOCKS),)
         self._block = (WARPS * backend.warp_threads if gpu else 1,)
+        self._counters = backend.full((MOST_LEVELS, len(COUNTERS)), 0, np.uint64)
+        self._counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
+        self.struct = GRAPHS(
+            bits=backend.empty((graphs, p, self.words), np.uint32),
+            p=p,
+            words=self.words,
+            degrees=backend.empty(p, np.int32),
+            removed=backend.empty(p, np.int32),
+            counters=self._counters,
+        )
 
-    @property
-    def shape(self) -> tuple[np.int32, np.int32]:
-        """What kernels take: words, p."""
-        return np.int32(self.words), np.int32(self.p)
+    def launch(self, source: str, kernel: str, struct: Filled, *arguments: Any) -> None:
+        """Launch a kernel of rows, whose first argument is a struct."""
+        self.backend.kernel(source, kernel, (struct.struct,))(self._grid, self._block, (struct, *arguments))
 
-    def empty(self) -> Any:
-        """(p, words) uint32 on the device, contents undefined."""
-        return self.backend.empty((self.p, self.words), np.uint32)
+    def count(self, before: int, after: int, level: int) -> None:
+        """Queue the counting of what is left after a level."""
+        self.launch(SOURCE, "count_rows", self.struct, np.int32(before), np.int32(after), np.int32(level))
 
-    def launch(self, source: str, kernel: str, structs: Sequence[Struct], *arguments: Any) -> None:
-        self.backend.kernel(source, kernel, structs)(self._grid, self._block, arguments)
+    def read(self, level: int) -> Sequence[int]:
+        """What a level counted (`COUNTERS`)."""
+        self.backend.download(self._counters, out=self._counted)
+        counted: list[int] = self._counted[level].tolist()
+        self.edges, self.most_degree = counted[3] // 2, counted[4]
+        return counted
 
-    def adjacency(self, graph: Any) -> np.ndarray:
+    def adjacency(self, graph: int) -> np.ndarray:
         """(p, p) bool in host memory."""
         entries = self.backend.empty((self.p, self.p), np.uint8)
-        self.launch(SOURCE, "expand", (), graph, *self.shape, entries)
+        self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries)
         return self.backend.download(entries).view(bool)

@@ -7,7 +7,6 @@ bits, and separating sets stay on the device until the search ends.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
-from gpupc_impl.engine.bit_graph import COUNTERS, BitGraphs
-from gpupc_impl.engine.bit_graph import SOURCE as GRAPH_SOURCE
+from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_sets
 from gpupc_impl.gaussian.correlation import device_correlation
@@ -27,44 +25,41 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 PAIR_SOURCE = "gaussian/kernels/pair_scan.cu"
 PREFIX_SOURCE = "gaussian/kernels/prefix_scan.cu"
-MOST_SPLITS = 4096
-
 MOST_SCRATCH_BYTES = 1 << 29
 """Device memory for what warps know of their prefixes, where rows are too long for shared memory."""
 
 LEVELS_AHEAD = 6
 """Levels for which a table of binomials is made in advance."""
 
+RUNS, MOST_RUN = {2: 2, 3: 8}, 16
+"""Prefixes that a warp takes one after the other, by level; the last number from level 4 on."""
+
+GRAPHS_AT_ONCE = 3
+
 MOST_BLOCKS = 1 << 20
 """Blocks of a launch, rows without work among them."""
 
-MOST_LEVELS = 64
-"""Levels that are counted; nobody has seen 20."""
-
 SEARCH = Struct(
     "PairScan",
+    graphs=GRAPHS,
     C=Pointer(np.float64),
-    p=np.int32,
-    words=np.int32,
     twins=Pointer(np.uint32),
     has_twins=Pointer(np.uint8),
     members=Pointer(np.int32),
-    degrees=Pointer(np.int32),
-    removed=Pointer(np.int32),
+    smallest_r_squared=Pointer(np.uint64),
     starts=Pointer(np.int64),
     neighbours=Pointer(np.int32),
     best=Pointer(np.uint64),
+    run_starts=Pointer(np.uint64),
     binomials=Pointer(np.uint64),
-    max_degree=np.int32,
+    widest=np.int32,
     scratch=Pointer(np.float64),
-    smallest_r_squared=Pointer(np.uint64),
-    counters=Pointer(np.uint64),
 )
 
 PARAMETERS = {
     "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
-    "splits": Parameter(0, "blocks a row; 0: by the size of the graph", minimum=0, maximum=MOST_SPLITS),
-    "run": Parameter(8, "prefixes that a warp takes one after the other", minimum=1, maximum=4096),
+    "splits": Parameter(0, "blocks a row in level 1; 0: by the size of the graph", minimum=0, maximum=4096),
+    "run": Parameter(0, "prefixes that a warp takes one after the other; 0: by the level", minimum=0, maximum=4096),
 }
 
 
@@ -83,33 +78,24 @@ class PairScan:
     """One search on one backend; a `LevelSearch` (core/pc_stable.py)."""
 
     def __init__(self, problem: GaussianProblem, run: Run):
-        self.problem, self.backend = problem, run.backend
-        p, backend = problem.n_variables, run.backend
-        self.p = p
-        self.warps, self.splits, self.run_length = (run.params[name] for name in ("warps", "splits", "run"))
+        self.problem, self.params = problem, run.params
+        backend = self.backend = run.backend
+        p = self.p = problem.n_variables
         correlation = device_correlation(backend, problem)
-        self.graphs = BitGraphs(backend, p)
-        self.graph: Any = None
-        self.spare = [self.graphs.empty() for _ in range(3)]
-        self.counters = backend.full((MOST_LEVELS, len(COUNTERS)), 0, np.uint64)
-        self.counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
-        self.edges, self.max_degree = p * (p - 1) // 2, p - 1
-        self.levels_ahead = 0  # for which there is a table of binomials
+        self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE)
+        self.graph: int | None = None  # the present one
+        self.levels_ahead = 0  # for which there are rows and a table of binomials
         self.removed: list[LevelSets] = []
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.fields: dict[str, Any] = {
+            "graphs": self.graphs.struct,
             "C": correlation,
-            "p": p,
-            "words": self.graphs.words,
-            "twins": self.graphs.empty(),
+            "twins": backend.empty((p, self.graphs.words), np.uint32),
             "has_twins": backend.empty(p, np.uint8),
             "members": backend.empty((p, p), np.int32),
-            "degrees": backend.empty(p, np.int32),
-            "removed": backend.empty(p, np.int32),
-            **dict.fromkeys(("starts", "neighbours", "best", "binomials", "scratch")),
-            "max_degree": 0,
             "smallest_r_squared": None if self._pmax is None else backend.empty((p, p), np.uint64),
-            "counters": self.counters,
+            **dict.fromkeys(("starts", "neighbours", "best", "run_starts", "binomials", "scratch")),
+            "widest": 0,
         }
         self.search = SEARCH(**self.fields)
 
@@ -119,32 +105,31 @@ class PairScan:
         if level == 0:
             return self._level_zero()
         if level >= MOST_LEVELS:
-            raise InvalidProblem(
-                f"pair-scan counts up to level {MOST_LEVELS - 1}; set max_level to that, or use cupc-s"
-            )
-        before, edges_before = self.graph, self.edges
+            raise InvalidProblem(f"pair-scan counts to level {MOST_LEVELS - 1}; set max_level to that, or take cupc-s")
+        backend, before, edges_before = self.backend, self.graph, self.graphs.edges
         smallest = self.fields["smallest_r_squared"]
         if smallest is not None:
-            self.backend.fill(smallest, NO_KEY)
-        self.graph = self._level_one() if level == 1 else self._level(level)
-        rows = [before, self.graph, *self.graphs.shape, self.fields["degrees"], self.fields["removed"]]
-        self.graphs.launch(GRAPH_SOURCE, "count_rows", (), *rows, self.counters, np.int32(level))
-        tests, undefined, pseudo_inverses = self._read(level)
-        if gone := edges_before - self.edges:
-            found = LevelSets(self.backend.empty((gone, 2), np.int32), self.backend.empty((gone, level), np.int32))
-            lists = [before, self.graph, found.pairs, found.members]
+            backend.fill(smallest, NO_KEY)
+        self.graph = (before + 1) % GRAPHS_AT_ONCE
+        if level == 1:
+            self._level_one(before, self.graph)
+        else:
+            self._level(level, before, self.graph, (before + 2) % GRAPHS_AT_ONCE)
+        self.graphs.count(before, self.graph, level)
+        tests, undefined, pseudo_inverses, *_ = self.graphs.read(level)
+        if gone := edges_before - self.graphs.edges:
+            found = LevelSets(backend.empty((gone, 2), np.int32), backend.empty((gone, level), np.int32))
             kernel = (PAIR_SOURCE, "list_removed_one") if level == 1 else (PREFIX_SOURCE, f"list_removed<{level}>")
-            self.graphs.launch(*kernel, (SEARCH,), self.search, *lists)
+            graphs = np.int32(before), np.int32(self.graph)
+            self.graphs.launch(*kernel, self.search, *graphs, found.pairs, found.members)
             self.removed.append(found)
         if smallest is not None:
             self._record_pmax(level, smallest, removed=gone > 0)
-        self.spare.append(before)
-        return LevelOutcome(self.edges, self.max_degree, tests, undefined=undefined, pseudo_inverses=pseudo_inverses)
+        left = self.graphs.edges, self.graphs.most_degree
+        return LevelOutcome(*left, tests, undefined=undefined, pseudo_inverses=pseudo_inverses)
 
     def adjacency(self) -> np.ndarray:
-        if self.graph is None:
-            return ~np.eye(self.p, dtype=bool)
-        return self.graphs.adjacency(self.graph)
+        return ~np.eye(self.p, dtype=bool) if self.graph is None else self.graphs.adjacency(self.graph)
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
         return download_sets(self.backend, adjacency, self.removed)
@@ -155,79 +140,60 @@ class PairScan:
     # --- levels ------------------------------------------------------------------------------------------------------
 
     def _level_zero(self) -> LevelOutcome:
-        problem, p = self.problem, self.p
-        self.graph = self.spare.pop()
+        problem, p, self.graph = self.problem, self.p, 0
         critical = np.float64(problem.critical_r_squared(0))
-        self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", (SEARCH,), self.search, critical, self.graph, self.spare[-1])
-        self._read(0)
+        self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", self.search, critical, np.int32(0), np.int32(1))
+        self.graphs.read(0)
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
             np.fill_diagonal(self._pmax, np.nan)
-        return LevelOutcome(self.edges, self.max_degree, tests=p * (p - 1) // 2)
+        return LevelOutcome(self.graphs.edges, self.graphs.most_degree, tests=p * (p - 1) // 2)
 
-    def _level_one(self) -> Any:
-        """Make the tests of level 1; returns the graph after it."""
-        p, after = self.p, self.spare.pop()  # without edges since level 0
-        splits = self.splits or max(1, min(-(-p // 128), MOST_BLOCKS // p, 8))
-        arguments = [self.search, np.float64(self.problem.critical_r_squared(1)), self.graph, after]
-        self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))(
-            (p, splits), (self.warps * self.backend.warp_threads,), arguments
-        )
-        return after
+    def _level_one(self, start: int, left: int) -> None:
+        """Make the tests of level 1; `left` has no edges since level 0."""
+        splits = self.params["splits"] or max(1, min(-(-self.p // 128), MOST_BLOCKS // self.p, 8))
+        arguments = [self.search, np.float64(self.problem.critical_r_squared(1)), np.int32(start), np.int32(left)]
+        kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
+        kernel((self.p, splits), (self.params["warps"] * self.backend.warp_threads,), arguments)
 
-    def _level(self, level: int) -> Any:
-        """Make the tests of a level from 2 on; returns the graph after it."""
-        after, middle = self.spare.pop(), self.spare[-1]
-        grid, warps, shared_bytes = self._prepare(level)
-        rows = [self.fields[name] for name in ("degrees", "starts", "neighbours", "best")]
-        self.graphs.launch(GRAPH_SOURCE, "begin_level", (), self.graph, *self.graphs.shape, *rows, after, middle)
-        flags = ", ".join(map(_flag, (self._pmax is not None, self.fields["scratch"] is None)))
-        kernel = self.backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {flags}>", (SEARCH,))
+    def _level(self, level: int, start: int, left: int, middle: int) -> None:
+        """Make the tests of a level from 2 on; `middle` is for the graph between its sides."""
+        backend, longest = self.backend, self.graphs.most_degree
+        run = np.int32(self.params["run"] or RUNS.get(level, MOST_RUN))
+        cells, partners = 8 * (3 * level - 1) * longest, 4 * longest
+        warps = min(self.params["warps"], backend.max_shared_bytes // (cells + partners))
+        blocks, shared_bytes, scratch = backend.blocks_at_once, warps * (cells + partners), None
+        if not warps:  # rows too long for shared memory: a warp's cells lie in device memory
+            warps = max(1, min(self.params["warps"], backend.max_shared_bytes // partners))
+            blocks, shared_bytes = max(1, min(blocks, MOST_SCRATCH_BYTES // (warps * cells))), warps * partners
+            scratch = backend.empty((blocks * warps, cells // 8), np.float64)
+        self._make_room(level, scratch)
+        graphs = np.int32(start), np.int32(left), np.int32(middle)
+        self.graphs.launch(PREFIX_SOURCE, f"begin_level<{level}>", self.search, *graphs, run)
+        flags = ", ".join(map(_flag, (self._pmax is not None, scratch is None)))
+        kernel = backend.kernel(PREFIX_SOURCE, f"prefix_scan<{level}, {flags}>", (SEARCH,))
         critical = np.float64(self.problem.critical_r_squared(level))
         for side in (0, 1):
-            arguments = [self.search, critical, middle, after, np.int32(side), np.int32(self.run_length)]
-            kernel(grid, (warps * self.backend.warp_threads,), arguments, shared_bytes)
-        return after
+            arguments = [self.search, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
+            kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)
 
-    def _prepare(self, level: int) -> tuple[tuple[int, int], int, int]:
-        """Room for the rows of a level from 2 on, kept for those that follow, which have no more edges.
-
-        Returns:
-            its launches' grid, warps a block, and bytes of shared memory.
-        """
-        backend, fields = self.backend, {}
-        if fields_are_new := self.levels_ahead < level:
+    def _make_room(self, level: int, scratch: Any) -> None:
+        """Rows for a level from 2 on, kept for those that follow, which have no more edges."""
+        backend, graphs = self.backend, self.graphs
+        if self.levels_ahead < level:
             self.levels_ahead = level + LEVELS_AHEAD
-            fields |= {
+            self.fields |= {
                 "starts": backend.empty(self.p + 1, np.int64),
-                "neighbours": backend.empty(2 * self.edges, np.int32),
-                "best": backend.empty(2 * self.edges, np.uint64),
-                "binomials": backend.upload(binomial_table(self.max_degree, self.levels_ahead)),
-                "max_degree": self.max_degree,
+                "run_starts": backend.empty(self.p + 1, np.uint64),
+                "neighbours": backend.empty(2 * graphs.edges, np.int32),
+                "best": backend.empty(2 * graphs.edges, np.uint64),
+                "binomials": backend.upload(binomial_table(graphs.most_degree, self.levels_ahead)),
+                "widest": graphs.most_degree,
             }
-        max_degree = self.max_degree if fields_are_new else self.fields["max_degree"]
-        runs = -(-math.comb(self.max_degree - 1, level - 1) // self.run_length)
-        cells, partners = 8 * (3 * level - 1) * max_degree, 4 * max_degree
-        warps = min(self.warps, backend.max_shared_bytes // (cells + partners))
-        if warps > 0:
-            most = self.splits or min(MOST_SPLITS, max(64, MOST_BLOCKS // self.p))
-            grid, shared_bytes = (self.p, min(-(-runs // warps), most)), warps * (cells + partners)
-            fields["scratch"] = None
-        else:  # rows too long for shared memory: a warp's cells lie in device memory
-            warps = max(1, min(self.warps, backend.max_shared_bytes // partners))
-            grid, shared_bytes = (min(self.p, max(1, MOST_SCRATCH_BYTES // (warps * cells))), 1), warps * partners
-            fields["scratch"] = backend.empty((grid[0] * warps, cells // 8), np.float64)
-        if fields_are_new or fields["scratch"] is not self.fields["scratch"]:
-            self.fields |= fields
-            self.search = SEARCH(**self.fields)
-        return grid, warps, shared_bytes
-
-    def _read(self, level: int) -> tuple[int, int, int]:
-        """What a level counted: tests, undefined ones, those with a near-singular M2; edges and largest degree left."""
-        self.backend.download(self.counters, out=self.counted)
-        tests, undefined, pseudo_inverses, doubled, self.max_degree = self.counted[level].tolist()
-        self.edges = doubled // 2
-        return tests, undefined, pseudo_inverses
+        elif scratch is self.fields["scratch"]:
+            return
+        self.fields["scratch"] = scratch
+        self.search = SEARCH(**self.fields)
 
     def _record_pmax(self, level: int, smallest: Any, removed: bool) -> None:
         """Largest p-values so far; a removed pair's is that of the set that separated it."""

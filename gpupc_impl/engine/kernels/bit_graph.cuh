@@ -1,11 +1,11 @@
-// A graph of p variables as a matrix of bits: row i begins at bits[i * words], variable j is bit j % 32 of its word j
-// / 32. `words` is a multiple of 4; the bits from p on are zero.
+// Graphs of p variables as matrices of bits: row i of one begins at word i * words, variable j is bit j % 32 of its
+// word j / 32. `words` is a multiple of 4; the bits from p on are zero.
 #pragma once
 
 #include "engine/kernels/warp.cuh"
 
-// What a level counts; engine/bit_graph.py: the same.
-enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, COUNTERS };
+// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side.
+enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, COUNTERS = TURNS + 2 };
 
 struct BitRow {
     const unsigned* bits;
@@ -13,6 +13,21 @@ struct BitRow {
     __device__ __forceinline__ BitRow(const unsigned* graph, int words, int i)
         : bits(graph + static_cast<long long>(i) * words) {}
     __device__ __forceinline__ bool has(int j) const { return bits[j / 32] >> (j % 32) & 1; }
+};
+
+// The graphs of a search; engine/bit_graph.py, GRAPHS, declares the same.
+struct BitGraphs {
+    unsigned* bits;  // of all graphs, one after the other
+    int p;
+    int words;
+    int* degrees;                  // after a level
+    int* removed;                  // of each row, the pairs with a larger variable that went in it
+    unsigned long long* counters;  // COUNTERS of each level
+
+    __device__ __forceinline__ unsigned* graph(int number) const {
+        return bits + static_cast<long long>(number) * p * words;
+    }
+    __device__ __forceinline__ unsigned long long* counters_of(int level) const { return counters + COUNTERS * level; }
 };
 
 // Of a word, the bits of variables above i.
@@ -53,14 +68,14 @@ __device__ __forceinline__ long long sum_of(const int* values, int n) {
     return sum_of_lanes(sums);
 }
 
-// Calls f(i, j, slot) for every pair i < j of some rows that is in one graph and not in the other; slots ascend with
-// the pairs.
+// Calls f(i, j, slot) for every pair i < j of the warp's rows that a level removed; slots ascend with the pairs.
 template <class F>
-__device__ __forceinline__ void each_removed(const unsigned* before, const unsigned* after, int words,
-                                             const WarpRows& rows, long long slot, F f) {
+__device__ __forceinline__ void each_removed(const BitGraphs& graphs, int before, int after, F f) {
+    const WarpRows rows(graphs.p);
+    long long slot = sum_of(graphs.removed, rows.first);
     for (int i = rows.first; i < rows.last; ++i) {
-        const BitRow was(before, words, i), is(after, words, i);
-        for (int w = i / 32; w < words; ++w) {
+        const BitRow was(graphs.graph(before), graphs.words, i), is(graphs.graph(after), graphs.words, i);
+        for (int w = i / 32; w < graphs.words; ++w) {
             const unsigned removed = was.bits[w] & ~is.bits[w] & above(i, w);
             if (removed == 0) continue;
             each_lane(LANES, [&](int lane) {

@@ -3,11 +3,12 @@
 // canonical separating set, without keys or atomics. Decisions are those of fisher_z.cuh to the bit.
 #include "gaussian/kernels/pair_scan.cuh"
 
-// Level 0, with what count_rows counts after others. `after` becomes a graph without edges; `twins` has the pairs,
+// Level 0, with what count_rows counts after others. `empty` becomes a graph without edges; `twins` has the pairs,
 // edges or not, that have no variance left given one another; has_twins: whether a row has any. Grid (any), block
 // (warps).
-__global__ void pair_scan_zero(const PairScan s, double critical_r_squared, unsigned* bits, unsigned* after) {
-    const int p = s.p, words = s.words;
+__global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int graph, int empty) {
+    const int p = s.graphs.p, words = s.graphs.words;
+    unsigned *const bits = s.graphs.graph(graph), *const after = s.graphs.graph(empty);
     const WarpRows rows(p);
     unsigned long long sum = 0, most = 0;
     for (int i = rows.first; i < rows.last; ++i) {
@@ -37,15 +38,15 @@ __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, unsi
             }
         }
         if (warp_leader()) {
-            s.degrees[i] = degree;
+            s.graphs.degrees[i] = degree;
             s.has_twins[i] = any_twin != 0;
         }
         sum += degree;
         most = max(most, static_cast<unsigned long long>(degree));
     }
     if (warp_leader() && sum != 0) {
-        atomicAdd(&s.counters_of(0)[DEGREE_SUM], sum);
-        atomicMax(&s.counters_of(0)[MOST_DEGREE], most);
+        atomicAdd(&s.graphs.counters_of(0)[DEGREE_SUM], sum);
+        atomicMax(&s.graphs.counters_of(0)[MOST_DEGREE], most);
     }
 }
 
@@ -117,12 +118,14 @@ __device__ __forceinline__ Words separating(const double* c_i, const double* c_j
     return found;
 }
 
-// Level 1. `after` is all zeros before; s.members[i * p + j] is the separating set of a pair i < j that goes. Counted
+// Level 1. `left` has no edges before; s.members[i * p + j] is the separating set of a pair i < j that goes. Counted
 // are the tests up to the one that decides, the same on every backend. Grid (p, any), block (warps).
 template <bool WITH_SMALLEST>
-__global__ void __launch_bounds__(256)
-    pair_scan_one(const PairScan s, double critical_r_squared, const unsigned* before, unsigned* after) {
-    const int i = blockIdx.x, p = s.p, words = s.words;
+__global__ void __launch_bounds__(128, 8)
+    pair_scan_one(const PairScan s, double critical_r_squared, int start, int left) {
+    const int i = blockIdx.x, p = s.graphs.p, words = s.graphs.words;
+    const unsigned* const before = s.graphs.graph(start);
+    unsigned* const after = s.graphs.graph(left);
     const unsigned* of_i = BitRow(before, words, i).bits;
     const double* c_i = s.C + s.cell(i, 0);
     unsigned long long tests = 0, undefined = 0;
@@ -204,17 +207,15 @@ __global__ void __launch_bounds__(256)
         }
     }
     if (warp_leader() && tests != 0) {
-        unsigned long long* const counters = s.counters_of(1);
+        unsigned long long* const counters = s.graphs.counters_of(1);
         atomicAdd(&counters[TESTS], tests);
         if (undefined != 0) atomicAdd(&counters[UNDEFINED], undefined);
     }
 }
 
 // Lists the pairs removed in level 1, ascending, and the member of their set. Grid (any), block (warps).
-__global__ void list_removed_one(const PairScan s, const unsigned* before, const unsigned* after, int* pairs,
-                                 int* sets) {
-    const WarpRows rows(s.p);
-    each_removed(before, after, s.words, rows, sum_of(s.removed, rows.first), [&](int i, int j, long long slot) {
+__global__ void list_removed_one(const PairScan s, int before, int after, int* pairs, int* sets) {
+    each_removed(s.graphs, before, after, [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
         sets[slot] = s.members[s.cell(i, j)];

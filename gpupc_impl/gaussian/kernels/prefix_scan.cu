@@ -9,6 +9,20 @@
 #include "gaussian/kernels/pair_scan.cuh"
 
 constexpr unsigned long long NO_RANK = ~0ull;
+constexpr int HEADS = 2;
+
+// Runs of prefixes in a row of n, none where it is too short for sets of L beside a partner.
+template <int L>
+__device__ __forceinline__ unsigned long long runs_of(const Binomials& binomial, int n, int run) {
+    return n < L + 1 ? 0 : (binomial(n - 1, L - 1) + run - 1) / run;
+}
+
+// The next turn, for all lanes.
+__device__ __forceinline__ unsigned long long next_turn(unsigned long long* turns) {
+    PerLane<unsigned long long> turn;
+    each_lane(1, [&](int lane) { turn[lane] = atomicAdd(turns, 1ull); });
+    return of_lane(turn, 0);
+}
 
 // The rank of an ascending combination of L out of n: the inverse of unrank_combination.
 template <int L>
@@ -117,33 +131,103 @@ __device__ __noinline__ Residuals careful_test(const double* C, int p, const int
     return pseudo.residuals(C, p, i, j);
 }
 
+// What a level of sets of L needs: rows of neighbours, best ranks, runs of prefixes, and two copies of the graph. Every
+// row's first HEADS runs are handed out before all others, since they separate most edges; run_starts counts the
+// others. Grid (any), block (warps).
+template <int L>
+__global__ void begin_level(const PairScan s, int graph, int copy, int other_copy, int run) {
+    const BitGraphs& g = s.graphs;
+    const Binomials binomial{s.binomials, s.widest};
+    const auto runs_beyond = [&](int n) {
+        const unsigned long long runs = runs_of<L>(binomial, n, run);
+        return static_cast<long long>(runs > HEADS ? runs - HEADS : 0);
+    };
+    const WarpRows rows(g.p);
+    long long next = sum_of(g.degrees, rows.first);
+    PerLane<long long> sums;
+    each_lane(LANES, [&](int lane) { sums[lane] = 0; });
+    for (int k = 0; k < rows.first; k += LANES) {
+        each_lane(min(rows.first - k, LANES), [&](int lane) { sums[lane] += runs_beyond(g.degrees[k + lane]); });
+    }
+    long long next_run = sum_of_lanes(sums);
+    for (int i = rows.first; i < rows.last; ++i) {
+        const BitRow row(g.graph(graph), g.words, i);
+        if (warp_leader()) {
+            s.starts[i] = next;
+            s.run_starts[i] = next_run;
+        }
+        next_run += runs_beyond(g.degrees[i]);
+        for (int w = 0; w < g.words; w += LANES) {
+            PerLane<int> place;
+            each_lane(LANES, [&](int lane) { place[lane] = w + lane < g.words ? __popc(row.bits[w + lane]) : 0; });
+            const int found = sums_before(place);
+            each_lane(min(g.words - w, LANES), [&](int lane) {
+                const long long cell = static_cast<long long>(i) * g.words + w + lane;
+                unsigned word = row.bits[w + lane];
+                g.graph(copy)[cell] = g.graph(other_copy)[cell] = word;
+                for (long long q = next + place[lane]; word != 0; word &= word - 1, ++q) {
+                    s.neighbours[q] = 32 * (w + lane) + __ffs(word) - 1;
+                    s.best[q] = NO_RANK;
+                }
+            });
+            next += found;
+        }
+    }
+    if (rows.last == g.p && rows.first < g.p && warp_leader()) {
+        s.starts[g.p] = next;
+        s.run_starts[g.p] = next_run;
+    }
+}
+
+// The row whose runs beyond HEADS hold number u: the last with run_starts[row] <= u.
+__device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, int p, unsigned long long u) {
+    int low = 0, high = p;
+    while (high - low > 1) {
+        const int step = (high - low + LANES - 1) / LANES;
+        const unsigned past =
+            ballot(LANES, [&](int lane) { return run_starts[min(low + (lane + 1) * step, high)] > u; });
+        const int first = past == 0 ? LANES - 1 : __ffs(past) - 1;
+        high = min(low + (first + 1) * step, high);
+        low += first * step;
+    }
+    return low;
+}
+
 // The tests of one side. Side 0: sets from adj(i) for the edges to larger variables. Side 1: for those to smaller ones
-// that side 0 left in `graph`. `starts` and `neighbours` are the rows of the graph at the level's start; separated
-// edges go from `left`, on side 0 from `graph` as well; best[starts[i] + q] is the smallest rank found for row i's
-// neighbour at position q. A warp takes `run` prefixes one after the other. scratch: cells of every warp of the grid,
-// where they do not fit into shared memory. counters: {tests, undefined tests, tests with a near-singular M2}. Grid
-// (any, any), block (warps), dynamic shared memory: of each warp its cells (unless in scratch), then its partners.
+// that side 0 left in `start`. Separated edges go from `left_graph`, on side 0 from `start` as well; s.best[s.starts[i]
+// + q] is the smallest rank found for row i's neighbour at position q. Warps take turns of `run` prefixes, one after
+// the other, until there are no more. Grid (any), block (warps), dynamic shared memory: of each warp its cells for rows
+// of up to `longest` (unless they are in s.scratch), then its partners.
 template <int L, bool WITH_SMALLEST, bool IN_SHARED>
-__global__ void __launch_bounds__(128, 5)
-    prefix_scan(const PairScan s, double critical_r_squared, unsigned* graph, unsigned* left, int side, int run) {
+__global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double critical_r_squared, int start,
+                                                      int left_graph, int side, int run, int longest) {
     constexpr int K = L - 1;
     const double* const C = s.C;
-    const int p = s.p, words = s.words, max_degree = s.max_degree;
+    const int p = s.graphs.p, words = s.graphs.words;
+    unsigned *const graph = s.graphs.graph(start), *const left = s.graphs.graph(left_graph);
+    const Binomials binomial{s.binomials, s.widest};
     GPUPC_DYNAMIC_SHARED(double, shared);
     unsigned long long tests = 0, undefined = 0, singular_tests = 0;
-    double* cells;
-    int* partners;
-    {
-        const long long of_warp = Prefix<K>::cells_needed(max_degree);
-        const long long block = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-        cells =
-            IN_SHARED ? shared + warp_index() * of_warp : s.scratch + (block * warp_count() + warp_index()) * of_warp;
-        partners = reinterpret_cast<int*>(shared + (IN_SHARED ? warp_count() * of_warp : 0)) +
-                   static_cast<long long>(warp_index()) * max_degree;
-    }
-    for (int i = blockIdx.x; i < p; i += gridDim.x) {
+    const long long of_warp = Prefix<K>::cells_needed(longest);
+    double* const cells =
+        IN_SHARED ? shared + warp_index() * of_warp
+                  : s.scratch + (static_cast<long long>(blockIdx.x) * warp_count() + warp_index()) * of_warp;
+    int* const partners = reinterpret_cast<int*>(shared + (IN_SHARED ? warp_count() * of_warp : 0)) +
+                          static_cast<long long>(warp_index()) * longest;
+    const unsigned long long heads = static_cast<unsigned long long>(HEADS) * p;
+    const unsigned long long turns = heads + s.run_starts[p];
+    for (unsigned long long turn; (turn = next_turn(&s.graphs.counters_of(L)[TURNS + side])) < turns;) {
+        int i;
+        unsigned long long number;  // of the run in its row
+        if (turn < heads) {
+            i = static_cast<int>(turn % p);
+            number = turn / p;
+        } else {
+            i = row_of_run(s.run_starts, p, turn - heads);
+            number = HEADS + (turn - heads - s.run_starts[i]);
+        }
         const int n = static_cast<int>(s.starts[i + 1] - s.starts[i]);
-        if (n < L + 1) continue;
+        if (number >= runs_of<L>(binomial, n, run)) continue;
         const int* row = s.neighbours + s.starts[i];
         unsigned long long* const found = s.best + s.starts[i];
         // The partners of this side are among the positions [from, to).
@@ -159,156 +243,143 @@ __global__ void __launch_bounds__(128, 5)
         const int from = side == 0 ? split : 0, to = side == 0 ? n : split;
         if (from == to) continue;
         const BitRow edges(graph, words, i);
-        const Binomials binomial{s.binomials, max_degree};
-        const unsigned long long prefixes = binomial(n - 1, K);
-        const double* c_i = C + static_cast<long long>(i) * p;
+        const double* c_i = C + s.cell(i, 0);
         const auto cell_of = [&](int j) { return s.cell(min(i, j), max(i, j)); };
-
         Prefix<K> P;
         P.cells = cells;
         P.n = n;
-        const unsigned long long step = static_cast<unsigned long long>(gridDim.y) * warp_count() * run;
-        for (unsigned long long t = (static_cast<unsigned long long>(blockIdx.y) * warp_count() + warp_index()) * run;
-             t < prefixes; t += step) {
-            unrank_combination(binomial, n - 1, K, t, P.positions);
-            int chosen[L];
+        unrank_combination(binomial, n - 1, K, number * run, P.positions);
+        int chosen[L];
 #pragma unroll
-            for (int a = 0; a < K; ++a) chosen[a] = P.positions[a];
-            chosen[K] = chosen[K - 1] + 1;
-            unsigned long long first_rank = rank_combination<L>(binomial, n, chosen);
-            int changed = 0, partner_count = -1;  // unknown
-            for (int step_of_run = 0; step_of_run < run && changed >= 0; ++step_of_run) {
-                if (partner_count < 0) {  // those that this prefix may still separate
-                    join_lanes();
-                    partner_count = 0;
-                    for (int base = from; base < to; base += LANES) {
-                        const unsigned wanted = ballot(min(to - base, LANES), [&](int lane) {
-                            const int q = base + lane;
-                            return (side == 0 || edges.has(row[q])) && load_relaxed(&found[q]) > first_rank;
-                        });
-                        each_lane(LANES, [&](int lane) {
-                            if (wanted >> lane & 1)
-                                partners[partner_count + __popc(wanted & ~(~0u << lane))] = base + lane;
-                        });
-                        partner_count += __popc(wanted);
-                    }
-                    join_lanes();
-                    if (partner_count == 0) break;
-                    if (step_of_run == 0) P.begin(c_i, row);
-                }
-                P.add(C, p, row, changed);
-                const int first = P.positions[K - 1] + 1;
-#ifdef GPUPC_HOST
-                constexpr int shift = 5;
-#else
-                const int shift = n - first >= 17  ? 5
-                                  : n - first >= 9 ? 4
-                                  : n - first >= 5 ? 3
-                                  : n - first >= 3 ? 2
-                                                   : 1;
-#endif
-                const int width = 1 << shift;  // lanes that share a partner, a candidate each
-                bool hit_any = false;
-                for (int base = first; base < n; base += width) {
-                    // Vi given P and the candidate Vk.
-                    PerLane<double> of_k[K], scale, projection_i, left_ii;
-                    PerLane<int> k_of, at_k;
-                    const int candidates = min(n - base, width);
-                    const unsigned near = ballot(LANES, [&](int lane) {
-                        const int at = base + min(lane & (width - 1), candidates - 1);
-                        const double pivot = P.variance(K, at);
-                        const bool is_near = P.singular < K || pivot <= RESIDUAL_TOLERANCE;
-                        const double inverse = 1.0 / sqrt(is_near ? 1.0 : pivot), along = P.covariance(K, at) * inverse;
-#pragma unroll
-                        for (int a = 0; a < K; ++a) of_k[a][lane] = P.projected(a, at);
-                        at_k[lane] = at;
-                        k_of[lane] = row[at];
-                        scale[lane] = inverse;
-                        projection_i[lane] = along;
-                        left_ii[lane] = fma(-along, along, P.residual[K]);
-                        return is_near;
+        for (int a = 0; a < K; ++a) chosen[a] = P.positions[a];
+        chosen[K] = chosen[K - 1] + 1;
+        unsigned long long first_rank = rank_combination<L>(binomial, n, chosen);
+        int changed = 0, partner_count = -1;  // unknown
+        for (int step_of_run = 0; step_of_run < run && changed >= 0; ++step_of_run) {
+            if (partner_count < 0) {  // those that this prefix may still separate
+                join_lanes();
+                partner_count = 0;
+                for (int base = from; base < to; base += LANES) {
+                    const unsigned wanted = ballot(min(to - base, LANES), [&](int lane) {
+                        const int q = base + lane;
+                        return (side == 0 || edges.has(row[q])) && load_relaxed(&found[q]) > first_rank;
                     });
-                    for (int x = 0; x < partner_count; x += LANES >> shift) {
-                        PerLane<int> at_q;
-                        const int lanes = min((partner_count - x) << shift, LANES);
-                        const auto residuals = [&](int lane) {
-                            const int q = at_q[lane];
-                            double jk = C[static_cast<long long>(row[q]) * p + k_of[lane]];
+                    each_lane(LANES, [&](int lane) {
+                        if (wanted >> lane & 1) partners[partner_count + __popc(wanted & ~(~0u << lane))] = base + lane;
+                    });
+                    partner_count += __popc(wanted);
+                }
+                join_lanes();
+                if (partner_count == 0) break;
+                if (step_of_run == 0) P.begin(c_i, row);
+            }
+            P.add(C, p, row, changed);
+            const int first = P.positions[K - 1] + 1;
+#ifdef GPUPC_HOST
+            constexpr int shift = 5;
+#else
+            const int shift = n - first >= 17 ? 5 : n - first >= 9 ? 4 : n - first >= 5 ? 3 : n - first >= 3 ? 2 : 1;
+#endif
+            const int width = 1 << shift;  // lanes that share a partner, a candidate each
+            bool hit_any = false;
+            for (int base = first; base < n; base += width) {
+                // Vi given P and the candidate Vk.
+                PerLane<double> of_k[K], scale, projection_i, left_ii;
+                PerLane<int> k_of, at_k;
+                const int candidates = min(n - base, width);
+                const unsigned near = ballot(LANES, [&](int lane) {
+                    const int at = base + min(lane & (width - 1), candidates - 1);
+                    const double pivot = P.variance(K, at);
+                    const bool is_near = P.singular < K || pivot <= RESIDUAL_TOLERANCE;
+                    const double inverse = 1.0 / sqrt(is_near ? 1.0 : pivot), along = P.covariance(K, at) * inverse;
 #pragma unroll
-                            for (int a = 0; a < K; ++a) jk = fma(-of_k[a][lane], P.projected(a, q), jk);
-                            const double along = jk * scale[lane];
-                            return Residuals{left_ii[lane], fma(-along, along, P.variance(K, q)),
-                                             fma(-projection_i[lane], along, P.covariance(K, q))};
-                        };
-                        each_lane(lanes, [&](int lane) { at_q[lane] = partners[x + (lane >> shift)]; });
-                        const unsigned tested = ballot(lanes, [&](int lane) {
-                            return ((lane & (width - 1)) < candidates) & (at_q[lane] != at_k[lane]) &
-                                   !P.has(at_q[lane]);
+                    for (int a = 0; a < K; ++a) of_k[a][lane] = P.projected(a, at);
+                    at_k[lane] = at;
+                    k_of[lane] = row[at];
+                    scale[lane] = inverse;
+                    projection_i[lane] = along;
+                    left_ii[lane] = fma(-along, along, P.residual[K]);
+                    return is_near;
+                });
+                for (int x = 0; x < partner_count; x += LANES >> shift) {
+                    PerLane<int> at_q;
+                    const int lanes = min((partner_count - x) << shift, LANES);
+                    const auto residuals = [&](int lane) {
+                        const int q = at_q[lane];
+                        double jk = C[static_cast<long long>(row[q]) * p + k_of[lane]];
+#pragma unroll
+                        for (int a = 0; a < K; ++a) jk = fma(-of_k[a][lane], P.projected(a, q), jk);
+                        const double along = jk * scale[lane];
+                        return Residuals{left_ii[lane], fma(-along, along, P.variance(K, q)),
+                                         fma(-projection_i[lane], along, P.covariance(K, q))};
+                    };
+                    each_lane(lanes, [&](int lane) { at_q[lane] = partners[x + (lane >> shift)]; });
+                    const unsigned tested = ballot(lanes, [&](int lane) {
+                        return ((lane & (width - 1)) < candidates) & (at_q[lane] != at_k[lane]) & !P.has(at_q[lane]);
+                    });
+                    unsigned notable = ballot(lanes, [&](int lane) {
+                        const Residuals h = residuals(lane);
+                        return h.undefined() | h.independent(critical_r_squared);
+                    });
+                    tests += __popc(tested);
+                    const unsigned careful = near & tested;
+                    notable &= tested & ~near;
+                    if (notable != 0) {
+                        const unsigned vain = ballot(
+                            lanes, [&](int lane) { return (notable >> lane & 1) && residuals(lane).undefined(); });
+                        undefined += __popc(vain);
+                        notable &= ~vain;
+                        each_lane(lanes, [&](int lane) {
+                            if (!(notable >> lane & 1)) return;
+                            const int q = at_q[lane], j = row[q];
+                            atomicMin(&found[q], first_rank + (at_k[lane] - first));
+                            clear_edge(left, words, i, j);
+                            if (side == 0) clear_edge(graph, words, i, j);
                         });
-                        unsigned notable = ballot(lanes, [&](int lane) {
-                            const Residuals h = residuals(lane);
-                            return h.undefined() | h.independent(critical_r_squared);
-                        });
-                        tests += __popc(tested);
-                        const unsigned careful = near & tested;
-                        notable &= tested & ~near;
-                        if (notable != 0) {
-                            const unsigned vain = ballot(
-                                lanes, [&](int lane) { return (notable >> lane & 1) && residuals(lane).undefined(); });
-                            undefined += __popc(vain);
-                            notable &= ~vain;
-                            each_lane(lanes, [&](int lane) {
-                                if (!(notable >> lane & 1)) return;
-                                const int q = at_q[lane], j = row[q];
-                                atomicMin(&found[q], first_rank + (at_k[lane] - first));
-                                clear_edge(left, words, i, j);
-                                if (side == 0) clear_edge(graph, words, i, j);
-                            });
-                            hit_any |= notable != 0;
-                        }
-                        if (careful != 0) {
-                            each_lane(lanes, [&](int lane) {
-                                if (!(careful >> lane & 1)) return;
-                                const int q = at_q[lane], j = row[q];
-                                int members[L];
-                                for (int a = 0; a < K; ++a) members[a] = row[P.positions[a]];
-                                members[K] = k_of[lane];
-                                const Residuals h = careful_test<L>(C, p, members, i, j);
-                                if (h.undefined()) {
-                                    atomicAdd(&s.counters_of(L)[UNDEFINED], 1ull);
-                                    return;
-                                }
-                                if (WITH_SMALLEST) {
-                                    atomicMin(&s.smallest_r_squared[cell_of(j)],
-                                              static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
-                                }
-                                if (!h.independent(critical_r_squared)) return;
-                                atomicMin(&found[q], first_rank + (at_k[lane] - first));
-                                clear_edge(left, words, i, j);
-                                if (side == 0) clear_edge(graph, words, i, j);
-                            });
-                            singular_tests += __popc(careful);
-                            hit_any = true;  // perhaps
-                        }
-                        if (WITH_SMALLEST) {
-                            each_lane(lanes, [&](int lane) {
-                                if (!((tested & ~near) >> lane & 1)) return;
-                                const Residuals h = residuals(lane);
-                                if (h.undefined()) return;
-                                atomicMin(&s.smallest_r_squared[cell_of(row[at_q[lane]])],
+                        hit_any |= notable != 0;
+                    }
+                    if (careful != 0) {
+                        each_lane(lanes, [&](int lane) {
+                            if (!(careful >> lane & 1)) return;
+                            const int q = at_q[lane], j = row[q];
+                            int members[L];
+                            for (int a = 0; a < K; ++a) members[a] = row[P.positions[a]];
+                            members[K] = k_of[lane];
+                            const Residuals h = careful_test<L>(C, p, members, i, j);
+                            if (h.undefined()) {
+                                atomicAdd(&s.graphs.counters_of(L)[UNDEFINED], 1ull);
+                                return;
+                            }
+                            if (WITH_SMALLEST) {
+                                atomicMin(&s.smallest_r_squared[cell_of(j)],
                                           static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
-                            });
-                        }
+                            }
+                            if (!h.independent(critical_r_squared)) return;
+                            atomicMin(&found[q], first_rank + (at_k[lane] - first));
+                            clear_edge(left, words, i, j);
+                            if (side == 0) clear_edge(graph, words, i, j);
+                        });
+                        singular_tests += __popc(careful);
+                        hit_any = true;  // perhaps
+                    }
+                    if (WITH_SMALLEST) {
+                        each_lane(lanes, [&](int lane) {
+                            if (!((tested & ~near) >> lane & 1)) return;
+                            const Residuals h = residuals(lane);
+                            if (h.undefined()) return;
+                            atomicMin(&s.smallest_r_squared[cell_of(row[at_q[lane]])],
+                                      static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
+                        });
                     }
                 }
-                first_rank += n - first;
-                changed = P.advance();
-                if (hit_any) partner_count = -1;
             }
+            first_rank += n - first;
+            changed = P.advance();
+            if (hit_any) partner_count = -1;
         }
     }
     if (warp_leader() && tests != 0) {
-        unsigned long long* const counters = s.counters_of(L);
+        unsigned long long* const counters = s.graphs.counters_of(L);
         atomicAdd(&counters[TESTS], tests);
         if (undefined != 0) atomicAdd(&counters[UNDEFINED], undefined);
         if (singular_tests != 0) atomicAdd(&counters[SINGULAR], singular_tests);
@@ -318,8 +389,8 @@ __global__ void __launch_bounds__(128, 5)
 // Lists the pairs removed in this level, ascending, with their sets: that of the smaller variable's row, if it has one.
 // Grid (any), block (warps).
 template <int L>
-__global__ void list_removed(const PairScan s, const unsigned* before, const unsigned* after, int* pairs, int* sets) {
-    const Binomials binomial{s.binomials, s.max_degree};
+__global__ void list_removed(const PairScan s, int before, int after, int* pairs, int* sets) {
+    const Binomials binomial{s.binomials, s.widest};
     const auto rank_of = [&](int owner, int other) {
         long long low = s.starts[owner], high = s.starts[owner + 1];
         while (low < high) {
@@ -332,15 +403,15 @@ __global__ void list_removed(const PairScan s, const unsigned* before, const uns
         }
         return s.best[low];
     };
-    const WarpRows rows(s.p);
-    each_removed(before, after, s.words, rows, sum_of(s.removed, rows.first), [&](int i, int j, long long slot) {
+    each_removed(s.graphs, before, after, [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
         unsigned long long rank = rank_of(i, j);
         const int owner = rank == NO_RANK ? j : i;
         if (owner == j) rank = rank_of(j, i);
         int* set = sets + slot * L;
-        unrank_combination(binomial, static_cast<int>(s.starts[owner + 1] - s.starts[owner]), L, rank, set);
+        const int n = static_cast<int>(s.starts[owner + 1] - s.starts[owner]);
+        unrank_combination(binomial, n, L, rank, set);
         for (int a = 0; a < L; ++a) set[a] = s.neighbours[s.starts[owner] + set[a]];
     });
 }
