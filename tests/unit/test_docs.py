@@ -1,5 +1,6 @@
 """The documentation is true: its Python examples run, its commands are parsed, its links lead somewhere."""
 
+import ast
 import os
 import re
 import shlex
@@ -87,6 +88,19 @@ def assert_options(command, arguments):
     shown = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     options = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
     assert options <= set(re.findall(r"--[a-z-]+", shown)), options
+
+
+WALKS = (ROOT / "docs/architecture.md").read_text().partition("## Three walks")[2].partition("\n## ")[0]
+
+
+def test_walks_go_through_code_that_is_there():
+    stops = re.findall(r"^\d+\. `([\w.]+)[^`]*` \(`([\w/]+\.py)`(?:, `([\w/]+\.py)`)?\)", WALKS, re.MULTILINE)
+    assert len(stops) == len(re.findall(r"^\d+\. ", WALKS, re.MULTILINE))
+    for name, *paths in stops:
+        for path in filter(None, paths):
+            tree = ast.parse((ROOT / "gpupc_impl" / path).read_text())
+            named = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            assert name.split(".")[-1] in named, f"{name} is not in {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
