@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -104,12 +104,14 @@ class CudaBackend(Backend):
         except runtime.CUDARuntimeError as error:
             raise BackendUnavailable(f"CUDA device {self._device.id} cannot be used: {error}") from error
         available = max(0, free - max(MEMORY_MARGIN, free // 16))
-        self._limit = available if device_memory_limit is None else min(device_memory_limit, available)
+        self._limit: int = available if device_memory_limit is None else min(device_memory_limit, available)
         self.max_shared_bytes = runtime.deviceGetAttribute(
             runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, self._device.id
         )
         self.blocks_at_once = 8 * runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
-        self._architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
+        architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
+        assert architecture is not None  # else `unavailable` has a sentence
+        self._architecture = architecture
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -163,10 +165,9 @@ class CudaBackend(Backend):
     # --- memory ------------------------------------------------------------------------------------------------
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
-        shape = tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
-        dtype = np.dtype(dtype)
+        sizes, dtype = _sizes(shape), np.dtype(dtype)
         with self._on_device():
-            return self._cupy.ndarray(shape, dtype, memptr=self._allocate(math.prod(shape) * dtype.itemsize))
+            return self._cupy.ndarray(sizes, dtype, memptr=self._allocate(math.prod(sizes) * dtype.itemsize))
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
         if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill has a kernel that CuPy must compile first
@@ -196,7 +197,7 @@ class CudaBackend(Backend):
         def send(staged: np.ndarray, number: int) -> Callable[[], None]:
             with self._on_device():
                 self._send(device.data.ptr + number * CHUNK_BYTES, staged)
-                return self._stream.record().synchronize
+                return self._queued()
 
         staged_upload(self._pinned, parts, send)
         return device
@@ -225,12 +226,17 @@ class CudaBackend(Backend):
                     self._cupy.cuda.runtime.memcpyHostToDevice,
                     self._stream.ptr,
                 )
-                return self._stream.record().synchronize
+                return self._queued()
 
         staged_upload(self._pinned, parts, send)
         tiles = -(-p // 32)
         self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
+
+    def _queued(self) -> Callable[[], None]:
+        """A function that waits for what has been queued so far; call this where the device is current."""
+        wait: Callable[[], None] = self._stream.record().synchronize
+        return wait
 
     def _send(self, address: int, staged: np.ndarray) -> None:
         """Queue a copy of page-locked memory to the device."""
@@ -256,7 +262,7 @@ class CudaBackend(Backend):
         def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
             with self._on_device():
                 runtime.memcpyAsync(staged.ctypes.data, array.data.ptr + offset, staged.nbytes, kind, self._stream.ptr)
-                return self._stream.record().synchronize
+                return self._queued()
 
         staged_download(self._pinned, host, fetch)
         self.synchronize()
@@ -269,7 +275,7 @@ class CudaBackend(Backend):
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         with self._on_device():
-            return self._pinned.array((shape,) if np.ndim(shape) == 0 else tuple(shape), dtype)
+            return self._pinned.array(_sizes(shape), dtype)
 
     def stream(self) -> CudaStream:
         return CudaStream(self)
@@ -347,7 +353,7 @@ class CudaBackend(Backend):
             raise Unfit(f"an array on {self._device}", f"one on {array.device}")
         if not array.flags.c_contiguous:
             raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
-        return array.data.ptr
+        return int(array.data.ptr)
 
     def synchronize(self) -> None:
         with self._on_device():
@@ -432,8 +438,8 @@ class CudaEvent(Event):
         with self._backend._on_device():
             self.handle.synchronize()
 
-    def seconds_since(self, earlier: CudaEvent) -> float:
-        return self._backend._cupy.cuda.get_elapsed_time(earlier.handle, self.handle) / 1e3
+    def seconds_since(self, earlier: Self) -> float:
+        return float(self._backend._cupy.cuda.get_elapsed_time(earlier.handle, self.handle)) / 1e3
 
 
 class CudaStream(Stream):
@@ -465,7 +471,8 @@ class CudaStream(Stream):
         with self._backend._on_device(stream=self):
             return CudaEvent(self._backend, self.handle.record())
 
-    def wait(self, event: CudaEvent) -> None:
+    def wait(self, event: Event) -> None:
+        assert isinstance(event, CudaEvent)
         with self._backend._on_device(stream=self):
             self.handle.wait_event(event.handle)
 
@@ -517,6 +524,10 @@ def _chosen_device() -> int | None:
     """The device number that the environment asks for; None for CuPy's current device."""
     chosen = os.environ.get(DEVICE_VARIABLE)
     return int(chosen) if chosen else None
+
+
+def _sizes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
 
 
 def _version(number: int) -> str:
