@@ -194,10 +194,11 @@ class CudaBackend(Backend):
         flat = host.reshape(-1).view(np.uint8)
         parts = [flat[start : start + CHUNK_BYTES] for start in range(0, len(flat), CHUNK_BYTES)]
 
-        def send(staged: np.ndarray, number: int) -> Callable[[], None]:
+        def send(staged: np.ndarray, number: int) -> None:
             with self._on_device():
                 self._send(device.data.ptr + number * CHUNK_BYTES, staged)
-                return self._queued()
+                arrived = self._queued()
+            arrived()
 
         staged_upload(self._pinned, parts, send)
         return device
@@ -213,20 +214,20 @@ class CudaBackend(Backend):
         bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
         parts = [matrix[first:last, first:] for first, last in itertools.pairwise(bounds)]
 
-        def send(staged: np.ndarray, number: int) -> Callable[[], None]:
+        def send(staged: np.ndarray, number: int) -> None:
             first, width = bounds[number], staged.shape[1] * itemsize
+            place, pitch = device.data.ptr + first * (p + 1) * itemsize, p * itemsize
+            runtime = self._cupy.cuda.runtime
+            kind = runtime.memcpyHostToDevice
             with self._on_device():
-                self._cupy.cuda.runtime.memcpy2DAsync(
-                    device.data.ptr + first * (p + 1) * itemsize,
-                    p * itemsize,
-                    staged.ctypes.data,
-                    width,
-                    width,
-                    len(staged),
-                    self._cupy.cuda.runtime.memcpyHostToDevice,
-                    self._stream.ptr,
+                runtime.memcpy2DAsync(
+                    place, pitch, staged.ctypes.data, width, width, len(staged), kind, self._stream.ptr
                 )
-                return self._queued()
+                arrived = self._queued() if count > MOST_THREADS else None
+            if arrived is None:
+                self._in_flight.append(staged)
+            else:  # a few parts at a time have page-locked memory
+                arrived()
 
         staged_upload(self._pinned, parts, send)
         tiles = -(-p // 32)
@@ -244,6 +245,20 @@ class CudaBackend(Backend):
             runtime = self._cupy.cuda.runtime
             kind = runtime.memcpyHostToDevice
             runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
+
+    def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        if sum(array.nbytes for array in arrays) > PINNED_RESULT_BYTES:
+            return [self.download(array) for array in arrays]
+        runtime = self._cupy.cuda.runtime
+        kind = runtime.memcpyDeviceToHost
+        out = [self._pinned.array(array.shape, array.dtype) for array in arrays]
+        with self._on_device():
+            for host, array in zip(out, arrays, strict=True):
+                if array.nbytes:
+                    runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, kind, self._stream.ptr)
+            self._stream.synchronize()
+        self._done()
+        return out
 
     def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
         if not array.nbytes:
