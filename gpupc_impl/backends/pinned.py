@@ -103,7 +103,8 @@ def staged_upload(
         if number + ahead < len(parts):
             waiting.append(_threads().submit(stage, parts[number + ahead]))
         if len(sent) > ahead:
-            sent.popleft()[1]()
+            sent[0][1]()
+            sent.popleft()  # and not before: a thread would write to the memory that the device still reads
     for _, arrived in sent:
         arrived()
 
