@@ -59,12 +59,13 @@ PINNED_RESULT_BYTES = 256 << 20
 
 
 @functools.cache
-def _pinned_pool() -> PinnedPool:
-    """The one pool of a process."""
+def _pinned_pool(device: int) -> PinnedPool:
+    """The one pool of a process for a device."""
     import cupy
 
     def allocate(size: int) -> tuple[Any, int]:
-        memory = cupy.cuda.PinnedMemory(size)
+        with cupy.cuda.Device(device):  # in any thread; else CUDA would wake its first device
+            memory = cupy.cuda.PinnedMemory(size)
         return memory, memory.ptr
 
     return PinnedPool(allocate)
@@ -89,7 +90,7 @@ class CudaBackend(Backend):
         self._device = cupy.cuda.Device(_chosen_device())
         self._running: dict[str, None] = {}  # kernels launched since the last synchronisation, in order
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
-        self._pinned = _pinned_pool()
+        self._pinned = _pinned_pool(self._device.id)
         self._in_flight: list[np.ndarray] = []  # page-locked memory that queued copies read
         self._peak = 0
         self._other_pool = None
@@ -236,8 +237,7 @@ class CudaBackend(Backend):
 
     def _queued(self) -> Callable[[], None]:
         """A function that waits for what has been queued so far; call this where the device is current."""
-        wait: Callable[[], None] = self._stream.record().synchronize
-        return wait
+        return CudaEvent(self, self._stream.record()).synchronize
 
     def _send(self, address: int, staged: np.ndarray) -> None:
         """Queue a copy of page-locked memory to the device."""
@@ -289,8 +289,7 @@ class CudaBackend(Backend):
             return self._cupy.matmul(matrix.T, matrix, out=out)
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        with self._on_device():
-            return self._pinned.array(_sizes(shape), dtype)
+        return self._pinned.array(_sizes(shape), dtype)
 
     def stream(self) -> CudaStream:
         return CudaStream(self)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl import GaussianProblem, Skeleton, methods
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve
@@ -95,7 +95,7 @@ def threshold_problems(draw) -> GaussianProblem:
 
 @st.composite
 def near_singular_problems(draw) -> GaussianProblem:
-    """Some variables are determined by one or two others up to about RESIDUAL_TOLERANCE, to the last bits of an entry."""
+    """Some variables are determined by one or two others up to about RESIDUAL_TOLERANCE, to an entry's last bits."""
     p = draw(st.integers(5, 11))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     m = 100
