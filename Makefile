@@ -11,10 +11,10 @@ PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys;
 BIN := .venv/bin
 SNAKEMAKE := $(BIN)/snakemake --workflow-profile workflow/profiles/default --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
 
-.PHONY: help venv reproduce report test lint benchmark docs clean
+.PHONY: help venv reproduce report test test-slow coverage lint benchmark docs clean
 
 help: ## Show what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 venv: .venv/installed ## Create .venv with everything the project needs
 
@@ -36,9 +36,16 @@ report: venv ## Write results/report.html from the results that are there
 test: venv ## Run all tests
 	$(BIN)/python -m pytest -n auto
 
-lint: venv ## Check style: ruff, snakefmt, snakemake --lint, clang-format
+test-slow: venv ## Run the tests that take minutes each
+	$(BIN)/python -m pytest -n auto -m slow
+
+coverage: venv ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html
+
+lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile $(CONFIG)
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cu' '*.cuh' '*.hpp' '*.cpp')

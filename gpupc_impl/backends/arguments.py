@@ -14,11 +14,10 @@ Both backends compile these declarations with the kernel, as assertions on the t
 from __future__ import annotations
 
 import abc
+import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from typing import Any
 
 import numpy as np
@@ -121,7 +120,8 @@ class Number(Parameter):
             if value.dtype == self.storage:
                 return value.tobytes()
         elif self.declared and self._holds(value):
-            return self.storage.type(value).tobytes()
+            number: np.generic = self.storage.type(value)
+            return number.tobytes()
         needed = f"a Python number for {self.storage}, or a NumPy one" if self.declared else f"a NumPy {self.storage}"
         raise Unfit(needed, described(value))
 
@@ -187,6 +187,7 @@ class Struct(Parameter):
 
     def offset(self, field: str) -> int:
         """Where a field lies, in bytes."""
+        assert self.storage.fields is not None
         return self.storage.fields[field][1]
 
     def encode(self, value: Any, address: Address) -> bytes:
@@ -214,7 +215,7 @@ class Struct(Parameter):
                 yield self.offset(field) + at, array
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Filled:
     """A struct with its values, see `Struct.__call__`.
 
@@ -224,7 +225,7 @@ class Filled:
 
     struct: Struct
     values: Mapping[str, Any]
-    encoded: dict[Address, bytes] = dataclass_field(default_factory=dict, repr=False, compare=False)
+    encoded: dict[Address, bytes] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 
 def struct_checks(kernels: Mapping[str, Sequence[Struct]]) -> str:

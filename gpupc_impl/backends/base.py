@@ -11,7 +11,7 @@ import abc
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -55,7 +55,7 @@ class DeviceMemoryError(MemoryError):
             "or use an out-of-core method"
         )
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[DeviceMemoryError], tuple[int, int, int, str]]:
         return type(self), (self.requested, self.used, self.limit, str(self))
 
 
@@ -75,7 +75,7 @@ class Event(abc.ABC):
         """Wait until the stream has come to it."""
 
     @abc.abstractmethod
-    def seconds_since(self, earlier: Event) -> float:
+    def seconds_since(self, earlier: Self) -> float:
         """Time between two moments that have both passed."""
 
 
@@ -129,6 +129,9 @@ class Backend(abc.ABC):
 
     max_shared_bytes: int
     """Dynamic shared memory that one block may ask for."""
+
+    @abc.abstractmethod
+    def __init__(self, device_memory_limit: int | None = None): ...
 
     @classmethod
     @abc.abstractmethod

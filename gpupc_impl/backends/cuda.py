@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import logging
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -29,22 +30,29 @@ from gpupc_impl.backends.base import (
     Event,
     KernelCompilationError,
     KernelLaunchError,
+    KernelSource,
     Stream,
 )
 from gpupc_impl.backends.launch import MAX_THREADS, Kernel
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
-from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, staged_download, staged_upload
+from gpupc_impl.backends.pinned import CHUNK_BYTES, MOST_THREADS, PinnedPool, staged_download, staged_upload
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
 logger = logging.getLogger("gpupc_impl.cuda")
+
+MIRROR = KernelSource("backends/kernels/mirror.cu", "mirror<double>")
+"""The kernel of this backend's own."""
 
 DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
 
 MEMORY_MARGIN = 512 * 2**20
 """Device memory left for code and for the local memory of running threads; a sixteenth where that is more."""
 
+
+SMALL_MATRIX_BYTES = 1 << 20
+"""Symmetric matrices up to this size are uploaded whole: copying half of one would take longer."""
 
 PINNED_RESULT_BYTES = 256 << 20
 """Downloads up to this size stay in page-locked memory; larger ones go on to memory of their own."""
@@ -96,12 +104,14 @@ class CudaBackend(Backend):
         except runtime.CUDARuntimeError as error:
             raise BackendUnavailable(f"CUDA device {self._device.id} cannot be used: {error}") from error
         available = max(0, free - max(MEMORY_MARGIN, free // 16))
-        self._limit = available if device_memory_limit is None else min(device_memory_limit, available)
+        self._limit: int = available if device_memory_limit is None else min(device_memory_limit, available)
         self.max_shared_bytes = runtime.deviceGetAttribute(
             runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, self._device.id
         )
         self.blocks_at_once = 8 * runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
-        self._architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
+        architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
+        assert architecture is not None  # else `unavailable` has a sentence
+        self._architecture = architecture
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -155,10 +165,9 @@ class CudaBackend(Backend):
     # --- memory ------------------------------------------------------------------------------------------------
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
-        shape = tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
-        dtype = np.dtype(dtype)
+        sizes, dtype = _sizes(shape), np.dtype(dtype)
         with self._on_device():
-            return self._cupy.ndarray(shape, dtype, memptr=self._allocate(math.prod(shape) * dtype.itemsize))
+            return self._cupy.ndarray(sizes, dtype, memptr=self._allocate(math.prod(sizes) * dtype.itemsize))
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
         if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill has a kernel that CuPy must compile first
@@ -188,19 +197,24 @@ class CudaBackend(Backend):
         def send(staged: np.ndarray, number: int) -> Callable[[], None]:
             with self._on_device():
                 self._send(device.data.ptr + number * CHUNK_BYTES, staged)
-                return self._stream.record().synchronize
+                return self._queued()
 
         staged_upload(self._pinned, parts, send)
         return device
 
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
+        if matrix.nbytes <= SMALL_MATRIX_BYTES:
+            return self.upload(matrix)
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
-        rows = max(1, CHUNK_BYTES // (p * itemsize)) if p else 1
-        parts = [matrix[first : first + rows, first:] for first in range(0, p, rows)]
+        count = min(-(-matrix.nbytes // (2 * SMALL_MATRIX_BYTES)), MOST_THREADS)
+        count = max(count, -(-matrix.nbytes // (2 * CHUNK_BYTES)))
+        # Rows from `first` on hold (1 - first / p)^2 of the triangle.
+        bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
+        parts = [matrix[first:last, first:] for first, last in itertools.pairwise(bounds)]
 
         def send(staged: np.ndarray, number: int) -> Callable[[], None]:
-            first, width = number * rows, staged.shape[1] * itemsize
+            first, width = bounds[number], staged.shape[1] * itemsize
             with self._on_device():
                 self._cupy.cuda.runtime.memcpy2DAsync(
                     device.data.ptr + first * (p + 1) * itemsize,
@@ -212,12 +226,17 @@ class CudaBackend(Backend):
                     self._cupy.cuda.runtime.memcpyHostToDevice,
                     self._stream.ptr,
                 )
-                return self._stream.record().synchronize
+                return self._queued()
 
         staged_upload(self._pinned, parts, send)
         tiles = -(-p // 32)
-        self.kernel("backends/kernels/mirror.cu", "mirror<double>")((tiles, tiles), (32, 8), [device, np.int32(p)])
+        self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
+
+    def _queued(self) -> Callable[[], None]:
+        """A function that waits for what has been queued so far; call this where the device is current."""
+        wait: Callable[[], None] = self._stream.record().synchronize
+        return wait
 
     def _send(self, address: int, staged: np.ndarray) -> None:
         """Queue a copy of page-locked memory to the device."""
@@ -243,7 +262,7 @@ class CudaBackend(Backend):
         def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
             with self._on_device():
                 runtime.memcpyAsync(staged.ctypes.data, array.data.ptr + offset, staged.nbytes, kind, self._stream.ptr)
-                return self._stream.record().synchronize
+                return self._queued()
 
         staged_download(self._pinned, host, fetch)
         self.synchronize()
@@ -256,7 +275,7 @@ class CudaBackend(Backend):
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         with self._on_device():
-            return self._pinned.array((shape,) if np.ndim(shape) == 0 else tuple(shape), dtype)
+            return self._pinned.array(_sizes(shape), dtype)
 
     def stream(self) -> CudaStream:
         return CudaStream(self)
@@ -334,7 +353,7 @@ class CudaBackend(Backend):
             raise Unfit(f"an array on {self._device}", f"one on {array.device}")
         if not array.flags.c_contiguous:
             raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
-        return array.data.ptr
+        return int(array.data.ptr)
 
     def synchronize(self) -> None:
         with self._on_device():
@@ -419,8 +438,8 @@ class CudaEvent(Event):
         with self._backend._on_device():
             self.handle.synchronize()
 
-    def seconds_since(self, earlier: CudaEvent) -> float:
-        return self._backend._cupy.cuda.get_elapsed_time(earlier.handle, self.handle) / 1e3
+    def seconds_since(self, earlier: Self) -> float:
+        return float(self._backend._cupy.cuda.get_elapsed_time(earlier.handle, self.handle)) / 1e3
 
 
 class CudaStream(Stream):
@@ -452,7 +471,8 @@ class CudaStream(Stream):
         with self._backend._on_device(stream=self):
             return CudaEvent(self._backend, self.handle.record())
 
-    def wait(self, event: CudaEvent) -> None:
+    def wait(self, event: Event) -> None:
+        assert isinstance(event, CudaEvent)
         with self._backend._on_device(stream=self):
             self.handle.wait_event(event.handle)
 
@@ -471,12 +491,11 @@ class CudaKernel(Kernel):
         self._backend, self._function = backend, function
         self._driver, self._pointer = backend._cupy.cuda.driver, function.kernel.ptr
         self._allowed_shared = function.max_dynamic_shared_size_bytes
-        self._places, end = [], 0
+        self._gaps: list[bytes] = []  # before each argument
+        end = 0
         for parameter in parameters:
-            alignment = parameter.storage.alignment
-            self._places.append(-(-end // alignment) * alignment)
-            end = self._places[-1] + parameter.storage.itemsize
-        self._argument_bytes = end
+            self._gaps.append(bytes(-end % parameter.storage.alignment))
+            end += len(self._gaps[-1]) + parameter.storage.itemsize
 
     def _launch(
         self,
@@ -488,13 +507,11 @@ class CudaKernel(Kernel):
         stream: CudaStream | None,
     ) -> None:
         # Through the driver and not through `RawKernel`, whose way from Python takes several times as long: the
-        # arguments in one piece, where the kernel expects them.
-        buffer = bytearray(self._argument_bytes)
-        for at, value in zip(self._places, encoded, strict=True):
-            buffer[at : at + len(value)] = value
-        piece = (ctypes.c_char * max(1, len(buffer))).from_buffer(buffer or bytearray(1))
-        size = ctypes.c_size_t(len(buffer))
-        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(piece), 2, ctypes.addressof(size), 0)
+        # arguments in one piece, each where the kernel expects it.
+        piece = b"".join(itertools.chain.from_iterable(zip(self._gaps, encoded, strict=True)))
+        buffer = (ctypes.c_char * len(piece)).from_buffer_copy(piece)
+        size = ctypes.c_size_t(len(piece))
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 0)
         with self._backend._on_device(self.name, stream) as handle:
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
                 self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
@@ -507,6 +524,10 @@ def _chosen_device() -> int | None:
     """The device number that the environment asks for; None for CuPy's current device."""
     chosen = os.environ.get(DEVICE_VARIABLE)
     return int(chosen) if chosen else None
+
+
+def _sizes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
 
 
 def _version(number: int) -> str:

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -57,7 +57,8 @@ class _Memory:
         self.nbytes = math.prod(shape) * dtype.itemsize
         backend._account.take(self.nbytes)
         pointer = ctypes.c_void_p()
-        if _libc.posix_memalign(ctypes.byref(pointer), 256, max(self.nbytes, 1)) != 0:
+        failed = _libc.posix_memalign(ctypes.byref(pointer), 256, max(self.nbytes, 1)) != 0
+        if failed or pointer.value is None:
             backend._account.give_back(self.nbytes)
             raise DeviceMemoryError(self.nbytes, backend.memory_used, backend.memory_limit)
         self.address = pointer.value
@@ -119,7 +120,8 @@ class _Pool:
             except BaseException:
                 self._stop()
                 raise
-            return runtime.simt_error(handle).decode()
+            error: bytes = runtime.simt_error(handle)
+            return error.decode()
 
     def _stop(self) -> None:
         """Cancel the launch and stay until no thread touches its arrays, however often we are interrupted."""
@@ -208,6 +210,7 @@ class _Recorder:
             line = [content.hex(), len(pointers)]
             for at, array in pointers:
                 memory = self._backend._memory_of(array)
+                assert memory is not None  # the launch has been checked
                 memories.setdefault(memory.address, memory)
                 line += [at, list(memories).index(memory.address), array.ctypes.data - memory.address]
             lines.append(" ".join(map(str, line)))
@@ -232,7 +235,7 @@ class HostEvent(Event):
     def synchronize(self) -> None:
         """It has passed."""
 
-    def seconds_since(self, earlier: HostEvent) -> float:
+    def seconds_since(self, earlier: Self) -> float:
         return self._seconds - earlier._seconds
 
 

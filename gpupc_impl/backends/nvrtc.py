@@ -153,8 +153,8 @@ def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struc
 
 
 def _parameters(ptx: str, name: str) -> tuple[str, ...]:
-    declaration = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
-    return tuple(map("".join, _PARAMETER.findall(declaration[1])))
+    (declaration,) = re.findall(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
+    return tuple(map("".join, _PARAMETER.findall(declaration)))
 
 
 def _write_atomically(path: Path, content: bytes) -> None:

@@ -27,19 +27,25 @@ def base_memmap(array: Any) -> np.memmap | None:
     """The mapped array that an array is, or is a view of; None when it lies in memory."""
     while array is not None and not isinstance(array, np.memmap):
         array = getattr(array, "base", None)
-    return None if array is None or array._mmap is None else array
+    return None if array is None or _mapping(array) is None else array
+
+
+def _mapping(array: np.memmap) -> mmap.mmap | None:
+    """What NumPy maps the file with; None where the array is a copy in memory, which is of the same class."""
+    return getattr(array, "_mmap", None)
 
 
 def release(array: Any) -> None:
     """Give the pages of a mapped array back to the system; the next read maps them again. Others are left alone."""
     mapped = base_memmap(array)
-    if mapped is not None and mapped.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):  # "c": changes would be lost
-        mapped._mmap.madvise(mmap.MADV_DONTNEED)
+    mapping = None if mapped is None or mapped.mode == "c" else _mapping(mapped)  # "c": changes would be lost
+    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def npy_path(array: Any) -> Path | None:
     """The ``.npy`` file of which a mapped array is the whole content; None for any other array."""
-    if not isinstance(array, np.memmap) or array._mmap is None or array.filename is None:
+    if not isinstance(array, np.memmap) or _mapping(array) is None or array.filename is None:
         return None
     path = Path(array.filename)
     with contextlib.suppress(OSError, ValueError):
@@ -78,7 +84,7 @@ def row_pieces(array: np.ndarray) -> Iterator[slice]:
 def update_digest(digest: Any, array: np.ndarray) -> None:
     """Hash the bytes of a C-contiguous array, as ``digest.update(array.tobytes())`` would, but without a copy."""
     for rows in row_pieces(array):
-        digest.update(array[rows].reshape(-1).view(np.uint8))
+        digest.update(array[rows].reshape(-1).view(np.uint8).data)
         release(array)
 
 
@@ -86,6 +92,6 @@ def spot_sha256(matrix: np.ndarray) -> str:
     """Digest of the shape and of up to `SPOT_ROWS` rows, evenly spread: cheap, and another matrix has another one."""
     digest = hashlib.sha256(f"{matrix.dtype.str} {matrix.shape}".encode())
     for row in np.unique(np.linspace(0, len(matrix) - 1, SPOT_ROWS).astype(int)):
-        digest.update(np.ascontiguousarray(matrix[row]))
+        digest.update(np.ascontiguousarray(matrix[row]).data)
     release(matrix)
     return digest.hexdigest()

@@ -21,10 +21,16 @@ import dataclasses
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+    from causallearn.graph.GeneralGraph import GeneralGraph
 
 MAX_TRIPLES = 2**22
 """Triples looked at in one go, so that a variable with very many neighbours does not need its square in memory."""
@@ -67,15 +73,13 @@ class CPDAG:
         components, _ = sparse.csgraph.connected_components(
             sparse.csr_array(self.directed), directed=True, connection="strong"
         )
-        return components < len(self.names)
+        return bool(components < len(self.names))
 
     def __eq__(self, other: object) -> bool:
         """Same labelled edges with the same directions; conflicts count as undirected."""
         if not isinstance(other, CPDAG):
             return NotImplemented
         return np.array_equal(self.directed, other.directed) and np.array_equal(self.undirected, other.undirected)
-
-    __hash__ = None
 
     def __repr__(self) -> str:
         return (
@@ -85,7 +89,7 @@ class CPDAG:
 
     # --- conversions -------------------------------------------------------------------------------------------
 
-    def to_frame(self):
+    def to_frame(self) -> pandas.DataFrame:
         """A DataFrame with one row an edge, by name: ``source``, ``target``, ``kind``.
 
         ``kind`` is ``"directed"`` (source -> target), ``"undirected"`` or ``"conflict"`` (undirected, because it was
@@ -105,7 +109,7 @@ class CPDAG:
             columns=["source", "target", "kind"],
         )
 
-    def to_networkx(self):
+    def to_networkx(self) -> networkx.DiGraph:
         """A ``networkx.DiGraph`` of the names in which an undirected edge is two opposite arcs, as in pgmpy's PDAG.
 
         Every arc has the attribute ``kind``; see `to_frame` for its values.
@@ -120,7 +124,7 @@ class CPDAG:
                 graph.add_edge(target, source, kind=kind)
         return graph
 
-    def to_causallearn(self):
+    def to_causallearn(self) -> GeneralGraph:
         """A causal-learn ``GeneralGraph``; conflicts are undirected in it."""
         from causallearn.graph.Edge import Edge
         from causallearn.graph.Endpoint import Endpoint
@@ -236,14 +240,15 @@ class _PartlyDirected:
         tails_both, heads_both = arrows[both].T
         self.conflicts[tails_both, heads_both] = True
         self.directed[tails_both, heads_both] = False
-        return arrows[~both]
+        oriented: np.ndarray = arrows[~both]
+        return oriented
 
 
 def _collider_arrows(skeleton: Skeleton) -> np.ndarray:
     """(p, p) bool: ``[i, k]`` where some v-structure has i -> k."""
     adjacency = skeleton.adjacency
     separated_by = _membership(skeleton.sepsets, len(adjacency))
-    arrows = np.zeros_like(adjacency)
+    arrows: np.ndarray = np.zeros_like(adjacency)
     for k, row in enumerate(adjacency):
         neighbours = np.flatnonzero(row)
         for some in np.array_split(neighbours, len(neighbours) ** 2 // MAX_TRIPLES + 1):
@@ -263,7 +268,8 @@ def _membership(sepsets: SeparatingSets, p: int) -> Callable[[np.ndarray, np.nda
     def contains(i: np.ndarray, j: np.ndarray, k: int) -> np.ndarray:
         number, stored = _find(pairs, i * p + j)
         _, member = _find(members, number * p + k)
-        return stored & member
+        both: np.ndarray = stored & member
+        return both
 
     return contains
 

@@ -82,7 +82,8 @@ def pc_stable(
     """Run levels 0, 1, 2, ... until no test is left, and collect the result."""
     p = problem.n_variables
     edges, max_degree = p * (p - 1) // 2, p - 1
-    tests, edges_left, seconds, removed = [], [], [], []
+    tests, edges_left, seconds = [], [], []
+    removed: list[tuple[np.ndarray, np.ndarray]] = []
     undefined = pseudo_inverses = level = 0
     while (reason := stop_reason(problem, level, max_degree)) is None:
         start = time.perf_counter()
@@ -92,7 +93,7 @@ def pc_stable(
         tests.append(outcome.tests)
         edges_left.append(edges)
         seconds.append(elapsed)
-        if outcome.pairs is not None:
+        if outcome.pairs is not None and outcome.sets is not None:
             removed.append((outcome.pairs, outcome.sets))
         undefined += outcome.undefined
         pseudo_inverses += outcome.pseudo_inverses

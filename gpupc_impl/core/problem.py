@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,6 +44,7 @@ class Problem:
     family: ClassVar[str]
     PARAMETERS: ClassVar[Mapping[str, Any]]
     DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ()
+    from_data: ClassVar[Callable[..., Problem]]
 
     names: tuple[str, ...]
     alpha: float
@@ -81,8 +82,7 @@ class Problem:
             "max_level": self.max_level,
             "n_variables": self.n_variables,
             "fingerprint": self.fingerprint,
-            "n_samples": self.n_samples,
-            **{name: getattr(self, name) for name in self.PARAMETERS},
+            **{name: getattr(self, name) for name in ("n_samples", *self.PARAMETERS)},
         }
 
     @functools.cached_property
@@ -112,11 +112,11 @@ class Problem:
             if "fields" not in stored:
                 raise InvalidProblem(f"{Path(path).name} is no problem that this version wrote; make it again")
             arrays = cls._read_arrays(Path(path), stored)
-            fields = json.loads(str(stored["fields"]))
+            fields = {name: _frozen(value) for name, value in json.loads(str(stored["fields"])).items()}
         for array in arrays.values():
             if array is not None:
                 array.setflags(write=False)
-        return cls(**{name: _frozen(value) for name, value in fields.items()}, **arrays)
+        return cls(**(fields | arrays))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The fields that are arrays, by name."""
@@ -212,7 +212,7 @@ def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
 
 def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
     """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
-    found = tuple(names[k] for k in np.flatnonzero(constant))
+    found = tuple(names[int(k)] for k in np.flatnonzero(constant))
     if found:
         shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
         warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)

@@ -9,11 +9,16 @@ import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpupc_impl.core import mapped
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+    from causallearn.graph.GeneralGraph import GeneralGraph
 
 _PAIRS_AT_ONCE = 1 << 20
 
@@ -68,7 +73,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         members = np.empty(sum(sets.size for _, sets in found), np.int32)
         starts = [_row_starts(pairs, len(adjacency)) for pairs, _ in found]
         at, members_at = 0, 0
-        for rows in _row_groups(sum(starts)):
+        for rows in _row_groups(np.sum(starts, axis=0)):
             parts = [
                 (pairs[start[rows.start] : start[rows.stop]], sets[start[rows.start] : start[rows.stop]])
                 for (pairs, sets), start in zip(found, starts, strict=True)
@@ -109,8 +114,6 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
                 and _equal(self.members, other.members)
             )
         return super().__eq__(other)
-
-    __hash__ = None
 
     def __repr__(self) -> str:
         return f"SeparatingSets({len(self)} pairs, {len(self.pairs)} of them with members)"
@@ -182,7 +185,7 @@ class Skeleton:
         digest = hashlib.sha256()
         flat = self.adjacency.reshape(-1)
         for part in mapped.pieces(len(flat), mapped.PIECE_BYTES):  # a multiple of 8: the bytes of one long row of bits
-            digest.update(np.packbits(flat[part]))
+            digest.update(np.packbits(flat[part]).data)
         return digest.hexdigest()
 
     def adjacency_at(self, level: int) -> np.ndarray:
@@ -208,15 +211,13 @@ class Skeleton:
             return NotImplemented
         return _equal(self.adjacency, other.adjacency) and self.sepsets == other.sepsets
 
-    __hash__ = None
-
     def __repr__(self) -> str:
         method = self.facts.get("method", "?")
         return f"Skeleton({len(self.names)} variables, {self.n_edges} edges, {self.levels_run} levels, {method})"
 
     # --- conversions -------------------------------------------------------------------------------------------
 
-    def to_networkx(self):
+    def to_networkx(self) -> networkx.Graph:
         """A ``networkx.Graph`` whose nodes are the variables' names."""
         import networkx
 
@@ -225,7 +226,7 @@ class Skeleton:
         graph.add_edges_from((self.names[i], self.names[j]) for i, j in self.edges)
         return graph
 
-    def to_causallearn(self):
+    def to_causallearn(self) -> GeneralGraph:
         """A causal-learn ``GeneralGraph`` with undirected edges."""
         from causallearn.graph.Edge import Edge
         from causallearn.graph.Endpoint import Endpoint
@@ -238,7 +239,7 @@ class Skeleton:
             graph.add_edge(Edge(nodes[i], nodes[j], Endpoint.TAIL, Endpoint.TAIL))
         return graph
 
-    def to_frame(self):
+    def to_frame(self) -> pandas.DataFrame:
         """A DataFrame of edges by name: columns ``source`` and ``target``."""
         import pandas
 

@@ -73,7 +73,7 @@ class BitGraphs:
     def read(self, level: int) -> Sequence[int]:
         """What a level counted (`COUNTERS`)."""
         self.backend.download(self._counters, out=self._counted)
-        counted = self._counted[level].tolist()
+        counted: list[int] = self._counted[level].tolist()
         self.edges, self.most_degree = counted[3] // 2, counted[4]
         return counted
 

@@ -135,7 +135,7 @@ class DeviceGraph:
         self._launch("list_separated", [rows.argument, *numbers, self.best, backend.upload(starts), pairs, sets])
         return backend.download(pairs), backend.download(sets)
 
-    def _launch(self, kernel: str, arguments: list) -> None:
+    def _launch(self, kernel: str, arguments: list[Any]) -> None:
         self.backend.kernel(*KERNELS[kernel])((self.p,), (ROW_THREADS,), arguments)
 
 

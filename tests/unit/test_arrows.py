@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx
 import pytest
 
 import gpupc_impl
@@ -101,6 +103,15 @@ def test_rooms_have_an_order():
 def test_no_arrow_points_up():
     up = [f"{where}: {start} imports {module}" for where, start, end, module in arrows() if end not in MAY_USE[start]]
     assert not up, "\n".join(up)
+
+
+def test_the_picture_in_the_documentation_is_the_codes():
+    """Every arrow of the code, but those that others lead along already; the library's top counts as `api`."""
+    drawn = re.findall(r"^    ([a-z_]+) --> ([a-z_]+)$", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    real = networkx.DiGraph((start, end) for _, start, end, _ in arrows())
+    real = networkx.relabel_nodes(real, {"gpupc_impl": "api"})
+    real.remove_edges_from(list(networkx.selfloop_edges(real)))
+    assert set(drawn) == set(networkx.transitive_reduction(real).edges)
 
 
 def test_only_interfaces_of_the_backends_are_used_above_them():

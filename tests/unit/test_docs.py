@@ -1,17 +1,25 @@
 """The documentation is true: its Python examples run, its commands are parsed, its links lead somewhere."""
 
+import ast
 import functools
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from gpupc_impl.reporting.catalogue import entries
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "datasets" / "README.md"]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "datasets" / "README.md"]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+ENVIRONMENT = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE))
+"""The variables that docs/architecture.md lists."""
+
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -24,13 +32,6 @@ def blocks(language):
     ]
 
 
-@functools.cache
-def shown_help(command):
-    done = subprocess.run([sys.executable, "-m", "gpupc_impl", command, "--help"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python_example_runs(code, tmp_path):
     """Examples run in a folder of their own, with the data file `data.csv` that they speak of."""
@@ -41,22 +42,71 @@ def test_python_example_runs(code, tmp_path):
 
 
 @pytest.mark.parametrize("code", blocks("bash"))
-def test_command_exists(code):
-    """Make targets exist; the command line accepts the options shown."""
+def test_command_works_as_shown(code):
+    """Everything that a command names is there: targets, modules and their options, files, extras."""
     for line in filter(None, re.sub(r"\\\n", " ", code).splitlines()):
         words = shlex.split(line, comments=True)
-        if not words:
-            continue
-        if words[0] == "make":
-            targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-            assert next(w for w in words[1:] if "=" not in w) in targets, line
-        elif words[:3] == ["python", "-m", "gpupc_impl"]:
-            options = {word for word in words[3:] if word.startswith("--")}
-            assert all(option in shown_help(words[3]) for option in options), line
-        elif words[0] in ("snakemake", "git", "cd", "pip", "python", "export"):
-            continue
-        else:
-            pytest.fail(f"nobody checks this command: {line}")
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            assert words.pop(0).split("=")[0] in ENVIRONMENT, line
+        match words:
+            case []:
+                pass
+            case ["make", target, *variables]:
+                assert {target} <= names(r"^([a-z-]+):"), line
+                assert {variable.split("=")[0] for variable in variables} <= names(r"^([A-Z]+) \?="), line
+                assert_files_are_there(variables)
+            case ["python", "-m", "pytest", *arguments]:
+                assert_files_are_there([argument.split("::")[0] for argument in arguments])
+            case ["python", "-m", module, *arguments]:
+                subcommand = arguments[:1] if module == "gpupc_impl" else []
+                assert_options([sys.executable, "-m", module, *subcommand], arguments)
+            case ["snakemake", *arguments]:
+                assert_options([Path(sys.executable).with_name("snakemake")], arguments)
+                assert_files_are_there(arguments)
+                assert arguments[-1] in entries()
+            case ["pip", "install", *arguments]:
+                assert_files_are_there(arguments)
+                assert set(re.findall(r"\[(\w+)\]", line)) <= EXTRAS.keys(), line
+            case ["pre-commit", "install" | "run", *_]:
+                assert (ROOT / ".pre-commit-config.yaml").is_file()
+            case _:
+                pytest.fail(f"nobody checks this command: {line}")
+
+
+def names(pattern):
+    """What the Makefile defines."""
+    return set(re.findall(pattern, (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def assert_files_are_there(words):
+    for word in words:
+        path = word.split("=")[-1]
+        if re.fullmatch(r"(config|tests|workflow|results/recorded)/[\w./-]+|[\w-]+\.txt", path):
+            assert (ROOT / path).exists(), path
+
+
+def assert_options(command, arguments):
+    options = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
+    assert options <= known_options(*command), options
+
+
+@functools.cache
+def known_options(*command):
+    shown = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"--[a-z-]+", shown))
+
+
+WALKS = (ROOT / "docs/architecture.md").read_text().partition("## Three walks")[2].partition("\n## ")[0]
+
+
+def test_walks_go_through_code_that_is_there():
+    stops = re.findall(r"^\d+\. `([\w.]+)[^`]*` \(`([\w/]+\.py)`(?:, `([\w/]+\.py)`)?\)", WALKS, re.MULTILINE)
+    assert len(stops) == len(re.findall(r"^\d+\. ", WALKS, re.MULTILINE))
+    for name, *paths in stops:
+        for path in filter(None, paths):
+            tree = ast.parse((ROOT / "gpupc_impl" / path).read_text())
+            named = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            assert name.split(".")[-1] in named, f"{name} is not in {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

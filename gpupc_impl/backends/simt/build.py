@@ -286,9 +286,9 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
             if _accepts(find_compiler(), _NATIVE):
                 raise
             make(output, ())
-        digest = hashlib.sha256(output.read_bytes()).digest()
+        content = output.read_bytes()
         with output.open("ab") as file:  # loaders and linkers ignore what follows the last section
-            file.write(digest)
+            file.write(hashlib.sha256(content).digest())
         os.replace(output, path)
     log.info("compiled %s in %.2f s with %s", label, time.perf_counter() - started, find_compiler().version)
     return path
