@@ -63,7 +63,7 @@ def problems(draw) -> GaussianProblem:
     return GaussianProblem.from_data(data, alpha=alpha, max_level=4 if p <= 15 else 2)
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_budget_and_block_size_find_the_same(data):
     problem = data.draw(problems(), label="problem")
