@@ -1,15 +1,16 @@
 """Chi-square and G-square tests on coded data, compiled with numba: what the discrete references share.
 
 Counting is where the time goes, so there are three ways to it, chosen by the size of the table. All give the same
-counts, and the statistic adds them up in one order: that of strata, a chunk of 64 at a time.
+counts, and the statistic adds them up in one order: that of strata, a chunk of 64 at a time. With 50,000 samples, on
+one core, 37 variables of 2 to 4 categories take 0.65 s, without bitmaps 2.0 s, without histograms 6.4 s; 20 variables
+of 20 to 60 categories take 0.13, 0.14 and 0.67 s. Only sorting bounds the memory.
 
 - *Bitmaps*, for small tables: a bit vector of the samples for each category; a cell is the number of bits that all of
   its categories' vectors have in common. The vectors of the pair and of the first members of a set are combined once,
   for all sets that begin with them.
 - *Histogram*, while the table is not much larger than the data: one pass over the samples, in which only the last
   member of the set is read anew.
-- *Sorted*, beyond that: samples are sorted by stratum, one member after the other, and only strata that occur take
-  memory and time.
+- *Sorted*, beyond that: samples are sorted by stratum, and only strata that occur take memory and time.
 """
 
 import collections
@@ -30,13 +31,14 @@ BITMAP_CELLS = 256
 SMALL_TABLE = 4096
 """Tables of up to this many cells, or two a sample, are counted by a histogram."""
 
-BITMAPS, BASE, PAIRS = range(3)
+BITMAPS, BASE = range(2)
 """Places in ``Space.valid``."""
 
 CHUNK = 64
 """Strata whose parts of the statistic are added up before they are added to the whole."""
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
+_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
 Data = collections.namedtuple(
     "Data", ["codes", "categories", "places", "totals", "bit_rows", "bits", "logs", "adjusted"]
@@ -65,7 +67,7 @@ Attributes:
 
 Space = collections.namedtuple(
     "Space",
-    "table rows cols used pairs base sorted order orders ranks values strata ranked prefix prefix_counts valid",
+    "table rows cols used base sorted order other_order prefix prefix_counts valid",
 )
 """What a thread keeps while it tests edges at one level; t counts from 0 to level - 1.
 
@@ -73,18 +75,12 @@ Attributes:
     table: int32 counts of a table: a pair's cells lie together, Vj fastest, those of one stratum after the other.
     rows, cols: int64 sums of a stratum's rows and columns.
     used: int64 columns that occur in a stratum.
-    pairs: (n,) int64 a sample's cell among those of the pair.
-    base: (level, n) uint32 its cell in the table of the pair and the first t members.
+    base: (level, n) uint32 a sample's cell in the table of the pair and the first t members.
     sorted: (n,) int64 the pair's cells of the samples of one stratum.
-    order: (n,) int32 samples sorted by the strata of a whole set.
-    orders, ranks: (level, n) int32: samples sorted by the strata of the first t members, and each sample's stratum,
-        numbered as they occur.
-    values: (level, n) int64: the strata's true numbers.
-    strata: (level,) int64: how many strata occur.
-    ranked: (level,) int64: the members that ``orders`` are of; -1 for none.
+    order, other_order: (n,) int32 samples sorted by stratum, and room to sort them.
     prefix, prefix_counts: (level, cells, words) uint64 and (level, cells): bitmaps of the table of the pair and the
         first t members, and how many bits are set; those of an empty cell are not written.
-    valid: int64: of how many members ``prefix`` and ``base`` are valid, and whether ``pairs`` is; -1 for not at all.
+    valid: int64: of how many members ``prefix`` and ``base`` are valid; -1 for not at all.
 """
 
 
@@ -119,26 +115,19 @@ def new_space(data, level):
     n = data.codes.shape[1]
     most = int(data.categories.max())
     kept = max(level, 1)
-    space = Space(
+    return Space(
         table=np.empty(max(2 * n, SMALL_TABLE), np.int32),
         rows=np.empty(most, np.int64),
         cols=np.zeros(most, np.int64),
         used=np.empty(most, np.int64),
-        pairs=np.empty(n, np.int64),
         base=np.empty((kept, n), np.uint32),
         sorted=np.empty(n, np.int64),
         order=np.empty(n, np.int32),
-        orders=np.empty((kept, n), np.int32),
-        ranks=np.empty((kept, n), np.int32),
-        values=np.empty((kept, n), np.int64),
-        strata=np.empty(kept, np.int64),
-        ranked=np.full(kept, -1, np.int64),
+        other_order=np.empty(n, np.int32),
         prefix=np.empty((kept, BITMAP_CELLS, data.bits.shape[1]), np.uint64),
         prefix_counts=np.empty((kept, BITMAP_CELLS), np.int64),
-        valid=np.full(3, -1, np.int64),
+        valid=np.full(2, -1, np.int64),
     )
-    space.orders[0], space.ranks[0], space.values[0, 0], space.strata[0] = np.arange(n), 0, 0, 1
-    return space
 
 
 # --- one test --------------------------------------------------------------------------------------------------------
@@ -173,11 +162,11 @@ def test(data, space, i, j, members):
         else:
             count_pair_by_bitmaps(data, space.table, i, j)
         return statistic_of_table(space, r_i, r_j, strata, data.logs)
-    if space.valid[PAIRS] < 0:
-        space.valid[PAIRS] = 0
+    if space.valid[BASE] < 0:
+        space.valid[BASE] = 0
         of_i, of_j = data.codes[i], data.codes[j]
         for k in range(len(of_i)):
-            space.pairs[k] = np.int64(of_i[k]) * r_j + of_j[k]
+            space.base[0, k] = np.int64(of_i[k]) * r_j + of_j[k]
     if r_i * r_j * strata <= len(space.table):
         count_by_histogram(data, space, r_i * r_j, members)
         return statistic_of_table(space, r_i, r_j, strata, data.logs)
@@ -253,10 +242,6 @@ def count_by_bitmaps(data, space, i, j, members):
 def count_by_histogram(data, space, cells, members):
     """The table of the pair, of so many cells, given the members."""
     table, base, depth = space.table, space.base, max(len(members) - 1, 0)
-    if space.valid[BASE] < 0:
-        for k in range(len(space.pairs)):
-            base[0, k] = space.pairs[k]
-        space.valid[BASE] = 0
     for t in range(depth):
         if space.valid[BASE] <= t:
             codes = data.codes[members[t]]
@@ -287,39 +272,6 @@ def combine(a, b, out):
         out[w] = word
         count += popcount(word)
     return count
-
-
-@_compiled
-def number_strata(data, space, members):
-    """Sort the samples by the strata of all members but the last, as far as that is not done.
-
-    Returns:
-        the number of members sorted by, and the product of their categories.
-    """
-    depth = max(len(members) - 1, 0)
-    kept = 0
-    stride = np.int64(1)
-    while kept < depth and space.ranked[kept] == members[kept]:
-        stride *= data.categories[members[kept]]
-        kept += 1
-    for t in range(kept, depth):
-        s = members[t]
-        order, rank, value = space.orders[t + 1], space.ranks[t + 1], space.values[t + 1]
-        before, codes = space.ranks[t], data.codes[s]
-        sort_by_code(codes, space.orders[t], data.totals[data.places[s] : data.places[s + 1]], order)
-        strata = -1
-        for at in range(len(order)):
-            k = order[at]
-            if at == 0 or codes[k] != codes[order[at - 1]] or before[k] != before[order[at - 1]]:
-                strata += 1
-                value[strata] = space.values[t, before[k]] + stride * codes[k]
-            rank[k] = strata
-        space.strata[t + 1] = strata + 1
-        stride *= data.categories[s]
-        space.ranked[t] = s
-        for after in range(t + 1, depth):
-            space.ranked[after] = -1
-    return depth, stride
 
 
 @_compiled
@@ -382,32 +334,29 @@ def statistic_of_counts(space, at, r_i, r_j, logs):
 @_compiled
 def statistic_of_sorted(data, space, r_i, r_j, members):
     """The statistic, and the adjusted degrees of freedom, from samples sorted by stratum."""
-    depth, stride = number_strata(data, space, members)
-    order, ranks, values = space.orders[depth], space.ranks[depth], space.values[depth]
-    last = members[depth] if len(members) else np.int32(0)
-    codes = data.codes[last]
-    if len(members):
-        order = space.order
-        sort_by_code(codes, space.orders[depth], data.totals[data.places[last] : data.places[last + 1]], order)
-    else:
-        stride = 0  # one stratum: there is no last member
+    order, other, base = space.order, space.other_order, space.base[0]
+    for k in range(len(order)):
+        order[k] = k
+    for s in members:  # the last member counts most
+        sort_by_code(data.codes[s], order, data.totals[data.places[s] : data.places[s + 1]], other)
+        order, other = other, order
     total = in_chunk = 0.0
     chunk = df = start = 0
     while start < len(order):
-        rank, code = ranks[order[start]], codes[order[start]]
-        stop = start
-        while stop < len(order):
-            k = order[stop]
-            if ranks[k] != rank or (stride and codes[k] != code):
-                break
-            space.sorted[stop - start] = space.pairs[k]
+        stop = start + 1
+        while stop < len(order) and same_stratum(data.codes, members, order[start], order[stop]):
             stop += 1
         if stop - start > 1:  # a single sample is as expected
-            this = (values[rank] + stride * code) // CHUNK
-            if this != chunk:
+            stratum, stride = 0, 1
+            for s in members:
+                stratum += stride * data.codes[s, order[start]]
+                stride *= data.categories[s]
+            if stratum // CHUNK != chunk:
                 total += in_chunk
-                in_chunk, chunk = 0.0, this
+                in_chunk, chunk = 0.0, stratum // CHUNK
             found = space.sorted[: stop - start]
+            for at in range(start, stop):
+                found[at - start] = base[order[at]]
             if r_i * r_j <= min(4 * len(found), len(space.table)):
                 for cell in range(r_i * r_j):
                     space.table[cell] = 0
@@ -422,6 +371,14 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
         start = stop
     total += in_chunk
     return (2.0 * total if len(data.logs) else total), df
+
+
+@_inlined
+def same_stratum(codes, members, a, b):
+    same = True
+    for s in members:
+        same &= codes[s, a] == codes[s, b]
+    return same
 
 
 @_compiled

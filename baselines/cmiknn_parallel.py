@@ -5,8 +5,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.core.registry import Parameter, Run, method, needs_package
+from baselines._threads import PARAMETERS, threads
+from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
@@ -17,26 +17,21 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
     backends=("cpu",),
     source="GPU-CMIknn, Algorithm 1 (Runge 2018) in PC-stable; samples and permutations shared among threads",
     summary="PC-stable with CMIknn, each test spread over the cores (numba)",
-    params={"threads": Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)},
+    params=PARAMETERS,
     reference=True,
     unavailable=needs_package("numba", "numba"),
 )
 def cmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
     from baselines._cmiknn_search import cmiknn_skeleton  # imports numba
 
-    return cmiknn_skeleton(problem, run, threads=_threads(run.params))
+    return cmiknn_skeleton(problem, run, threads=threads(run.params))
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
     """Single tests (`measurement.single_tests`): (i, j, S) -> p-value. Its threads end with it."""
     from baselines._cmiknn_search import CmiknnTest
 
-    threads = _threads(params)
-    pool = concurrent.futures.ThreadPoolExecutor(threads)
-    test = CmiknnTest(problem, threads, pool.map)
+    pool = concurrent.futures.ThreadPoolExecutor(threads(params))
+    test = CmiknnTest(problem, threads(params), pool.map)
     weakref.finalize(test, pool.shutdown)
     return test.p_value
-
-
-def _threads(params: Mapping[str, Any]) -> int:
-    return params["threads"] or available_cores()

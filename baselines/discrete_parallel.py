@@ -1,8 +1,8 @@
 """PC-stable with chi-square tests on several cores: the stand-in for bnlearn and parallelPC (gpuPC, section 4.1)."""
 
-from gpupc_impl.backends.machine import available_cores
+from baselines._threads import PARAMETERS, threads
 from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import Parameter, Run, method, needs_package
+from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
 
 
@@ -12,11 +12,11 @@ from gpupc_impl.core.result import Skeleton
     backends=("cpu",),
     source="gpuPC, Algorithm 1, with the edges of a level shared among threads; as R package bnlearn",
     summary="PC-stable on coded data, a level's edges spread over the cores (numba)",
-    params={"threads": Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)},
+    params=PARAMETERS,
     reference=True,
     unavailable=needs_package("numba", "numba"),
 )
 def discrete_parallel(problem: Problem, run: Run) -> Skeleton:
     from baselines._discrete_search import discrete_skeleton  # imports numba
 
-    return discrete_skeleton(problem, run, threads=run.params["threads"] or available_cores())
+    return discrete_skeleton(problem, run, threads=threads(run.params))

@@ -1,7 +1,7 @@
 """PC-stable on several cores: the stand-in for Parallel-PC (cuPC, reference [17])."""
 
-from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.core.registry import Parameter, Run, method, needs_package
+from baselines._threads import PARAMETERS, threads
+from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -12,11 +12,11 @@ from gpupc_impl.gaussian.problem import GaussianProblem
     backends=("cpu",),
     source="cuPC, Algorithm 1, with the edges of a level shared among threads; as R package ParallelPC",
     summary="PC-stable with a level's edges spread over the cores (numba)",
-    params={"threads": Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)},
+    params=PARAMETERS,
     reference=True,
     unavailable=needs_package("numba", "numba"),
 )
 def stable_parallel(problem: GaussianProblem, run: Run) -> Skeleton:
     from baselines._stable import stable_skeleton  # imports numba
 
-    return stable_skeleton(problem, run, threads=run.params["threads"] or available_cores())
+    return stable_skeleton(problem, run, threads=threads(run.params))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import logging
 import math
 import os
@@ -29,22 +30,29 @@ from gpupc_impl.backends.base import (
     Event,
     KernelCompilationError,
     KernelLaunchError,
+    KernelSource,
     Stream,
 )
 from gpupc_impl.backends.launch import MAX_THREADS, Kernel
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
-from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, staged_download, staged_upload
+from gpupc_impl.backends.pinned import CHUNK_BYTES, MOST_THREADS, PinnedPool, staged_download, staged_upload
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
 logger = logging.getLogger("gpupc_impl.cuda")
+
+MIRROR = KernelSource("backends/kernels/mirror.cu", "mirror<double>")
+"""The kernel of this backend's own."""
 
 DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
 
 MEMORY_MARGIN = 512 * 2**20
 """Device memory left for code and for the local memory of running threads; a sixteenth where that is more."""
 
+
+SMALL_MATRIX_BYTES = 1 << 20
+"""Symmetric matrices up to this size are uploaded whole: copying half of one would take longer."""
 
 PINNED_RESULT_BYTES = 256 << 20
 """Downloads up to this size stay in page-locked memory; larger ones go on to memory of their own."""
@@ -195,13 +203,18 @@ class CudaBackend(Backend):
         return device
 
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
+        if matrix.nbytes <= SMALL_MATRIX_BYTES:
+            return self.upload(matrix)
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
-        rows = max(1, CHUNK_BYTES // (p * itemsize)) if p else 1
-        parts = [matrix[first : first + rows, first:] for first in range(0, p, rows)]
+        count = min(-(-matrix.nbytes // (2 * SMALL_MATRIX_BYTES)), MOST_THREADS)
+        count = max(count, -(-matrix.nbytes // (2 * CHUNK_BYTES)))
+        # Rows from `first` on hold (1 - first / p)^2 of the triangle.
+        bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
+        parts = [matrix[first:last, first:] for first, last in itertools.pairwise(bounds)]
 
         def send(staged: np.ndarray, number: int) -> Callable[[], None]:
-            first, width = number * rows, staged.shape[1] * itemsize
+            first, width = bounds[number], staged.shape[1] * itemsize
             with self._on_device():
                 self._cupy.cuda.runtime.memcpy2DAsync(
                     device.data.ptr + first * (p + 1) * itemsize,
@@ -217,7 +230,7 @@ class CudaBackend(Backend):
 
         staged_upload(self._pinned, parts, send)
         tiles = -(-p // 32)
-        self.kernel("backends/kernels/mirror.cu", "mirror<double>")((tiles, tiles), (32, 8), [device, np.int32(p)])
+        self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
 
     def _queued(self) -> Callable[[], None]:
@@ -478,12 +491,11 @@ class CudaKernel(Kernel):
         self._backend, self._function = backend, function
         self._driver, self._pointer = backend._cupy.cuda.driver, function.kernel.ptr
         self._allowed_shared = function.max_dynamic_shared_size_bytes
-        self._places, end = [], 0
+        self._gaps: list[bytes] = []  # before each argument
+        end = 0
         for parameter in parameters:
-            alignment = parameter.storage.alignment
-            self._places.append(-(-end // alignment) * alignment)
-            end = self._places[-1] + parameter.storage.itemsize
-        self._argument_bytes = end
+            self._gaps.append(bytes(-end % parameter.storage.alignment))
+            end += len(self._gaps[-1]) + parameter.storage.itemsize
 
     def _launch(
         self,
@@ -495,13 +507,11 @@ class CudaKernel(Kernel):
         stream: CudaStream | None,
     ) -> None:
         # Through the driver and not through `RawKernel`, whose way from Python takes several times as long: the
-        # arguments in one piece, where the kernel expects them.
-        buffer = bytearray(self._argument_bytes)
-        for at, value in zip(self._places, encoded, strict=True):
-            buffer[at : at + len(value)] = value
-        piece = (ctypes.c_char * max(1, len(buffer))).from_buffer(buffer or bytearray(1))
-        size = ctypes.c_size_t(len(buffer))
-        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(piece), 2, ctypes.addressof(size), 0)
+        # arguments in one piece, each where the kernel expects it.
+        piece = b"".join(itertools.chain.from_iterable(zip(self._gaps, encoded, strict=True)))
+        buffer = (ctypes.c_char * len(piece)).from_buffer_copy(piece)
+        size = ctypes.c_size_t(len(piece))
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 0)
         with self._backend._on_device(self.name, stream) as handle:
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
                 self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes

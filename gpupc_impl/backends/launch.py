@@ -75,7 +75,15 @@ class Kernel(abc.ABC):
             raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
         if len(args) != len(self.parameters):
             raise self._error(f"takes {len(self.parameters)} arguments; {len(args)} given")
-        encoded = [self._encoded(number, value) for number, value in enumerate(args)]
+        encoded: list[bytes] = []
+        try:
+            for parameter, value in zip(self.parameters, args, strict=True):
+                encoded.append(parameter.encode(value, self._address))
+        except Unfit as unfit:
+            parameter = self.parameters[len(encoded)]
+            in_struct = isinstance(parameter, Struct) and unfit.field
+            name = f"{parameter.cpp}{unfit.field}" if in_struct else f"argument {len(encoded)}"
+            raise self._error(f"{name} {unfit}") from None
         if 0 not in grid:
             self._launch(grid, block, args, encoded, int(shared_bytes), stream)
 
@@ -90,15 +98,6 @@ class Kernel(abc.ABC):
         stream: Any,
     ) -> None:
         """Run a launch that is in order; `encoded` are the bytes of the arguments."""
-
-    def _encoded(self, number: int, value: Any) -> bytes:
-        parameter = self.parameters[number]
-        try:
-            return parameter.encode(value, self._address)
-        except Unfit as unfit:
-            in_struct = isinstance(parameter, Struct) and unfit.field
-            name = f"{parameter.cpp}{unfit.field}" if in_struct else f"argument {number}"
-            raise self._error(f"{name} {unfit}") from None
 
     def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
         if not 1 <= len(given) <= 3:

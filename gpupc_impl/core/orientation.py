@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -69,6 +68,8 @@ class CPDAG:
     @property
     def has_directed_cycle(self) -> bool:
         """Whether the arrows go round in a circle somewhere, which contradictory v-structures can make them do."""
+        from scipy import sparse
+
         components, _ = sparse.csgraph.connected_components(
             sparse.csr_array(self.directed), directed=True, connection="strong"
         )

@@ -195,29 +195,6 @@ class DiscreteProblem(Problem):
         kept[positions[positions < len(edges)].astype(np.int64)] = True
         return kept
 
-    def first_sets(self, adjacency: np.ndarray, pairs: np.ndarray, level: int) -> np.ndarray:
-        """The first set of `level` variables that would be tried for each of the (k, 2) pairs, (k, level) int32.
-
-        It is taken from adj(i), else from adj(j); where neither has `level` other neighbours, none would be tried, and
-        the variables with the smallest indexes stand for it.
-        """
-        p, k = self.n_variables, len(pairs)
-        if level == 0 or k == 0:
-            return np.empty((k, level), np.int32)
-        first = np.full((p, level + 1), p, np.int32)  # the first neighbours of each variable
-        for v, row in enumerate(adjacency):
-            neighbours = np.flatnonzero(row)[: level + 1]
-            first[v, : len(neighbours)] = neighbours
-        candidates = [(first[pairs[:, side]], pairs[:, 1 - side]) for side in (0, 1)]
-        candidates.append((np.broadcast_to(np.arange(level + 2, dtype=np.int32), (k, level + 2)), None))
-        sets = np.full((k, level), p, np.int32)
-        for rows, other in candidates:
-            missing = sets[:, -1] == p
-            excluded = (rows == pairs[:, :1]) | (rows == pairs[:, 1:]) if other is None else rows == other[:, None]
-            order = np.argsort(excluded, axis=1, kind="stable")[:, :level]
-            sets[missing] = np.take_along_axis(rows, order, axis=1)[missing]
-        return sets
-
     # --- identity ---------------------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, Any]:

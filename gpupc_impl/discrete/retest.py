@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
 
 from gpupc_impl.discrete.problem import DiscreteProblem
 
@@ -30,6 +29,8 @@ class Retest:
 
         A test without degrees of freedom has the ratio 0.
         """
+        from scipy import stats  # seconds that every process which knows the families would pay
+
         tested = [self.test(i, j, np.sort(S)) for (i, j), S in zip(pairs, sets, strict=True)]
         statistics, df = np.array(tested, np.float64).reshape(-1, 2).T
         with np.errstate(divide="ignore", invalid="ignore"):

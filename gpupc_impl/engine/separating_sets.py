@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 from gpupc_impl.core.result import SeparatingSets
 
 SOURCE = "engine/kernels/separating_sets.cu"
@@ -15,25 +17,41 @@ KERNELS = ("merge_sets",)
 THREADS = 256
 MOST_BLOCKS = 1 << 16
 
+LIST = Struct(
+    "SetList",
+    pairs=Pointer(np.int32),
+    offsets=Pointer(np.int64),
+    members=Pointer(np.int32),
+    count=np.int64,
+    size=np.int64,
+)
+LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))
+"""What one launch merges."""
+
+NOTHING = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
+
 
 @dataclasses.dataclass(frozen=True)
 class LevelSets:
-    """What one level removed, on the device.
+    """Removed pairs with their separating sets, on the device.
 
     Attributes:
         pairs: (k, 2) int32, i < j, ascending.
-        members: (k, level) int32, ascending in a row.
+        members: int32: of one level (k, level), ascending in a row; of several one after the other.
+        offsets: (k + 1,) int64 of several levels: where each set begins; None of one level.
     """
 
     pairs: Any
     members: Any
+    offsets: Any = None
 
     @property
-    def level(self) -> int:
-        return int(self.members.shape[1])
+    def struct(self) -> Filled:
+        size = 0 if self.offsets is not None else self.members.shape[1]
+        return LIST(pairs=self.pairs, offsets=self.offsets, members=self.members, count=len(self.pairs), size=size)
 
 
-def download_sets(backend: Backend, adjacency: np.ndarray, levels: list[LevelSets]) -> SeparatingSets:
+def download_sets(backend: Backend, adjacency: np.ndarray, levels: Sequence[LevelSets]) -> SeparatingSets:
     """The separating sets of all levels, merged on the device.
 
     Args:
@@ -42,36 +60,24 @@ def download_sets(backend: Backend, adjacency: np.ndarray, levels: list[LevelSet
     """
     if not levels:
         return SeparatingSets.from_levels(adjacency, [])
-    *few, most = sorted(levels, key=lambda found: len(found.pairs))
-    if not few:
-        return SeparatingSets(
-            adjacency, backend.download(most.pairs), most.level, backend.download(most.members).reshape(-1)
-        )
-    first, *others = few
-    offsets = np.arange(len(first.pairs) + 1, dtype=np.int64) * first.level
-    pairs, offsets, members = first.pairs, backend.upload(offsets), first.members
-    for level in (*others, most):
-        pairs, offsets, members = _merged(backend, pairs, offsets, members, level)
-    return SeparatingSets(adjacency, *(backend.download(array) for array in (pairs, offsets, members)))
+    lists = sorted(levels, key=lambda found: len(found.pairs))  # the long ones are copied once
+    while len(lists) > 1:
+        lists = [_merged(backend, lists[: len(LISTS.fields)]), *lists[len(LISTS.fields) :]]
+    (whole,) = lists
+    pairs, members = backend.download(whole.pairs), backend.download(whole.members).reshape(-1)
+    offsets = whole.members.shape[1] if whole.offsets is None else backend.download(whole.offsets)
+    return SeparatingSets(adjacency, pairs, offsets, members)
 
 
-def _merged(backend: Backend, pairs: Any, offsets: Any, members: Any, level: LevelSets) -> tuple[Any, Any, Any]:
-    """A list and one level's, on the device."""
-    count, count_level = len(pairs), len(level.pairs)
-    out = (
-        backend.empty((count + count_level, 2), np.int32),
-        backend.empty(count + count_level + 1, np.int64),
-        backend.empty(members.size + level.members.size, np.int32),
+def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
+    """A few lists as one."""
+    count, size = sum(len(found.pairs) for found in lists), sum(found.members.size for found in lists)
+    out = LevelSets(
+        backend.empty((count, 2), np.int32), backend.empty(size, np.int32), backend.empty(count + 1, np.int64)
     )
-    blocks = min(-(-(count + count_level + 1) // THREADS), MOST_BLOCKS)
+    structs = [found.struct for found in lists] + [NOTHING] * (len(LISTS.fields) - len(lists))
+    given = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))
     threads = THREADS if backend.warp_threads > 1 else 1
-    backend.kernel(SOURCE, "merge_sets")(
-        (blocks,),
-        (threads,),
-        [
-            *(pairs, offsets, members, np.int64(count)),
-            *(level.pairs, level.members, np.int64(count_level), np.int32(level.level)),
-            *out,
-        ],
-    )
+    blocks = min(-(-count // threads), MOST_BLOCKS if threads > 1 else backend.blocks_at_once)
+    backend.kernel(SOURCE, "merge_sets", (LISTS,))((blocks,), (threads,), [given, out.pairs, out.offsets, out.members])
     return out

@@ -65,11 +65,12 @@ _LEVEL_KERNELS: dict[str, LevelKernel] = {}
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of this family, levels 1 to `max_level`."""
     import gpupc_impl.core.registry as registry
+    from gpupc_impl.gaussian import pair_scan
 
     registry.methods()  # imports every method, which registers its kernel
     levels = range(1, max_level + 1)
     own = [kernel.of_level(level) for kernel in _LEVEL_KERNELS.values() for level in levels]
-    return [LEVEL_ZERO, *graph.KERNELS.values(), *own]
+    return [LEVEL_ZERO, *graph.KERNELS.values(), *own, *pair_scan.all_kernels(max_level)]
 
 
 class GaussianSearch:

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends.arguments import Pointer, Struct
+from gpupc_impl.backends import KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.engine import bit_graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_sets
-from gpupc_impl.gaussian.correlation import device_correlation
+from gpupc_impl.gaussian import correlation
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -74,6 +75,22 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
     return pc_stable(problem, PairScan(problem, run), facts=dict(run.facts), progress=run.progress)
 
 
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Every kernel of this method, levels 0 to `max_level`."""
+    flags, levels = ("false", "true"), range(2, max_level + 1)
+    first = ["pair_scan_zero", *(f"pair_scan_one<{flag}>" for flag in flags), "list_removed_one"]
+    later = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
+    later += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
+    found = [
+        (PAIR_SOURCE, first, (SEARCH,)),
+        (PREFIX_SOURCE, later, (SEARCH,)),
+        (bit_graph.SOURCE, bit_graph.KERNELS, (GRAPHS,)),
+        (separating_sets.SOURCE, separating_sets.KERNELS, ()),
+        (correlation.SOURCE, correlation.KERNELS, ()),
+    ]
+    return [KernelSource(source, name, structs) for source, names, structs in found for name in names]
+
+
 class PairScan:
     """One search on one backend; a `LevelSearch` (core/pc_stable.py)."""
 
@@ -81,7 +98,6 @@ class PairScan:
         self.problem, self.params = problem, run.params
         backend = self.backend = run.backend
         p = self.p = problem.n_variables
-        correlation = device_correlation(backend, problem)
         self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE)
         self.graph: int | None = None  # the present one
         self.levels_ahead = 0  # for which there are rows and a table of binomials
@@ -89,7 +105,7 @@ class PairScan:
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
-            "C": correlation,
+            "C": correlation.device_correlation(backend, problem),
             "twins": backend.empty((p, self.graphs.words), np.uint32),
             "has_twins": backend.empty(p, np.uint8),
             "members": backend.empty((p, p), np.int32),
@@ -160,13 +176,13 @@ class PairScan:
         """Make the tests of a level from 2 on; `middle` is for the graph between its sides."""
         backend, longest = self.backend, self.graphs.most_degree
         run = np.int32(self.params["run"] or RUNS.get(level, MOST_RUN))
-        cells, partners = 8 * (3 * level - 1) * longest, 4 * longest
-        warps = min(self.params["warps"], backend.max_shared_bytes // (cells + partners))
-        blocks, shared_bytes, scratch = backend.blocks_at_once, warps * (cells + partners), None
-        if not warps:  # rows too long for shared memory: a warp's cells lie in device memory
-            warps = max(1, min(self.params["warps"], backend.max_shared_bytes // partners))
-            blocks, shared_bytes = max(1, min(blocks, MOST_SCRATCH_BYTES // (warps * cells))), warps * partners
-            scratch = backend.empty((blocks * warps, cells // 8), np.float64)
+        cells = (3 * level - 1) * longest + -(-longest // 2)  # float64 for what a warp knows of a prefix
+        warps = min(self.params["warps"], backend.max_shared_bytes // (8 * cells))
+        blocks, shared_bytes, scratch = backend.blocks_at_once, 8 * warps * cells, None
+        if not warps:  # rows too long for shared memory
+            warps = self.params["warps"]
+            blocks = max(1, min(blocks, MOST_SCRATCH_BYTES // (8 * warps * cells)))
+            scratch = backend.empty((blocks * warps, cells), np.float64)
         self._make_room(level, scratch)
         graphs = np.int32(start), np.int32(left), np.int32(middle)
         self.graphs.launch(PREFIX_SOURCE, f"begin_level<{level}>", self.search, *graphs, run)

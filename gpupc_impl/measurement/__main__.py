@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.measurement.record import Limits, Record, band
-from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 
@@ -47,14 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 dataset={"name": options.problem.stem},
                 settings=[parse_setting(text, limits) for text in options.settings],
                 out_dir=out,
-                backend=options.backend,
-                threads=options.threads,
                 repeats=options.repeats,
                 long_run_s=options.long_run,
                 store=out / "samples",
                 fresh=options.fresh,
             )
-            records = measure_side_by_side(plan)
+            records = measure_side_by_side(plan, Bench(options.backend, options.threads))
         except (ValueError, FileNotFoundError) as error:  # bad input; the methods' own failures are in the records
             parser.error(str(error))
     print(table(list(records.values())))

@@ -2,7 +2,8 @@
 
 Every setting has a worker process of its own (`isolate`, `worker`), started again when it was killed. Samples are taken
 in rounds: first the cold run of every setting, then every setting's first repeat, and so on, so that a machine that
-slows down for a while slows all of them. One worker runs at any moment; the others wait at their pipes.
+slows down for a while slows all of them. One worker runs at any moment; the others wait at their pipes. They start
+together, before the first run: that is mostly imports, and no part of a sample.
 
 Samples are kept in a store as soon as they are taken. A measurement that was killed goes on where it was, and one that
 gets another setting measures that one only. What a stored sample belongs to is written beside it in ``key.json``: the
@@ -22,7 +23,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
@@ -136,6 +137,8 @@ class Place:
 class Bench:
     """Where settings are measured: the backend for kernels, the CPU threads of a worker and the log of its output.
 
+    What can run here is found out once: plans that share a bench share the answer.
+
     Args:
         backend: ``"auto"``, ``"cuda"`` or ``"host"``, for the methods made of kernels.
         threads: CPU threads of a worker (OpenMP, BLAS, numba, host backend; its cores as well, where fewer than there
@@ -152,6 +155,7 @@ class Bench:
         self.threads = self.cores if threads is None else threads
         if not 1 <= self.threads <= self.cores:
             raise ValueError(f"threads is {self.threads}; this machine has 1 to {self.cores} to give")
+        self._probed: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
 
     def start_worker(self, name: str, memory_limit_bytes: int | None = None) -> Worker:
         """A worker that imports what we import, with its threads pinned."""
@@ -180,17 +184,7 @@ class Bench:
             group = [setting for setting in settings if setting.has_kernels == kernels]
             if not group:
                 continue
-            with self.start_worker("probe") as worker:
-                outcome = worker.request(
-                    {
-                        "do": "probe",
-                        "backend": self.backend if kernels else None,
-                        "cores": self.cores,
-                        "threads": self.threads,
-                        "methods": [setting.method for setting in group if setting.method not in refused],
-                    },
-                    START_LIMIT_S,
-                )
+            outcome = self._probe(kernels, {setting.method for setting in group} - refused.keys())
             answer = outcome.value or {
                 "backend": self.backend if self.backend in BACKENDS else "host",
                 "environment": environment(self.cores, self.threads),
@@ -207,6 +201,21 @@ class Bench:
                 found[setting.name] = Place(backend, answer["environment"], obstacle)
         return found
 
+    def _probe(self, kernels: bool, methods: Set[str]) -> Outcome:
+        """What `worker.probe` says of methods with kernels, or of references."""
+        asked = kernels, tuple(sorted(methods))
+        if asked not in self._probed:
+            message = {
+                "do": "probe",
+                "backend": self.backend if kernels else None,
+                "cores": self.cores,
+                "threads": self.threads,
+                "methods": asked[1],
+            }
+            with self.start_worker("probe") as worker:
+                self._probed[asked] = worker.request(message, START_LIMIT_S)
+        return self._probed[asked]
+
 
 class Runner:
     """A setting's process: started when it is needed, and again when it was killed."""
@@ -218,10 +227,18 @@ class Runner:
         self._worker: Worker | None = None
         self._open: set[Path] = set()
 
+    def start(self) -> Worker:
+        """The process, started if there is none."""
+        worker = self._worker
+        if worker is None or not worker.alive:
+            self.close()
+            worker = self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
+        return worker
+
     def open(self, problem_path: Path, single_test: bool) -> Outcome:
-        """Make the process ready for a problem (it may have several open); the value is whether it was not before."""
+        """Make the process ready for a problem; it may have several open."""
         if self._alive and problem_path in self._open:
-            return Outcome("ok", value=False)
+            return Outcome("ok")
         outcome = self.request(
             {
                 "do": "open",
@@ -235,16 +252,12 @@ class Runner:
             },
             START_LIMIT_S,
         )
-        if not outcome.ok:
-            return outcome
-        self._open.add(problem_path)
-        return Outcome("ok", value=True)
+        if outcome.ok:
+            self._open.add(problem_path)
+        return outcome
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
-        worker = self._worker
-        if worker is None or not worker.alive:
-            self.close()
-            worker = self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
+        worker = self.start()
         outcome = worker.request(message, time_limit_s)
         self.memory_peak = max(worker.memory_peak, self.memory_peak or 0)
         return outcome
@@ -329,7 +342,6 @@ class Samples:
         failure = self._stored("failure.json")
         if failure is None or failure["limits"] != self.limits or failure["sample"] != len(self.taken):
             return None
-        self.reused += 1
         return Outcome(failure["status"], failure["why"])
 
     def _stored(self, name: str) -> dict[str, Any] | None:
@@ -355,6 +367,7 @@ class Job(abc.ABC):
     def __init__(self, runner: Runner, problem_path: Path, samples: Samples):
         self.runner, self.problem_path, self.samples = runner, problem_path, samples
         self.done = False
+        self._warm: Worker | None = None  # the process that ran it last
 
     @property
     @abc.abstractmethod
@@ -377,10 +390,25 @@ class Job(abc.ABC):
         """What is wrong with the samples, as a sentence."""
         return None
 
+    @property
+    def needs_process(self) -> bool:
+        """Whether its next step is a run."""
+        return not self.done and len(self.samples.taken) < self.wanted and self.samples.failure_before() is None
+
+    def open(self) -> None:
+        """Make the process ready for the problem; end when that fails."""
+        outcome = self.runner.open(self.problem_path, self.single_tests)
+        if not outcome.ok:
+            self.finish(outcome)
+
     def step(self) -> None:
         """Take one more sample, if one is missing; end when it was the last."""
         if len(self.samples.taken) < self.wanted:
-            outcome = self.samples.failure_before() or self._take()
+            outcome = self.samples.failure_before()
+            if outcome is None:
+                outcome = self._take()
+            else:
+                self.samples.reused += 1
             if not outcome.ok:
                 self.finish(outcome)
                 return
@@ -397,10 +425,12 @@ class Job(abc.ABC):
     def _take(self) -> Outcome:
         number = len(self.samples.taken)
         ready = self.runner.open(self.problem_path, self.single_tests)
-        if ready.ok and ready.value and number > 0:
+        worker = self.runner.start()
+        if ready.ok and number > 0 and worker is not self._warm:
             ready = self.run(number, warm_up=True)
         if not ready.ok:
             return ready
+        self._warm = worker
         outcome = self.run(number, warm_up=False)
         if not outcome.ok:
             self.samples.keep_failure(outcome)
@@ -412,7 +442,12 @@ class Job(abc.ABC):
 
 
 def take_turns(jobs: Sequence[Job]) -> None:
-    """A step of each, round after round, until all have ended."""
+    """A step of each, round after round, until all have ended; their processes start together before the first."""
+    starting = [job for job in jobs if job.needs_process]
+    for job in starting:
+        job.runner.start()
+    for job in starting:
+        job.open()
     while waiting := [job for job in jobs if not job.done]:
         for job in waiting:
             job.step()

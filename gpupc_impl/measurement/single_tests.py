@@ -17,7 +17,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -76,11 +76,9 @@ def has_single_test(method: Method) -> bool:
 def measure_tests(
     groups: Sequence[Sequence[Case]],
     implementations: Sequence[Setting],
+    bench: Bench,
     *,
-    backend: str,
     store: Path,
-    threads: int | None = None,
-    log: TextIO | None = None,
     progress: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> dict[str, Any]:
     """Time every implementation on every case.
@@ -88,7 +86,6 @@ def measure_tests(
     Args:
         groups: cases whose cells take turns, group by group.
         implementations: ``limits.time_s`` of each is what a cell's runs may take together, the cold one included.
-        backend, threads, log: see `sampler.Bench`.
         store: a folder that keeps samples; a measurement that was killed goes on where it was.
         progress: called with a line for each finished cell.
 
@@ -102,7 +99,6 @@ def measure_tests(
     for each in implementations:
         if not has_single_test(each.registered):
             raise ValueError(f"{each.name}: method {each.method!r} has no single test to time")
-    bench = Bench(backend, threads, log)
     places = bench.places(implementations)
     runners = [Runner(bench, each, places[each.name]) for each in implementations]
     cells = []

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.family import load_problem
@@ -48,8 +48,6 @@ class Plan:
         skipped: why some of the settings are not measured, by name, as a sentence; all must be where there is no
             problem.
         out_dir: where records and skeletons go, as ``<setting>.json`` and ``<setting>.npz``.
-        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for the methods made of kernels.
-        threads: CPU threads of a worker; None for all available cores. See `sampler.Bench`.
         repeats: warm samples of a setting.
         long_run_s: a setting whose runs are longer than this gets one only.
         side_by_side: settings that take turns at most, each with a copy of the problem in its process, before the next
@@ -67,8 +65,6 @@ class Plan:
     settings: Sequence[Setting]
     skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
     out_dir: Path
-    backend: str = "auto"
-    threads: int | None = None
     repeats: int = 3
     long_run_s: float = 60
     side_by_side: int | None = None
@@ -113,25 +109,20 @@ def show(event: Event) -> None:
     print(event, file=sys.stderr, flush=True)
 
 
-def measure_side_by_side(
-    plan: Plan, *, log: TextIO | None = None, progress: Callable[[Event], None] = show
-) -> dict[str, Record]:
+def measure_side_by_side(plan: Plan, bench: Bench, *, progress: Callable[[Event], None] = show) -> dict[str, Record]:
     """Measure all settings of a plan; ``<name>.json`` (and ``<name>.npz`` when ok) of each is in ``out_dir`` then.
 
     Whatever a method does, its record says so and the others are measured.
 
     Args:
-        log: where the workers' output goes, a prefix before each line; None for stderr.
         progress: called with an `Event` after each step.
 
     Returns:
         The records by setting name.
 
     Raises:
-        ValueError: the machine has not that many threads to give.
         InvalidProblem: the file holds no problem of a known family.
     """
-    bench = Bench(plan.backend, plan.threads, log)
     if plan.problem_path is None:
         return {setting.name: _skip(plan, setting, None, bench) for setting in plan.settings}
     problem = load_problem(plan.problem_path)
@@ -158,7 +149,7 @@ def measure_side_by_side(
 def _skip(plan: Plan, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
     """The record of a setting that is not measured, so that it is not silently absent."""
     outcome = Outcome("skipped", plan.skipped[setting.name])
-    backend = resolve_backend(plan.backend) if setting.has_kernels else "cpu"
+    backend = resolve_backend(bench.backend) if setting.has_kernels else "cpu"
     place = Place(backend, environment(bench.cores, bench.threads), outcome)
     record = _record(plan, setting, place, facts, outcome)
     (plan.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)

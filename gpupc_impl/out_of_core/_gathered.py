@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import functools
 import logging
+from typing import Any
 
 import numpy as np
 
+from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.engine.graph import NO_KEY, binomial_table
+from gpupc_impl.engine.graph import BINOMIALS, NO_KEY, binomial_table
 from gpupc_impl.out_of_core import _plan, _row_groups, _split_rows
 from gpupc_impl.out_of_core._layout import Layout
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
-SOURCE = "out_of_core/kernels/gathered.cu"
+BATCH = Struct(  # gathered.cu
+    "Batch",
+    matrices=Pointer(np.float64),
+    **dict.fromkeys(("matrix_at", "first_slot"), Pointer(np.int64)),
+    **dict.fromkeys(("sizes", "own", "neighbours", "mirrors"), Pointer(np.int32)),
+)
 SECOND_SIDE = np.uint64(2**62)  # keys.cuh
+
+
+def kernel(level: int) -> KernelSource:
+    return KernelSource("out_of_core/kernels/gathered.cu", f"gathered<{level}>", (BATCH, _split_rows.ROW_SEARCH))
 
 
 class Gathered(Layout):
@@ -126,26 +137,30 @@ class Gathered(Layout):
         row_bytes = 4 * int(degrees.max())
         use_shared = row_bytes <= self.backend.max_shared_bytes
         lane.launch(
-            self.backend.kernel(SOURCE, f"gathered<{self.level}>"),
+            self.backend.kernel(*kernel(self.level)),
             (n_rows, self.search.params["delta"]),
             (self.search.params["theta"],),
             [
-                *(device[name] for name in ("matrices", "matrix_at", "sizes", "own", "first_slot")),
-                *(device[name] for name in ("neighbours", "mirrors")),
-                self.binomials,
-                np.int32(self.max_degree),
-                self.critical,
-                device["keys"],
-                None if self.smallest is None else device["smallest"],
-                self.first_come,
-                self.counters,
-                np.int32(use_shared),
+                BATCH(**{name: device[name] for name in BATCH.fields}),
+                self.row_search(device["keys"], None if self.smallest is None else device["smallest"]),
+                np.bool_(use_shared),
             ],
             row_bytes if use_shared else 0,
         )
         results = ("keys",) if self.smallest is None else ("keys", "smallest")
         lane.download(*((host[name], device[name]) for name in results))
         lane.merge_with(functools.partial(self._merge, slots, host))
+
+    def row_search(self, keys: Any, smallest: Any) -> Filled:
+        """The `ROW_SEARCH` of rows with these best keys, and bits of the smallest r^2 met."""
+        return _split_rows.ROW_SEARCH(
+            keys=keys,
+            min_r_squared=smallest,
+            counters=self.counters,
+            binomial=BINOMIALS(table=self.binomials, max_n=self.max_degree),
+            critical_r_squared=self.critical,
+            first_come=self.first_come,
+        )
 
     def _merge(self, slots: np.ndarray, host: dict[str, np.ndarray]) -> None:
         self.keys[slots] = np.minimum(self.keys[slots], host["keys"])

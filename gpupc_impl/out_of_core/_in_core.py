@@ -21,7 +21,7 @@ class InCore(Layout):
             with timeline.step(*step, "transfer", lane.number):
                 search.device = DeviceSearch(self)
             mapped.release(self.problem.correlation)
-            lane.bytes_up += self.problem.correlation.nbytes + (self.adjacency.nbytes if level else 0)
+            lane.bytes_up += self.plan.bytes_up + (self.adjacency.nbytes if level else 0)
         with timeline.step(*step, "kernel", lane.number):
             outcome = search.device.run_level(level)
         if level:

@@ -33,8 +33,8 @@ class Layout(abc.ABC):
         self.search, self.level, self.plan, self.p = search, level, plan, search.p
         self.problem, self.backend, self.lanes = search.problem, search.backend, search.lanes
         self.adjacency, self.largest_p, self.counters = search.adjacency_left, search.largest_p, search.counters
-        self.critical = np.float64(search.problem.critical_r_squared(level))
-        self.first_come = np.int32(search.run.separating_sets == "first-come")
+        self.critical = search.problem.critical_r_squared(level)
+        self.first_come = search.run.separating_sets == "first-come"
         self.separated: Separated = []
 
     @abc.abstractmethod

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from gpupc_impl.backends import KernelSource, Pointer, Struct
 from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.out_of_core._lanes import Lane
 from gpupc_impl.out_of_core._layout import Layout, length
 
 SOURCE = "out_of_core/kernels/pair_blocks.cu"
-KERNELS = ("level_zero_block", "level_one_edges", "level_one_tile")
+PAIR_BLOCK = Struct(  # pair_blocks.cuh
+    "PairBlock",
+    **dict.fromkeys(("rows_i", "rows_j"), Pointer(np.float64)),
+    **dict.fromkeys(("bits_i", "bits_j"), Pointer(np.uint32)),
+    c=Pointer(np.float64),
+    edges=Pointer(np.uint32),
+    keys=Pointer(np.uint32),
+    **dict.fromkeys(("min_r_squared", "counters"), Pointer(np.uint64)),
+    **dict.fromkeys(("pitch", "c_pitch", "edges_first"), np.int64),
+    **dict.fromkeys(("words", "edge_words", "width", "n_i", "n_j", "i0", "j0", "s0"), np.int32),
+    critical_r_squared=np.float64,
+    first_come=np.bool_,
+)
+ZERO = KernelSource(SOURCE, "level_zero_block")
+EDGES, TILES = (KernelSource(SOURCE, name, (PAIR_BLOCK,)) for name in ("level_one_edges", "level_one_tile"))
 
 NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
 MEMBER = np.uint32(2**31 - 1)  # its key without the side
@@ -39,26 +56,28 @@ class PairBlock:
         for _, device in self.results.values():
             lane.stream.fill_bytes(device, 0xFF)
 
-    def test(self, lane: Lane, members: slice, arrays: list, pitches: tuple[int, ...], words: tuple[int, ...]) -> None:
-        """Queue the tests with a separation-set block (a `PairBlock` of pair_blocks.cuh) in a lane."""
+    def test(self, lane: Lane, members: slice, **fields: Any) -> None:
+        """Queue the tests with a separation-set block, of which `fields` of a `PAIR_BLOCK` tell, in a lane."""
         layout, n_i, n_j = self.layout, length(self.rows), length(self.columns)
         _, smallest = self.results.get("smallest", (None, None))
-        arguments = [
-            *arrays,
-            self.results["keys"][1],
-            smallest,
-            *map(np.int64, pitches),
-            *map(np.int32, words),
-            *map(np.int32, (length(members), n_i, n_j, self.rows.start, self.columns.start, members.start)),
-            layout.critical,
-            layout.first_come,
-            layout.counters,
-        ]
+        argument = PAIR_BLOCK(
+            **fields,
+            keys=self.results["keys"][1],
+            min_r_squared=smallest,
+            counters=layout.counters,
+            width=length(members),
+            n_i=n_i,
+            n_j=n_j,
+            i0=self.rows.start,
+            j0=self.columns.start,
+            s0=members.start,
+            critical_r_squared=layout.critical,
+            first_come=layout.first_come,
+        )
+        kernel, grid, block = EDGES, (n_i,), EDGE_THREADS[layout.backend.name]
         if self.dense and smallest is None:
-            grid, block, name = (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE), "level_one_tile"
-        else:
-            grid, block, name = (n_i,), EDGE_THREADS[layout.backend.name], "level_one_edges"
-        lane.launch(layout.backend.kernel(SOURCE, name), grid, block, arguments)
+            kernel, grid, block = TILES, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
+        lane.launch(layout.backend.kernel(*kernel), grid, block, [argument])
 
     def fetch(self) -> None:
         """Queue the way of the results back to the host."""

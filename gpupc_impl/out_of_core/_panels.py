@@ -47,8 +47,9 @@ class Panels(Layout):
                 lane = self.lanes.next()
                 c_j, bits_j = of_panel(columns) if columns.start < rows.stop else self._upload(lane, columns)
                 block = PairBlock(self, lane, rows, columns)
-                arrays = [panel, c_j, panel_bits, bits_j, panel[columns.start :], panel_bits]
-                block.test(lane, slice(0, p), arrays, (p, p, columns.start), (n_words, n_words))
+                near = {"rows_i": panel, "rows_j": c_j, "bits_i": panel_bits, "bits_j": bits_j}
+                pairs = {"c": panel[columns.start :], "c_pitch": p, "edges": panel_bits, "edges_first": columns.start}
+                block.test(lane, slice(0, p), pitch=p, words=n_words, edge_words=n_words, **near, **pairs)
                 block.fetch()
             self.lanes.finish()
         return self.remove_separated()

@@ -54,7 +54,8 @@ class Plan:
             (sub-matrices).
         device_bytes: device memory it takes.
         rows, columns, width: variables of a block of pairs, and of a separation-set block.
-        bytes_up, bytes_down: what goes to the device and back if every block has an edge; an estimate for ``gather``.
+        bytes_up, bytes_down: what goes to the device and back if every block has an edge; estimates for ``core`` and
+            ``gather``.
         staging_bytes: pinned host memory that each of the two lanes takes.
     """
 
@@ -97,7 +98,7 @@ def core(p: int, max_level: int | None, pmax: bool) -> Plan:
         level += 1
     # Beside them degrees, counts of removed edges and where their lists start; what the allocator rounds up; counters.
     device_bytes = 17 * pairs + 16 * (p + 1) + of_levels + 16 * 512 + COUNTER_BYTES
-    return Plan("core", device_bytes, p, p, p, 8 * pairs)
+    return Plan("core", device_bytes, p, p, p, 4 * p * (p + 1))  # half of a symmetric matrix goes up
 
 
 # --- level 0 -----------------------------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from gpupc_impl.out_of_core import _plan
 
@@ -48,9 +46,11 @@ class Graph:
 
     def order(self) -> np.ndarray:
         """All variables, those that share neighbours near one another (reverse Cuthill-McKee)."""
+        from scipy import sparse
+
         p = len(self.starts) - 1
         matrix = sparse.csr_matrix((np.ones(len(self.neighbours), np.int8), self.neighbours, self.starts), shape=(p, p))
-        return csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True)
+        return sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True)
 
 
 @dataclasses.dataclass(frozen=True)

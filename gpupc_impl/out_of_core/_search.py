@@ -91,12 +91,12 @@ class BlockSearch:
     def _choose_plans(self) -> None:
         """Plans of levels 0 and 1 for the complete graph, which is the most that they can need; logged.
 
-        Without a budget the search is in core, if the device holds it and the matrix is one that can be uploaded.
+        Without a budget the search is in core, if the device holds it and the matrix is there as a whole.
         """
         p, budget, max_level, pmax = self.p, self.budget, self.problem.max_level, self.run.pmax
         core = _plan.core(p, max_level, pmax)
         unlimited = self.backend.device_memory_limit is None and self.params["layout"] == "auto"
-        whole = isinstance(self.problem.correlation, np.ndarray)
+        whole = self.problem.correlations == "host" and isinstance(self.problem.correlation, np.ndarray)
         self._core = core if unlimited and whole and core.device_bytes <= budget else None
         self._zero = self._core or _plan.level_zero(p, budget, self.params["block_size"])
         self._one = None  # not asked for, or no samples for it: a budget that passed holds it otherwise

@@ -5,19 +5,36 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.backends import DeviceMemoryError, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
+from gpupc_impl.engine.graph import BINOMIALS
 from gpupc_impl.out_of_core import _plan
 
 if TYPE_CHECKING:
     from gpupc_impl.out_of_core._gathered import Gathered
 
-SOURCE = "out_of_core/kernels/split_row.cu"
+ROW_SEARCH = Struct(  # row_search.cuh
+    "RowSearch",
+    **dict.fromkeys(("keys", "min_r_squared", "counters"), Pointer(np.uint64)),
+    binomial=BINOMIALS,
+    critical_r_squared=np.float64,
+    first_come=np.bool_,
+)
+SPLIT_ROW = Struct(  # split_row.cu
+    "SplitRow",
+    C=Pointer(np.float64),
+    pieces=Pointer(np.int32),
+    **dict.fromkeys(("size", "i", "before", "n", "n_pieces"), np.int32),
+)
 THREADS, BLOCKS = 64, 1024
+
+
+def kernel(level: int) -> KernelSource:
+    return KernelSource("out_of_core/kernels/split_row.cu", f"split_row<{level}>", (SPLIT_ROW, ROW_SEARCH))
 
 
 def make_tests(layout: Gathered, i: int) -> None:
@@ -37,10 +54,10 @@ def make_tests(layout: Gathered, i: int) -> None:
     keys = backend.upload(np.minimum(layout.keys[slots], layout.keys[graph.reverse[slots]]))
     smallest = None if layout.smallest is None else backend.upload(layout.smallest[slots])
     backend.synchronize()
-    blocks = list(mapped.pieces(n, block_length))
+    search, blocks = layout.row_search(keys, smallest), list(mapped.pieces(n, block_length))
     for counts in compositions([block.stop - block.start for block in blocks], layout.level):
         for other in range(len(blocks)):
-            _queue_tests(layout, i, blocks, counts, other, keys, smallest)
+            _queue_tests(layout, i, blocks, counts, other, search)
     layout.lanes.finish()
     layout.keys[slots] = backend.download(keys)
     if smallest is not None:
@@ -48,7 +65,7 @@ def make_tests(layout: Gathered, i: int) -> None:
 
 
 def _queue_tests(
-    layout: Gathered, i: int, blocks: list[slice], counts: Mapping[int, int], other: int, keys: Any, smallest: Any
+    layout: Gathered, i: int, blocks: list[slice], counts: Mapping[int, int], other: int, search: Filled
 ) -> None:
     """The tests of the sets with so many members from each block, against the neighbours of one block."""
     lane, near = layout.lanes.next(), layout.graph.row(i)
@@ -68,21 +85,20 @@ def _queue_tests(
     lane.upload((device_matrix, matrix), (device_pieces, pieces))
     sets = math.prod(math.comb(of_block[b][1], count) for b, count in counts.items())
     lane.launch(
-        layout.backend.kernel(SOURCE, f"split_row<{layout.level}>"),
+        layout.backend.kernel(*kernel(layout.level)),
         (min(BLOCKS, -(-sets // THREADS)),),
         (THREADS,),
         [
-            device_matrix,
-            *map(np.int32, (size, own, before, len(near))),
-            device_pieces,
-            np.int32(len(counts)),
-            layout.binomials,
-            np.int32(layout.max_degree),
-            layout.critical,
-            keys,
-            smallest,
-            layout.first_come,
-            layout.counters,
+            SPLIT_ROW(
+                C=device_matrix,
+                pieces=device_pieces,
+                size=size,
+                i=own,
+                before=before,
+                n=len(near),
+                n_pieces=len(counts),
+            ),
+            search,
         ],
     )
 

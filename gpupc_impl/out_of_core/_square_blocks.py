@@ -11,7 +11,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.out_of_core import _plan
 from gpupc_impl.out_of_core._lanes import Lane
 from gpupc_impl.out_of_core._layout import Layout, length, upper_blocks
-from gpupc_impl.out_of_core._pairs import SOURCE, PairBlock, result_bytes
+from gpupc_impl.out_of_core._pairs import ZERO, PairBlock, result_bytes
 
 ZERO_THREADS = 128
 
@@ -21,7 +21,7 @@ class LevelZero(Layout):
 
     def run(self) -> LevelOutcome:
         side = self.plan.rows
-        kernel = self.backend.kernel(SOURCE, "level_zero_block")
+        kernel = self.backend.kernel(*ZERO)
         self.lanes.allocate({"c": 8 * side * side, "edges": 4 * side * _plan.words(side)})
         for rows, columns in upper_blocks(self.p, side):
             lane = self.lanes.next()
@@ -39,7 +39,7 @@ class LevelZero(Layout):
                 kernel,
                 (-(-n_i * n_words // ZERO_THREADS),),
                 (ZERO_THREADS,),
-                [device_c, *numbers, self.critical, device_edges, np.int32(n_words)],
+                [device_c, *numbers, np.float64(self.critical), device_edges, np.int32(n_words)],
             )
             lane.download((edges, device_edges))
             lane.merge_with(functools.partial(self._merge, rows, columns, edges))
@@ -84,6 +84,7 @@ class SquareBlocks(Layout):
             self.read_bits(rows, columns, edge_bits)
         pair_lane.upload((device_c, c), (device_edges, edge_bits))
         block = PairBlock(self, pair_lane, rows, columns)
+        pairs = {"c": device_c, "c_pitch": n_j, "edges": device_edges, "edge_words": edge_words, "edges_first": 0}
         ready = pair_lane.stream.record()
         sides = [rows] if rows == columns else [rows, columns]
         for members in mapped.pieces(self.p, self.plan.width):
@@ -102,9 +103,9 @@ class SquareBlocks(Layout):
                     arrays.append((device_block, device_bits))
             lane.upload(*copies)
             lane.stream.wait(ready)  # the keys of the separation-set block before
-            (c_i, bits_i), (c_j, bits_j) = arrays[0], arrays[-1]
-            arrays = [c_i, c_j, bits_i, bits_j, device_c, device_edges]
-            block.test(lane, members, arrays, (width, n_j, 0), (n_words, edge_words))
+            near = {"pitch": width, "words": n_words}
+            near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), (*arrays[0], *arrays[-1]), strict=True)
+            block.test(lane, members, **near, **pairs)
             ready = lane.stream.record()
         pair_lane.stream.wait(ready)
         block.fetch()

@@ -8,8 +8,5 @@ from gpupc_impl.out_of_core import _gathered, _pairs, _split_rows
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of `out-of-core-block`; `out-of-core-um` has those of cuPC-S."""
-    return [KernelSource(_pairs.SOURCE, name) for name in _pairs.KERNELS] + [
-        KernelSource(source, f"{name}<{level}>")
-        for source, name in ((_gathered.SOURCE, "gathered"), (_split_rows.SOURCE, "split_row"))
-        for level in range(1, max_level + 1)
-    ]
+    of_levels = [source.kernel(level) for source in (_gathered, _split_rows) for level in range(1, max_level + 1)]
+    return [_pairs.ZERO, _pairs.EDGES, _pairs.TILES, *of_levels]

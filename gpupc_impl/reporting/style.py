@@ -27,6 +27,7 @@ METHOD_COLOURS = {
     "causal-learn": "#CC79A7",
     "out-of-core-um": "#117733",
     "out-of-core-block": "#C9A400",
+    "pair-scan": "#882255",
     "gpupc": "#0072B2",
     "disc-cupc": "#E69F00",
     "discrete-serial": "#000000",

@@ -147,7 +147,7 @@ def test_without_a_budget_the_search_is_in_core(pmax):
     report = found.facts["out_of_core"]
     assert {level["layout"] for level in report["levels"]} == {"core"}
     assert report["peak_device_bytes"] <= report["forecast"]["level_0"]["device_bytes"]
-    assert [level["bytes_up"] for level in report["levels"]] == [8 * 120**2] + [0] * (found.levels_run - 1)
+    assert [level["bytes_up"] for level in report["levels"]] == [4 * 120 * 121] + [0] * (found.levels_run - 1)
 
 
 def test_a_dense_level_one_takes_one_panel_and_then_the_search_is_in_core_again():

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import _fisher_z, _graph
-from baselines.stable_parallel import available_cores
 from gpupc_impl import GaussianProblem, methods, skeleton
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 
 NEVER = (-1.0, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)

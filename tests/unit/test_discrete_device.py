@@ -199,6 +199,15 @@ def first_tests(problem, level, adjacency):
     return count
 
 
+def first_set(adjacency: np.ndarray, i: int, j: int, level: int) -> tuple[int, ...]:
+    """The first set that would be tried; where neither end has enough neighbours, the variables with the smallest
+    indexes stand for it."""
+    everybody = np.ones(len(adjacency), bool)
+    choices = [np.flatnonzero(row).tolist() for row in (adjacency[i], adjacency[j], everybody)]
+    others = [[v for v in choice if v not in (i, j)] for choice in choices]
+    return next(tuple(choice[:level]) for choice in others if len(choice) >= level)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("tests_per_edge", "decay"), [(1, 0.5), (5, 0.3), (1000, 0.75)])
 def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
@@ -210,8 +219,7 @@ def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
             assert found.tests_per_level[level] == (first_tests(problem, level, adjacency) if level else 66)
             edges = np.argwhere(np.triu(adjacency))
             gone = edges[~problem.decayed(edges)]
-            for pair, S in zip(gone, problem.first_sets(adjacency, gone, level), strict=True):
-                sets[tuple(map(int, pair))] = tuple(map(int, S))
+            sets |= {(i, j): first_set(adjacency, i, j, level) for i, j in gone.tolist()}
             adjacency[gone[:, 0], gone[:, 1]] = adjacency[gone[:, 1], gone[:, 0]] = False
         assert np.array_equal(found.adjacency, adjacency)
         assert dict(found.sepsets.items()) == sets

@@ -15,7 +15,7 @@ from gpupc_impl import InvalidProblem, Skeleton, UnknownMethod, cli, methods, sk
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import families, get_family, load_problem
 from gpupc_impl.measurement.record import Limits
-from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 from gpupc_impl.verification.verify import verify_files
 from workflow.lib.config import check_config
@@ -118,10 +118,9 @@ def test_a_new_one_is_measured_and_verified(signs, values, tmp_path):
         dataset={"name": "toy"},
         settings=[Setting("signs-serial", "signs-serial", limits=Limits(time_s=60))],
         out_dir=tmp_path / "records",
-        backend="host",
         repeats=1,
     )
-    measure_side_by_side(plan, progress=lambda event: None)
+    measure_side_by_side(plan, Bench("host"), progress=lambda event: None)
     (row,) = verify_files(problem, [tmp_path / "records" / "signs-serial.json"])
     assert (row["status"], row["certificates_checked"], row["certificates_failed"]) == ("equal", 2, 0)
 

@@ -53,6 +53,7 @@ def test_import_loads_nothing_heavy():
 def test_listing_methods_loads_nothing_heavy():
     loaded = run("import sys, json, gpupc_impl; gpupc_impl.methods(); print(json.dumps(sorted(sys.modules)))")
     assert not {name.partition(".")[0] for name in loaded} & {*OPTIONAL, "datasets", "workflow"}
+    assert "scipy.stats" not in loaded, "twice the time that every worker takes to start"
 
 
 def test_methods_are_listed_with_nothing_optional_installed():

@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import KernelCompilationError, KernelSource, Pointer, Struct, nvrtc
+from gpupc_impl.backends.arguments import ASSERTIONS
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.cuda import MIRROR
 from gpupc_impl.backends.sources import sources_of
 from gpupc_impl.core.registry import method_packages
 
 MAX_LEVEL = 10
 ARCHITECTURES = ("sm_80", "sm_90")
-BETWEEN = re.compile(r"<[5-9]>$")
+RARE = re.compile(r"<[5-9]\b|^prefix_scan<(?:3|4|10), (?!false, true)")
+"""Kernels of levels between others, and of other levels with what is rarely asked for: slow tests."""
 
 
 def kernel_lists() -> list:
@@ -30,7 +33,7 @@ def kernel_lists() -> list:
     return [all_kernels for all_kernels in found if all_kernels is not None]
 
 
-KERNELS: dict[str, dict[str, tuple[Struct, ...]]] = {}
+KERNELS: dict[str, dict[str, tuple[Struct, ...]]] = {MIRROR.source: {MIRROR.expression: MIRROR.structs}}
 """By source and expression, the structs that the kernel takes."""
 for _all_kernels in kernel_lists():
     for _kernel in itertools.starmap(KernelSource, _all_kernels(MAX_LEVEL)):
@@ -124,13 +127,13 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 
 def instantiations() -> list:
-    """Sources with their kernels, to be compiled together; those of levels between others are slow tests."""
+    """Sources with their kernels, to be compiled together; rare ones are slow tests."""
     groups = []
     for source, kernels in KERNELS.items():
-        between = [expression for expression in kernels if BETWEEN.search(expression)]
-        groups.append(pytest.param(source, [e for e in kernels if e not in between], id=source))
-        if between:
-            groups.append(pytest.param(source, between, id=f"{source}-levels-5-to-9", marks=pytest.mark.slow))
+        rare = [expression for expression in kernels if RARE.search(expression)]
+        groups.append(pytest.param(source, [e for e in kernels if e not in rare], id=source))
+        if rare:
+            groups.append(pytest.param(source, rare, id=f"{source}-rare", marks=pytest.mark.slow))
     return groups
 
 
@@ -149,7 +152,7 @@ def test_every_kernel_compiles(library, source, expressions, architecture):
 
 
 def test_every_kernel_file_is_used():
-    used = {PACKAGE_ROOT / name for name in sources_of(*(PACKAGE_ROOT / source for source in KERNELS))}
+    used = {PACKAGE_ROOT / name for name in sources_of(*(PACKAGE_ROOT / source for source in (ASSERTIONS, *KERNELS)))}
     there = {path for suffix in ("*.cu", "*.cuh") for path in PACKAGE_ROOT.rglob(suffix)}
     assert there - used == set()
 

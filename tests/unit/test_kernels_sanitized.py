@@ -16,6 +16,18 @@ weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14
 data = rng.normal(size=(60, 14)) @ np.linalg.inv(np.eye(14) - weights).T
 data = np.column_stack([data, data[:, 0], data[:, 3]])  # singular conditioning matrices
 problems = [GaussianProblem.from_data(data, max_level=3)]
+factors = rng.normal(size=(200, 3))
+deep = np.column_stack([factors, factors @ rng.uniform(0.5, 1, (3, 5)) + rng.normal(size=(200, 5))])
+deep = GaussianProblem.from_data(deep, max_level=3)  # sets of three separate some pairs
+pair_scan, narrow = methods()["pair-scan"], open_backend("host")
+narrow.max_shared_bytes = 128  # rows too long for it
+for params in (dict(warps=1, splits=0, run=1), dict(warps=4, splits=3, run=5)):
+    for p in (2, 33, 130):
+        wide = GaussianProblem.from_data(rng.normal(size=(20, p)), max_level=1, alpha=0.5, correlations="device")
+        solve(wide, pair_scan, narrow, params)
+    for pmax in (False, True):
+        found = [solve(problem, pair_scan, narrow, params, pmax=pmax) for problem in (*problems, deep)]
+        assert found[1].edges_per_level[2] > found[1].edges_per_level[3], found
 """
 
 NONLINEAR = """

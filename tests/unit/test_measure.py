@@ -20,7 +20,7 @@ from gpupc_impl.core import registry
 from gpupc_impl.measurement import sampler
 from gpupc_impl.measurement.__main__ import main, parse_setting
 from gpupc_impl.measurement.record import Limits, load_records
-from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 PLANTED = textwrap.dedent('''
@@ -165,9 +165,10 @@ def run(problem, out, runs):
 
     def run(settings, **options):
         run.events, run.log = [], io.StringIO()
-        given = {"backend": "host", "dataset": {"name": "tiny"}, "out_dir": out, "store": out / "samples"}
+        given = {"dataset": {"name": "tiny"}, "out_dir": out, "store": out / "samples"}
+        bench = Bench("host", options.pop("threads", None), run.log)
         plan = Plan(settings=settings, **{"problem_path": problem, **given, **options})
-        result = measure_side_by_side(plan, progress=run.events.append, log=run.log)
+        result = measure_side_by_side(plan, bench, progress=run.events.append)
         assert not [child for child in psutil.Process().children() if "measurement.worker" in " ".join(child.cmdline())]
         return result
 
@@ -241,6 +242,19 @@ def test_rounds_samples_and_skeleton(run, out, runs):
     assert skeleton.facts["method"] == "planted-good"
 
 
+def test_what_can_run_here_is_asked_once_and_workers_start_together(problem, out, runs, monkeypatch):
+    started = []
+    start = Bench.start_worker
+    monkeypatch.setattr(Bench, "start_worker", lambda *given: [started.append(given[1]), start(*given)][1])
+    bench, settings = Bench("host", log=io.StringIO()), [setting("good"), setting("other")]
+    for number in range(2):
+        plan = Plan(problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out / str(number))
+        measure_side_by_side(plan, bench, progress=lambda event: started.append(event.stage))
+    assert started[:4] == ["probe", "good", "other", "cold"]
+    assert started.count("probe") == 1
+    assert started.count("good") == 2
+
+
 def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(run):
     settings = [setting("good", params={"sleep": 0.05}), setting("other")]
     found = run(settings, long_run_s=0.05, repeats=3, side_by_side=1)
@@ -307,14 +321,14 @@ def test_damaged_samples_are_measured_again(run, out, runs):
 def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     coordinator = textwrap.dedent(f"""
         from pathlib import Path
-        from gpupc_impl.measurement.sampler import Setting
+        from gpupc_impl.measurement.sampler import Bench, Setting
         from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
         settings = [Setting(name, "planted-good", {{"sleep": sleep}}) for name, sleep in (("a", 0.1), ("b", 0.11))]
         out = Path({str(out)!r})
         measure_side_by_side(Plan(
             problem_path=Path({str(problem)!r}), dataset={{"name": "tiny"}}, settings=settings, out_dir=out, repeats=4,
             store=out / "samples",
-        ))
+        ), Bench("auto"))
     """)
     process = subprocess.Popen([sys.executable, "-c", coordinator], stderr=subprocess.DEVNULL)
     give_up = time.monotonic() + 60

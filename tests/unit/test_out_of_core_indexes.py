@@ -20,7 +20,7 @@ from gpupc_impl.core.solve import solve
 from gpupc_impl.engine import graph
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian.device import SEARCH
-from gpupc_impl.out_of_core._pairs import SOURCE as PAIR_SOURCE
+from gpupc_impl.out_of_core import _pairs
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -186,7 +186,7 @@ def test_level_zero_for_real():
     print(done.stdout)
 
 
-@pytest.mark.parametrize("kernel", ["level_one_edges", "level_one_tile"])
+@pytest.mark.parametrize("kernel", [_pairs.EDGES, _pairs.TILES], ids=lambda kernel: kernel.expression)
 def test_panels_longer_than_two_to_the_31(kernel):
     """Level 1 of the last rows of a panel of all rows: rows that begin beyond 2^31 entries."""
     backend = open_backend("host", 2**60)
@@ -207,20 +207,32 @@ def test_panels_longer_than_two_to_the_31(kernel):
     keys, counters = backend.full((P, 3), 2**32 - 1, np.uint32), backend.full(COUNTER_SHAPE, 0, np.uint64)
     for i in range(first):  # no edges elsewhere: the words that hold the three columns
         bits[i * n_words + first // 32 : (i + 1) * n_words] = 0
-    grid, block = ((P,), (1, 4)) if kernel == "level_one_edges" else ((1, math.ceil(P / 64)), (16, 16))
-    backend.kernel(PAIR_SOURCE, kernel)(
-        grid,
-        block,
-        [
-            *(panel, panel[first * P :], bits, bits[first * n_words :], panel[first:], bits),
-            *(keys, None),
-            *map(np.int64, (P, P, first)),
-            *map(np.int32, (n_words, n_words, P, P, 3, 0, first, 0)),
-            np.float64(0.01),
-            np.int32(0),
-            counters,
-        ],
+    grid, block = ((P,), (1, 4)) if kernel == _pairs.EDGES else ((1, math.ceil(P / 64)), (16, 16))
+    block_of_pairs = _pairs.PAIR_BLOCK(
+        rows_i=panel,
+        rows_j=panel[first * P :],
+        bits_i=bits,
+        bits_j=bits[first * n_words :],
+        c=panel[first:],
+        edges=bits,
+        keys=keys,
+        min_r_squared=None,
+        counters=counters,
+        pitch=P,
+        c_pitch=P,
+        edges_first=first,
+        words=n_words,
+        edge_words=n_words,
+        width=P,
+        n_i=P,
+        n_j=3,
+        i0=0,
+        j0=first,
+        s0=0,
+        critical_r_squared=0.01,
+        first_come=False,
     )
+    backend.kernel(*kernel)(grid, block, [block_of_pairs])
     assert keys[P - 3, 2] == P - 2
     assert (keys[:first] == 2**32 - 1).all()
     assert counters.sum(axis=0)[0] == 3

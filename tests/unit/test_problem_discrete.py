@@ -291,18 +291,6 @@ def test_decay_removes_its_share_evenly(problem, decay):
         assert gaps.size == 0 or gaps.max() - gaps.min() <= 1
 
 
-def test_first_sets():
-    problem = DiscreteProblem.from_data(np.random.default_rng(0).integers(0, 2, (50, 5)), tests_per_edge=1, decay=0.5)
-    adjacency = np.zeros((5, 5), bool)
-    for i, j in ((0, 1), (0, 2), (0, 3), (1, 4), (2, 3)):
-        adjacency[i, j] = adjacency[j, i] = True
-    pairs = np.array([[0, 1], [1, 4], [0, 2]])
-    assert problem.first_sets(adjacency, pairs, 1).tolist() == [[2], [0], [1]]
-    # 1 - 4 has no side with two other neighbours.
-    assert problem.first_sets(adjacency, pairs, 2).tolist() == [[2, 3], [0, 2], [1, 3]]
-    assert problem.first_sets(adjacency, pairs, 0).shape == (3, 0)
-
-
 # --- identity ------------------------------------------------------------------------------------------------------
 
 

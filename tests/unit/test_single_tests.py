@@ -11,7 +11,7 @@ import pytest
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import get_family
 from gpupc_impl.measurement.record import InvalidRecord, Limits, load_tests, save_tests, schema_of_tests
-from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.single_tests import (
     Case,
     draw_tests,
@@ -71,10 +71,8 @@ def measure(folder, cases, implementations, time_limit_s=30.0):
     timed = measure_tests(
         cases,
         [dataclasses.replace(each, limits=limits) for each in implementations],
-        backend="host",
+        Bench("host", threads=1, log=io.StringIO()),
         store=folder / "samples",
-        threads=1,
-        log=io.StringIO(),
         progress=lines.append,
     )
     return timed, lines

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.measurement.record import Limits
-from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 params, timing = snakemake.params, snakemake.params.timing
@@ -27,7 +27,7 @@ def setting(name: str, choice: dict) -> Setting:
     return Setting(name, method, choice.get("params", {}), sets, limits)
 
 
-def measure(problem: str, facts: dict) -> None:
+def measure(problem: str, facts: dict, bench: Bench) -> None:
     """Measure all settings of one data set."""
     dataset = facts["name"]
 
@@ -49,16 +49,15 @@ def measure(problem: str, facts: dict) -> None:
         settings=[setting(name, choice) for name, choice in params.settings.items()],
         skipped=skipped,
         out_dir=Path("results/records") / dataset,
-        backend=params.backend,
-        threads=min(snakemake.threads, available_cores()),
         repeats=timing["repeats"],
         long_run_s=timing["long_run_s"],
         side_by_side=timing["side_by_side"],
         store=Path(params.store),
     )
-    measure_side_by_side(plan, log=log, progress=tell)
+    measure_side_by_side(plan, bench, progress=tell)
 
 
 with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
+    bench = Bench(params.backend, min(snakemake.threads, available_cores()), log)
     for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):
-        measure(problem, json.loads(Path(path).read_text(encoding="utf-8")))
+        measure(problem, json.loads(Path(path).read_text(encoding="utf-8")), bench)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.measurement.record import Limits, save_tests
-from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.single_tests import measure_tests
 from workflow.lib.single_tests import table_cases
 
@@ -28,10 +28,8 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, tempfile
             Setting(name, choice.get("method", name), choice.get("params", {}), limits=limits)
             for name, choice in params.implementations.items()
         ],
-        backend=params.backend,
+        Bench(params.backend, min(snakemake.threads, available_cores()), log),
         store=Path(params.store),
-        threads=min(snakemake.threads, available_cores()),
-        log=log,
         progress=tell,
     )
     save_tests(timed | {"source": sources}, snakemake.output[0])

@@ -1,47 +1,70 @@
 // Lists of separating sets, merged on the device.
 #include "backends/simt/portable.cuh"
 
-// How many of the ascending pairs come before (i, j).
-__device__ __forceinline__ long long pairs_before(const int* pairs, long long count, int i, int j) {
-    long long low = 0, high = count;
-    while (low < high) {
-        const long long middle = low + (high - low) / 2;
-        const int a = pairs[2 * middle], b = pairs[2 * middle + 1];
-        if (a < i || (a == i && b < j)) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
+// Pairs (i, j), i < j, ascending. Set number q is members[offsets[q]] up to members[offsets[q + 1]]; without offsets
+// every set has `size` members. engine/separating_sets.py, LIST, declares the same.
+struct SetList {
+    const int* pairs;
+    const long long* offsets;
+    const int* members;
+    long long count;
+    long long size;
 
-// Merges a list of pairs with sets of any size with one whose sets all have `size` members, both ascending and without
-// a common pair. Set number q of the first is members[offsets[q]] up to members[offsets[q + 1]]; so it is in the
-// result. Grid (any), block (any).
-__global__ void merge_sets(const int* pairs, const long long* offsets, const int* members, long long count,
-                           const int* pairs_level, const int* members_level, long long count_level, int size,
-                           int* pairs_out, long long* offsets_out, int* members_out) {
-    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
-    for (long long t = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; t <= count + count_level;
-         t += step) {
-        if (t == count + count_level) {
-            offsets_out[t] = offsets[count] + count_level * size;
-            break;
+    __device__ __forceinline__ long long begin(long long q) const { return offsets == nullptr ? q * size : offsets[q]; }
+
+    // How many of the pairs come before (i, j).
+    __device__ __forceinline__ long long before(int i, int j) const {
+        long long low = 0, high = count;
+        while (low < high) {
+            const long long middle = low + (high - low) / 2;
+            const int a = pairs[2 * middle], b = pairs[2 * middle + 1];
+            if (a < i || (a == i && b < j)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
-        const bool of_level = t >= count;
-        const long long q = of_level ? t - count : t;
-        const int* pair = (of_level ? pairs_level : pairs) + 2 * q;
-        const int i = pair[0], j = pair[1];
-        const long long others =
-            of_level ? pairs_before(pairs, count, i, j) : pairs_before(pairs_level, count_level, i, j);
-        const long long own = of_level ? q * size : offsets[q];
-        const long long place = q + others, begin = own + (of_level ? offsets[others] : others * size);
-        const int* from = (of_level ? members_level : members) + own;
-        const int n = of_level ? size : static_cast<int>(offsets[q + 1] - own);
-        pairs_out[2 * place] = i;
-        pairs_out[2 * place + 1] = j;
-        offsets_out[place] = begin;
-        for (int a = 0; a < n; ++a) members_out[begin + a] = from[a];
+        return low;
+    }
+};
+
+constexpr int LISTS = 6;
+
+struct SetLists {
+    SetList a, b, c, d, e, f;
+};
+
+// Merges lists without a common pair, some of them perhaps empty. Grid (any), block (any).
+__global__ void merge_sets(const SetLists given, int* pairs, long long* offsets, int* members) {
+    const SetList lists[LISTS] = {given.a, given.b, given.c, given.d, given.e, given.f};
+    long long total = 0, end = 0;
+#pragma unroll
+    for (int k = 0; k < LISTS; ++k) {
+        total += lists[k].count;
+        end += lists[k].begin(lists[k].count);
+    }
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
+    const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (first == 0) offsets[total] = end;
+#pragma unroll
+    for (int own = 0; own < LISTS; ++own) {
+        const SetList& list = lists[own];
+        for (long long q = first; q < list.count; q += step) {
+            const int i = list.pairs[2 * q], j = list.pairs[2 * q + 1];
+            const long long from = list.begin(q);
+            const int size = static_cast<int>(list.begin(q + 1) - from);
+            long long place = q, to = from;
+#pragma unroll
+            for (int other = 0; other < LISTS; ++other) {
+                if (other == own || lists[other].count == 0) continue;
+                const long long before = lists[other].before(i, j);
+                place += before;
+                to += lists[other].begin(before);
+            }
+            pairs[2 * place] = i;
+            pairs[2 * place + 1] = j;
+            offsets[place] = to;
+            for (int a = 0; a < size; ++a) members[to + a] = list.members[from + a];
+        }
     }
 }

@@ -197,7 +197,7 @@ __device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, 
 // that side 0 left in `start`. Separated edges go from `left_graph`, on side 0 from `start` as well; s.best[s.starts[i]
 // + q] is the smallest rank found for row i's neighbour at position q. Warps take turns of `run` prefixes, one after
 // the other, until there are no more. Grid (any), block (warps), dynamic shared memory: of each warp its cells for rows
-// of up to `longest` (unless they are in s.scratch), then its partners.
+// of up to `longest`, then its partners, unless they are in s.scratch.
 template <int L, bool WITH_SMALLEST, bool IN_SHARED>
 __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double critical_r_squared, int start,
                                                       int left_graph, int side, int run, int longest) {
@@ -208,12 +208,10 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
     const Binomials binomial{s.binomials, s.widest};
     GPUPC_DYNAMIC_SHARED(double, shared);
     unsigned long long tests = 0, undefined = 0, singular_tests = 0;
-    const long long of_warp = Prefix<K>::cells_needed(longest);
+    const long long of_warp = Prefix<K>::cells_needed(longest) + (longest + 1) / 2;
     double* const cells =
-        IN_SHARED ? shared + warp_index() * of_warp
-                  : s.scratch + (static_cast<long long>(blockIdx.x) * warp_count() + warp_index()) * of_warp;
-    int* const partners = reinterpret_cast<int*>(shared + (IN_SHARED ? warp_count() * of_warp : 0)) +
-                          static_cast<long long>(warp_index()) * longest;
+        (IN_SHARED ? shared : s.scratch + blockIdx.x * warp_count() * of_warp) + warp_index() * of_warp;
+    int* const partners = reinterpret_cast<int*>(cells + Prefix<K>::cells_needed(longest));
     const unsigned long long heads = static_cast<unsigned long long>(HEADS) * p;
     const unsigned long long turns = heads + s.run_starts[p];
     for (unsigned long long turn; (turn = next_turn(&s.graphs.counters_of(L)[TURNS + side])) < turns;) {

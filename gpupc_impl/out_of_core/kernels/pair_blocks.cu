@@ -19,8 +19,7 @@ __global__ void level_zero_block(const double* c, int n_i, int n_j, int i0, int 
 
 // Level 1 where edges are few: threadIdx.y goes through the edges of row i, threadIdx.x through the neighbours of both
 // ends that lie in the set block. Grid (n_i), any block.
-__global__ void __launch_bounds__(512) level_one_edges(GPUPC_PAIR_BLOCK_PARAMETERS, unsigned long long* counters) {
-    const PairBlock block = GPUPC_PAIR_BLOCK;
+__global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ PairBlock block) {
     const int i = blockIdx.x;
     const double* c_i = block.rows_i + i * block.pitch;
     const unsigned* near_i = block.bits_i + static_cast<long long>(i) * block.words;
@@ -58,7 +57,7 @@ __global__ void __launch_bounds__(512) level_one_edges(GPUPC_PAIR_BLOCK_PARAMETE
             }
         }
     }
-    tally.add_to(counters);
+    tally.add_to(block.counters);
 }
 
 constexpr int TILE = 64, STEP = 32, SIDE = 16, PER_THREAD = TILE / SIDE;
@@ -70,11 +69,9 @@ __device__ __forceinline__ unsigned without(unsigned members, int at) {
 // Level 1 where edges are many: a block of threads TILE x TILE pairs, a thread PER_THREAD^2 of them in registers, and
 // the correlations with STEP variables s at a time in shared memory. Grid (ceil(n_j / TILE), ceil(n_i / TILE)), block
 // (SIDE, SIDE). min_r_squared must be null.
-__global__ void __launch_bounds__(SIDE* SIDE)
-    level_one_tile(GPUPC_PAIR_BLOCK_PARAMETERS, unsigned long long* counters) {
+__global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_constant__ PairBlock block) {
     __shared__ double c_i[STEP][TILE + 1], c_j[STEP][TILE + 1];
     __shared__ unsigned undefined_i[2][TILE], undefined_j[2][TILE];
-    const PairBlock block = GPUPC_PAIR_BLOCK;
     const int tile_i = blockIdx.y * TILE, tile_j = blockIdx.x * TILE;
     const int thread = threadIdx.y * SIDE + threadIdx.x;
 
@@ -180,5 +177,5 @@ __global__ void __launch_bounds__(SIDE* SIDE)
             if (block.active(i, j)) block.keys[block.cell(i, j)] = best[a][b];
         }
     }
-    tally.add_to(counters);
+    tally.add_to(block.counters);
 }

@@ -26,6 +26,7 @@ struct PairBlock {
     const unsigned* edges;              // the pairs' adjacency: bit edges_first + j of row i, `edge_words` words a row
     unsigned* keys;                     // (n_i, n_j) best keys
     unsigned long long* min_r_squared;  // (n_i, n_j) bits of the smallest r^2 met, or null
+    unsigned long long* counters;       // see Tally
     long long pitch, c_pitch, edges_first;
     int words, edge_words, width, n_i, n_j, i0, j0, s0;
     double critical_r_squared;
@@ -44,32 +45,3 @@ struct PairBlock {
         return ::settled(first_come, found, key);
     }
 };
-
-// Launch arguments of a PairBlock, in order.
-#define GPUPC_PAIR_BLOCK_PARAMETERS                                                                                   \
-    const double *rows_i, const double *rows_j, const unsigned *bits_i, const unsigned *bits_j, const double *c,      \
-        const unsigned *edges, unsigned *keys, unsigned long long *min_r_squared, long long pitch, long long c_pitch, \
-        long long edges_first, int words, int edge_words, int width, int n_i, int n_j, int i0, int j0, int s0,        \
-        double critical_r_squared, int first_come
-#define GPUPC_PAIR_BLOCK \
-    {rows_i,             \
-     rows_j,             \
-     bits_i,             \
-     bits_j,             \
-     c,                  \
-     edges,              \
-     keys,               \
-     min_r_squared,      \
-     pitch,              \
-     c_pitch,            \
-     edges_first,        \
-     words,              \
-     edge_words,         \
-     width,              \
-     n_i,                \
-     n_j,                \
-     i0,                 \
-     j0,                 \
-     s0,                 \
-     critical_r_squared, \
-     first_come != 0}

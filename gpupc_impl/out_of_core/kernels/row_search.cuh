@@ -5,12 +5,14 @@
 #include "gaussian/kernels/search.cuh"
 
 struct RowSearch {
-    unsigned long long* best;           // best key of the edge to each neighbour
+    unsigned long long* keys;           // best key of the edge to each neighbour
     unsigned long long* min_r_squared;  // bits of the smallest r^2 met with each neighbour, or null
+    unsigned long long* counters;       // see Tally
+    Binomials binomial;
     double critical_r_squared;
     bool first_come;
 
-    __device__ __forceinline__ unsigned long long found(long long slot) const { return load_relaxed(&best[slot]); }
+    __device__ __forceinline__ unsigned long long found(long long slot) const { return load_relaxed(&keys[slot]); }
 
     // Whether a test with this key can no longer change the answer, given the best key found so far.
     __device__ __forceinline__ bool settled(unsigned long long found, unsigned long long key) const {
@@ -30,8 +32,8 @@ struct RowSearch {
             atomicMin(&min_r_squared[slot], bits);
         }
         if (h.independent(critical_r_squared)) {
-            atomicMin(&best[slot], key);
-            if (mirror != slot) atomicMin(&best[mirror], key);
+            atomicMin(&keys[slot], key);
+            if (mirror != slot) atomicMin(&keys[mirror], key);
         }
     }
 };

@@ -9,15 +9,22 @@ struct PositionBlock {
     int first, length, base, members;
 };
 
-// C is the sub-matrix of `size` variables, Vi its variable i, which follows the first `before` of the row's n
-// neighbours. pieces holds n_pieces blocks of the sets in order of position, and then the block of the other ends.
+// Blocks of a row of n neighbours. C is the sub-matrix of `size` variables, Vi its variable i, which follows the first
+// `before` neighbours. pieces holds n_pieces blocks of the sets in order of position, and then the block of the other
+// ends.
+struct SplitRow {
+    const double* C;
+    const int* pieces;
+    int size, i, before, n, n_pieces;
+};
+
 template <int L>
 __global__ void __launch_bounds__(512)
-    split_row(const double* C, int size, int i, int before, int n, const int* pieces, int n_pieces,
-              const unsigned long long* binomials, int max_degree, double critical_r_squared, unsigned long long* best,
-              unsigned long long* min_r_squared, int first_come, unsigned long long* counters) {
-    const Binomials binomial{binomials, max_degree};
-    const RowSearch search{best, min_r_squared, critical_r_squared, first_come != 0};
+    split_row(const __grid_constant__ SplitRow row, const __grid_constant__ RowSearch search) {
+    const Binomials binomial = search.binomial;
+    const double* C = row.C;
+    const int size = row.size, i = row.i, before = row.before, n = row.n, n_pieces = row.n_pieces;
+    const int* pieces = row.pieces;
     PositionBlock from[L];
     unsigned long long sets = 1;
     for (int q = 0; q < n_pieces; ++q) {
@@ -61,5 +68,5 @@ __global__ void __launch_bounds__(512)
             search.test(tally, S.residuals(C, size, i, j, c_i[j]), position, position, key);
         }
     }
-    tally.add_to(counters);
+    tally.add_to(search.counters);
 }
