@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl import GaussianProblem, Skeleton, methods
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve
