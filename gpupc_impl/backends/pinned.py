@@ -1,7 +1,7 @@
-"""Page-locked host memory, kept for the next who needs it, and copies through it that several threads feed.
+"""Page-locked host memory that is kept for reuse, and copies through it that several threads feed.
 
 A GPU copies from and to page-locked memory much faster than from other memory, and beside other work; but locking
-pages takes longer than most copies. What is given back is therefore kept, up to `KEPT_BYTES`.
+pages takes longer than most copies. Blocks that are given back are therefore kept, up to `KEPT_BYTES`.
 """
 
 from __future__ import annotations
