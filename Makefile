@@ -12,6 +12,8 @@ PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys;
 
 BIN := .venv/bin
 SNAKEMAKE := $(BIN)/snakemake --workflow-profile workflow/profiles/default --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
+# Tests that share a folder in which the workflow was run stay in one process.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
 .PHONY: help venv reproduce report test test-slow coverage lint benchmark docs clean
 
@@ -36,13 +38,13 @@ report: venv ## Write results/report.html from the results that are there
 	$(SNAKEMAKE) --report results/report.html
 
 test: venv ## Run all tests
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
 
 test-slow: venv ## Run the tests that take minutes each
-	$(BIN)/python -m pytest -n auto -m slow
+	$(PYTEST) -m slow
 
 coverage: venv ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
 
 lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format
 	$(BIN)/ruff check .

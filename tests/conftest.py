@@ -1,9 +1,12 @@
-"""Hypothesis profiles: `ci` (the default) draws the same examples every time; `explore` draws new ones."""
+"""Hypothesis profiles: `ci` (the default) draws the same examples every time; `explore` draws new ones, and more.
+
+A test that needs other than the profile's number of examples takes a multiple of ``settings.default.max_examples``.
+"""
 
 import os
 
 import hypothesis
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

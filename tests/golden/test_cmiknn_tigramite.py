@@ -20,7 +20,7 @@ from baselines import _cmiknn
 from baselines._cmiknn_search import CmiknnTest
 from baselines.tigramite_pc import TigramiteTest
 
-INPUTS = 300
+INPUTS = 150
 KERNELS = {
     f"{backend}-{selection}": (backend, selection)
     for backend in ("host", "cuda")

@@ -24,10 +24,11 @@ PARAMS = {"baseline-2": {"threads": 64}}
 PCALG_NCI60_SHA256 = "43513802810975ec1a871dfc18348f197b7aa48b8ea6eaaac24b35fb13ea73b6"
 
 
-def settings(canonical_only: bool = True):
+def settings(canonical_only: bool = True, slow: tuple[str, ...] = ("causal-learn",)):
     """(method, backend) of the methods whose separating sets are canonical, or of all methods.
 
-    causal-learn needs minutes for the data of this file: it is marked slow.
+    Args:
+        slow: methods that are marked so. causal-learn needs minutes for the data of this file.
     """
     for method in methods("gaussian").values():
         for backend in method.backends:
@@ -35,7 +36,7 @@ def settings(canonical_only: bool = True):
                 continue
             name, reason = f"{method.name}-{backend}", unavailable(method, backend)
             marks = [pytest.mark.gpu] if backend == "cuda" else []
-            marks += [pytest.mark.slow] if method.name == "causal-learn" else []
+            marks += [pytest.mark.slow] if method.name in slow and backend != "cuda" else []
             marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
             yield pytest.param(method.name, backend, marks=marks, id=name)
 
@@ -70,7 +71,7 @@ def test_nci60(method, backend):
     assert found == reference(data)
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings()))
+@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "out-of-core-um"))))
 def test_nci60_by_the_published_codes_degrees_of_freedom(method, backend):
     found = skeleton(
         load("nci-60"), alpha=0.05, method=method, backend=backend, **PARAMS.get(method, {}), df_convention="cupc"
@@ -78,7 +79,7 @@ def test_nci60_by_the_published_codes_degrees_of_freedom(method, backend):
     assert found.n_edges == 580
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings()))
+@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "cupc-e"))))
 def test_mcc(method, backend):
     """Five pairs of identical columns: near-singular conditioning matrices and undefined tests on real data."""
     data = load("mcc")
@@ -89,7 +90,7 @@ def test_mcc(method, backend):
     assert found.pseudo_inverses > 0
 
 
-@pytest.mark.parametrize("name", ["ecoli70", "arth150"])
+@pytest.mark.parametrize("name", ["ecoli70", pytest.param("arth150", marks=pytest.mark.slow)])
 def test_causal_learn_agrees_on_gaussian_networks(name):
     """Its separating sets too: no test of these data is near enough to its threshold to tell the programs apart."""
     method = methods()["causal-learn"]

@@ -1,6 +1,7 @@
 """The documentation is true: its Python examples run, its commands are parsed, its links lead somewhere."""
 
 import ast
+import functools
 import os
 import re
 import shlex
@@ -85,9 +86,14 @@ def assert_files_are_there(words):
 
 
 def assert_options(command, arguments):
-    shown = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     options = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
-    assert options <= set(re.findall(r"--[a-z-]+", shown)), options
+    assert options <= known_options(*command), options
+
+
+@functools.cache
+def known_options(*command):
+    shown = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"--[a-z-]+", shown))
 
 
 WALKS = (ROOT / "docs/architecture.md").read_text().partition("## Three walks")[2].partition("\n## ")[0]

@@ -97,7 +97,13 @@ def test_dry_run(tmp_path, config):
     printed = snakemake(tmp_path, config, "--dry-run", "--quiet", "rules")
     tables = ("cupc_table1", "cupc_table2", "cupc_claims", "ooc_table1")
     figures = ("cupc_fig5", "cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig9", "cupc_fig10", "ooc_fig1", "ooc_fig2")
-    for target in (*tables, *figures, "check_verification", "measure_gaussian", "measure_cupc_fig10"):
+    targets = [*tables, *figures, "check_verification", "measure_gaussian", "measure_cupc_fig10"]
+    if config != TINY:
+        targets += (
+            [f"cmiknn_table{k}" for k in range(1, 11)] + [f"gpupc_table{k}" for k in range(1, 4)] + ["cmiknn_fig1"]
+        )
+        targets += ["measure_discrete", "measure_nonlinear", "time_cmiknn_table4", "verify_ci_tests"]
+    for target in targets:
         assert f"{target} " in printed
 
 

@@ -132,7 +132,11 @@ class Plan:
         """Versions of the methods' code: editing a method measures it again, and nothing else does."""
         found = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
         backend = self.config["backend"]
-        return {name: code_version(m, "cpu" if m.backends == ("cpu",) else backend) for name, m in found.items()}
+        versions = {
+            method.name: code_version(method, "cpu" if method.backends == ("cpu",) else backend)
+            for method in {method.name: method for method in found.values()}.values()
+        }
+        return {setting: versions[method.name] for setting, method in found.items()}
 
     def timelines(self) -> dict[str, dict[str, dict[str, Any]]]:
         """The runs whose timelines are shown: by data set, an experiment's first, its block-based settings by name."""
@@ -186,7 +190,8 @@ class Plan:
         return {kind: path for name in entry.reads for kind, path in files.get(name, {}).items()}
 
     def given(self, entry: Entry) -> dict[str, Any]:
-        """What the config says to a table or figure beside the files (`gpupc_impl.reporting.catalogue.GIVEN`)."""
+        """What a table or figure is given from the config, beside the files
+        (`gpupc_impl.reporting.catalogue.GIVEN`)."""
         found: dict[str, Any] = {}
         if "sweeps" in entry.reads:
             found["sweeps"] = self.experiments[entry.experiments[0]].sweeps

@@ -1,5 +1,5 @@
 """Measurements: whole searches, single tests, and the timeline of an out-of-core run. Nothing else runs beside them, so
-they take all cores."""
+they take all cores. They come first (`priority`): a check or a figure between two of them would leave a core idle."""
 
 # A job measures settings side by side, on one data set or on all graphs of an experiment. Skeletons (.npz) lie beside the
 # records of those that finished; only the records are outputs, since a failed method leaves no skeleton.
@@ -17,6 +17,7 @@ for name, measurement in PLAN.measurements().items():
             measurement.log,
         wildcard_constraints:
             dataset=one_of(measurement.datasets),
+        priority: 1
         conda:
             ENVIRONMENT
         threads: workflow.cores or 1
@@ -47,6 +48,7 @@ for name, table in CI_TESTS["tables"].items():
             f"results/tests/{name}.json",
         log:
             f"logs/time_tests/{name}.log",
+        priority: 1
         conda:
             ENVIRONMENT
         threads: workflow.cores or 1
@@ -84,6 +86,7 @@ for name, settings in PLAN.timelines().items():
             f"results/timelines/{name}.csv",
         log:
             f"logs/record_timeline/{name}.log",
+        priority: 1
         conda:
             ENVIRONMENT
         threads: workflow.cores or 1
