@@ -186,8 +186,8 @@ def partial_sums(columns, ys, s, k, psi, first, last):
     """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
 
     All columns are worked on side by side. The radius of a sample is the distance to its k-th nearest other sample in
-    the joint space; it is found by halving an interval, and only among samples that are near in (Y, S), of which the
-    radius of the sample before gives an idea. An idea too small is noticed and enlarged.
+    the joint space; it is found by halving an interval, and only among samples that are near in (Y, S), which the
+    radius of the sample before helps to guess. A guess that is too small is noticed and enlarged.
 
     Args:
         columns: (n, width) the permuted variable, a permutation a column.

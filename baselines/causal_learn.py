@@ -21,7 +21,7 @@ def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
     - Its test inverts the correlation matrix of (i, j, S). Where that is exactly singular it raises an error; where
-      it is nearly so, as with duplicated columns, the answer hangs on rounding: no undefined tests, no
+      it is nearly so, as with duplicated columns, the answer depends on rounding: there are no undefined tests and no
       pseudo-inverse.
     - ``df_convention="cupc"``, one degree of freedom less, is reached by telling its test of one sample less.
     """

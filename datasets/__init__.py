@@ -65,7 +65,7 @@ def load(
 
     Raises:
         RegistryError: no such data set, or its entry is wrong.
-        DatasetUnavailable: not to be had here and now.
+        DatasetUnavailable: the data cannot be fetched or made on this machine; the message says how to provide them.
         DataError: the file's content is not what the entry says.
     """
     found = registry.resolve(name, spec)

@@ -25,10 +25,10 @@ class RegistryError(ValueError):
 
 
 class DatasetUnavailable(RuntimeError):
-    """The data cannot be had here; the message is one sentence that says why and how to provide them.
+    """The data are not available here; the message is one sentence that says why and how to provide them.
 
     Attributes:
-        facts: what is known of the data all the same.
+        facts: what is known of the data without having them.
     """
 
     def __init__(self, why: str, facts: Mapping[str, Any] | None = None):

@@ -52,7 +52,8 @@ def fetch(
         spec: an entry declared outside the registry.
 
     Raises:
-        DatasetUnavailable: nowhere to be had; one sentence says why and how to provide the file.
+        DatasetUnavailable: the file is not cached or mirrored and cannot be downloaded; one sentence says why and how
+        to provide it.
         RegistryError: no such data set, or it is not a file.
     """
     entry = registry.resolve(name, spec)

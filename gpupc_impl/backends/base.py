@@ -168,6 +168,10 @@ class Backend(abc.ABC):
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
         """A symmetric (p, p) matrix on the device, to be read only: where it lies already, or half of it copied."""
 
+    def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        """Copies of device arrays in host memory, after the work queued so far."""
+        return [self.download(array) for array in arrays]
+
     @abc.abstractmethod
     def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
         """A copy of a device array in host memory, after the work queued so far.

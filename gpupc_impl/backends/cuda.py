@@ -59,12 +59,13 @@ PINNED_RESULT_BYTES = 256 << 20
 
 
 @functools.cache
-def _pinned_pool() -> PinnedPool:
-    """The one pool of a process."""
+def _pinned_pool(device: int) -> PinnedPool:
+    """The one pool of a process for a device."""
     import cupy
 
     def allocate(size: int) -> tuple[Any, int]:
-        memory = cupy.cuda.PinnedMemory(size)
+        with cupy.cuda.Device(device):  # in any thread; else CUDA would wake its first device
+            memory = cupy.cuda.PinnedMemory(size)
         return memory, memory.ptr
 
     return PinnedPool(allocate)
@@ -89,7 +90,7 @@ class CudaBackend(Backend):
         self._device = cupy.cuda.Device(_chosen_device())
         self._running: dict[str, None] = {}  # kernels launched since the last synchronisation, in order
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
-        self._pinned = _pinned_pool()
+        self._pinned = _pinned_pool(self._device.id)
         self._in_flight: list[np.ndarray] = []  # page-locked memory that queued copies read
         self._peak = 0
         self._other_pool = None
@@ -194,10 +195,11 @@ class CudaBackend(Backend):
         flat = host.reshape(-1).view(np.uint8)
         parts = [flat[start : start + CHUNK_BYTES] for start in range(0, len(flat), CHUNK_BYTES)]
 
-        def send(staged: np.ndarray, number: int) -> Callable[[], None]:
+        def send(staged: np.ndarray, number: int) -> None:
             with self._on_device():
                 self._send(device.data.ptr + number * CHUNK_BYTES, staged)
-                return self._queued()
+                arrived = self._queued()
+            arrived()
 
         staged_upload(self._pinned, parts, send)
         return device
@@ -213,20 +215,20 @@ class CudaBackend(Backend):
         bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
         parts = [matrix[first:last, first:] for first, last in itertools.pairwise(bounds)]
 
-        def send(staged: np.ndarray, number: int) -> Callable[[], None]:
+        def send(staged: np.ndarray, number: int) -> None:
             first, width = bounds[number], staged.shape[1] * itemsize
+            place, pitch = device.data.ptr + first * (p + 1) * itemsize, p * itemsize
+            runtime = self._cupy.cuda.runtime
+            kind = runtime.memcpyHostToDevice
             with self._on_device():
-                self._cupy.cuda.runtime.memcpy2DAsync(
-                    device.data.ptr + first * (p + 1) * itemsize,
-                    p * itemsize,
-                    staged.ctypes.data,
-                    width,
-                    width,
-                    len(staged),
-                    self._cupy.cuda.runtime.memcpyHostToDevice,
-                    self._stream.ptr,
+                runtime.memcpy2DAsync(
+                    place, pitch, staged.ctypes.data, width, width, len(staged), kind, self._stream.ptr
                 )
-                return self._queued()
+                arrived = self._queued() if count > MOST_THREADS else None
+            if arrived is None:
+                self._in_flight.append(staged)
+            else:  # a few parts at a time have page-locked memory
+                arrived()
 
         staged_upload(self._pinned, parts, send)
         tiles = -(-p // 32)
@@ -235,8 +237,7 @@ class CudaBackend(Backend):
 
     def _queued(self) -> Callable[[], None]:
         """A function that waits for what has been queued so far; call this where the device is current."""
-        wait: Callable[[], None] = self._stream.record().synchronize
-        return wait
+        return CudaEvent(self, self._stream.record()).synchronize
 
     def _send(self, address: int, staged: np.ndarray) -> None:
         """Queue a copy of page-locked memory to the device."""
@@ -244,6 +245,20 @@ class CudaBackend(Backend):
             runtime = self._cupy.cuda.runtime
             kind = runtime.memcpyHostToDevice
             runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
+
+    def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        if sum(array.nbytes for array in arrays) > PINNED_RESULT_BYTES:
+            return [self.download(array) for array in arrays]
+        runtime = self._cupy.cuda.runtime
+        kind = runtime.memcpyDeviceToHost
+        out = [self._pinned.array(array.shape, array.dtype) for array in arrays]
+        with self._on_device():
+            for host, array in zip(out, arrays, strict=True):
+                if array.nbytes:
+                    runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, kind, self._stream.ptr)
+            self._stream.synchronize()
+        self._done()
+        return out
 
     def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
         if not array.nbytes:
@@ -274,8 +289,7 @@ class CudaBackend(Backend):
             return self._cupy.matmul(matrix.T, matrix, out=out)
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        with self._on_device():
-            return self._pinned.array(_sizes(shape), dtype)
+        return self._pinned.array(_sizes(shape), dtype)
 
     def stream(self) -> CudaStream:
         return CudaStream(self)

@@ -37,7 +37,7 @@ from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import source_name
 
 POLL_MS = 50
-"""While a kernel runs, Python looks this often whether it was interrupted."""
+"""While a kernel runs, Python checks this often whether it was interrupted."""
 
 _libc = ctypes.CDLL(None)
 _libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
@@ -62,7 +62,7 @@ class _Memory:
             backend._account.give_back(self.nbytes)
             raise DeviceMemoryError(self.nbytes, backend.memory_used, backend.memory_limit)
         self.address = pointer.value
-        if backend._sanitizers:  # whoever reads before writing shall get nonsense every time
+        if backend._sanitizers:  # reading before writing gives nonsense every time
             ctypes.memset(self.address, 0xFD, self.nbytes)
         self.__array_interface__ = {"version": 3, "data": (self.address, False), "shape": shape, "typestr": dtype.str}
         weakref.finalize(self, _release, backend._account, self.address, self.nbytes).atexit = False

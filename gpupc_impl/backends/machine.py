@@ -36,7 +36,7 @@ def cpu_name() -> str:
 
 
 def cpu_facts(*names: str) -> list[str]:
-    """The different lines that Linux has on the processors under these names ("flags", say), sorted."""
+    """The distinct lines of Linux's description of the processors that have these names (such as "flags"), sorted."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

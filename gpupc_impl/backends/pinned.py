@@ -1,7 +1,7 @@
-"""Page-locked host memory, kept for the next who needs it, and copies through it that several threads feed.
+"""Page-locked host memory that is kept for reuse, and copies through it that several threads feed.
 
 A GPU copies from and to page-locked memory much faster than from other memory, and beside other work; but locking
-pages takes longer than most copies. What is given back is therefore kept, up to `KEPT_BYTES`.
+pages takes longer than most copies. Blocks that are given back are therefore kept, up to `KEPT_BYTES`.
 """
 
 from __future__ import annotations
@@ -80,32 +80,22 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(min(MOST_THREADS, available_cores()), "gpupc-copy")
 
 
-def staged_upload(
-    pool: PinnedPool, parts: list[np.ndarray], send: Callable[[np.ndarray, int], Callable[[], None]]
-) -> None:
-    """Copy parts of host arrays into page-locked memory, several at a time, and send each on as soon as it is there.
+def staged_upload(pool: PinnedPool, parts: list[np.ndarray], send: Callable[[np.ndarray, int], None]) -> None:
+    """Copy parts of host arrays into page-locked memory, several at a time; who has copied one sends it on.
 
     Args:
-        send: ``(staged, number of the part) -> a function that waits until the staged copy has been read``.
+        send: ``(staged, number of the part)``: returns when the staged copy has been read.
     """
 
-    def stage(part: np.ndarray) -> np.ndarray:
-        staged = pool.array(part.shape, part.dtype)
-        staged[...] = part
-        return staged
+    def stage(number: int) -> None:
+        staged = pool.array(parts[number].shape, parts[number].dtype)
+        staged[...] = parts[number]
+        send(staged, number)
 
-    ahead = 2 * min(MOST_THREADS, available_cores())
-    waiting = collections.deque(_threads().submit(stage, part) for part in parts[:ahead])
-    sent: collections.deque[tuple[np.ndarray, Callable[[], None]]] = collections.deque()
-    for number in range(len(parts)):
-        staged = waiting.popleft().result()
-        sent.append((staged, send(staged, number)))
-        if number + ahead < len(parts):
-            waiting.append(_threads().submit(stage, parts[number + ahead]))
-        if len(sent) > ahead:
-            sent.popleft()[1]()
-    for _, arrived in sent:
-        arrived()
+    copies = [_threads().submit(stage, number) for number in range(len(parts))]
+    concurrent.futures.wait(copies)  # all, before one's fault makes the caller give up what they write to
+    for copy in copies:
+        copy.result()
 
 
 def staged_download(

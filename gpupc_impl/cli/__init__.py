@@ -24,11 +24,11 @@ EXPECTED = (
     KernelCompilationError,
     OSError,
 )
-"""Errors whose message is enough; any other is a fault of ours."""
+"""Errors that the user can act on, shown by their message alone; any other is a bug."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 1 for a fault of ours, 2 for what the user can mend, 130 for Ctrl-C.
+    """Run a command; returns the exit code: 0, 1 for a bug, 2 for what the user can correct, 130 for Ctrl-C.
 
     With ``GPUPC_DEBUG=1`` in the environment errors keep their traceback.
     """

@@ -118,7 +118,7 @@ def _key_value(text: str) -> tuple[str, int | float | str]:
 
 
 def _size(text: str) -> int:
-    """Bytes from such as ``2GiB``, ``2GB``, ``2G`` (all binary) or ``2147483648``."""
+    """Bytes of a text such as ``2GiB``, ``2GB``, ``2G`` (all binary) or ``2147483648``."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 512MiB or 2GiB")

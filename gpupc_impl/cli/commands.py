@@ -49,7 +49,7 @@ def list_methods(args: argparse.Namespace) -> None:
 
 def search(args: argparse.Namespace) -> None:
     """The commands ``skeleton`` and ``pc``."""
-    # Everything that can be known to be wrong is looked at before the data are read and the search begins.
+    # Everything that can be checked without the data is checked before they are read.
     if args.correlation != (args.n_samples is not None):
         raise UsageError("--correlation and --n-samples go together: a correlation matrix, and its number of samples")
     options = dict(args.param)

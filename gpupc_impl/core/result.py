@@ -31,7 +31,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     Each takes 20 bytes and 4 for a member after the first.
 
     Args:
-        offsets: the attribute; or a number, where all sets have that many members.
+        sizes: how many members the sets have: one number for all, (k,) uint8, or as (k + 1,) int64 `offsets`.
 
     Attributes:
         pairs: (k, 2) int32, i < j, in ascending order: the pairs removed at level 1 or above.
@@ -39,16 +39,20 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         members: int32 variable indexes, ascending within a set.
     """
 
-    def __init__(self, adjacency: np.ndarray, pairs: np.ndarray, offsets: np.ndarray | int, members: np.ndarray):
+    def __init__(self, adjacency: np.ndarray, pairs: np.ndarray, sizes: np.ndarray | int, members: np.ndarray):
         self._adjacency = adjacency
         self.pairs, self.members = pairs, members
-        self._offsets = offsets
+        self._sizes = sizes
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
-        if isinstance(self._offsets, np.ndarray):
-            return self._offsets
-        return np.arange(len(self.pairs) + 1, dtype=np.int64) * self._offsets
+        if not isinstance(self._sizes, np.ndarray):
+            return np.arange(len(self.pairs) + 1, dtype=np.int64) * self._sizes
+        if self._sizes.dtype == np.int64:
+            return self._sizes
+        offsets = np.zeros(len(self.pairs) + 1, np.int64)
+        np.cumsum(self._sizes, out=offsets[1:])
+        return offsets
 
     @functools.cached_property
     def _rows(self) -> np.ndarray:

@@ -98,7 +98,7 @@ MAX_PLANES = 32
 """Variables with more categories have no planes; tables.cu: the same."""
 
 LISTED_DF = 4096
-"""Degrees of freedom up to which every critical value is at hand."""
+"""Up to this many degrees of freedom every critical value is tabulated."""
 
 UNCLEAR_AT_FIRST = 1 << 12
 """Tests that a level may leave to the host before it has to be made again with more room."""
@@ -130,7 +130,7 @@ class Level:
         max_degree: largest number of neighbours.
         degrees: (p,) int32 on the host: how many each variable has.
         row_cells: (p,) uint64 on the device: bounds on the cells of each row's tables.
-        largest_table: cells of the largest table that may be met.
+        largest_table: cells of the largest table possible.
     """
 
     level: int
@@ -147,7 +147,7 @@ class DiscreteSearch(abc.ABC):
     """Its kernels are ``<name>_level_zero`` and ``<name>_level``."""
 
     plane_passes = 0
-    """Over how many planes' bits a table may be counted; beyond, it is counted sample by sample."""
+    """The most planes whose bits are combined to count a table; larger tables are counted sample by sample."""
 
     def __init__(self, problem: DiscreteProblem, run: Run):
         self.problem, self.run = problem, run
@@ -187,7 +187,7 @@ class DiscreteSearch(abc.ABC):
         return self.graph.adjacency()
 
     def pmax(self) -> np.ndarray | None:
-        """Largest p-values met; a removed pair's is that of the set that separated it."""
+        """The largest p-value of each pair; for a removed pair, the p-value given its separating set."""
         if self.largest_p is None:
             return None
         largest = self.backend.download(self.largest_p).view(np.float64).copy()
@@ -226,7 +226,7 @@ class DiscreteSearch(abc.ABC):
 
     @abc.abstractmethod
     def table_bytes(self, level: int, cells: int, left: int) -> int:
-        """Device memory that the tables of a level take at most, with up to `cells` each and `left` bytes for all."""
+        """The most device memory that a level's tables take, with up to `cells` cells each and `left` bytes for all."""
 
     def kernel(self, part: str):
         return self.backend.kernel(*kernel_of(self.name, part, self.code))
@@ -330,7 +330,8 @@ class DiscreteSearch(abc.ABC):
         return backend.download(pairs), backend.download(sets)
 
     def _make_planes(self) -> None:
-        """Which samples have which category, as bits: an eighth of 8-bit codes a category, and counted by popcount."""
+        """Planes: for each category n bits that tell which samples have it. One takes an eighth of the 8-bit codes, and
+        popcount counts it."""
         backend = self.backend
         self.planes, self.first_plane, self.plane_words = None, None, self.stride // 64
         categories = self._plane_counts()

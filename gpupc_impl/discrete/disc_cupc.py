@@ -24,10 +24,10 @@ HOST_BLOCKS = 4
 class DiscCuPC(DiscreteSearch):
     """A thread a test, each with a table of its own in device memory, and no plan for that memory.
 
-    The paper's threads allocate their tables inside the kernel. So the tables of all threads that run at a time exist
-    together: of all blocks with a test, as far as the device holds them at once. Each is as large as the level's
+    The paper's threads allocate their tables inside the kernel, so the tables of all threads that run at the same time
+    exist together. Each is as large as the level's
     largest. On the host backend the device is the paper's V100, so that a search runs out of memory there for the same
-    reason; its cores run few blocks at a time, and touch few of the tables.
+    reason; its cores run few blocks at a time, and use few of the tables.
     """
 
     name = "disc_cupc"

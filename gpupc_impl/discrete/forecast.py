@@ -1,4 +1,4 @@
-"""How much memory a discrete search takes, said before it starts."""
+"""A bound on the memory of a discrete search, known before it starts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from gpupc_impl.core.problem import Problem
 
 PAIRS_AT_ONCE = 1 << 20
-"""Pairs that the result's separating sets are merged from at a time (core/result.py)."""
+"""Pairs whose separating sets are merged at a time (core/result.py)."""
 
 FIXED_HOST_BYTES = 4 * 2**20
-"""Tables of critical values, and what every run makes that does not grow with the problem."""
+"""Tables of critical values, and other memory that does not grow with the problem."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Forecast:
 
 
 def last_level(problem: Problem) -> int:
-    """The last level that a search may come to: more variables, a higher level or larger tables there cannot be."""
+    """The last level that a search can reach."""
     level = max(problem.n_variables - 2, 0)
     if problem.max_level is not None:
         level = min(level, problem.max_level)
-    low, high = 0, level  # obstacles stay once they are there; level 0 has none
+    low, high = 0, level  # an obstacle at one level is one at all later levels; level 0 has none
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if problem.obstacle(middle) is None else (low, middle - 1)
@@ -73,7 +73,7 @@ def largest_table(categories: list[int], level: int) -> int:
 
 
 def list_bytes(p: int, level: int, workload: bool, room: int) -> int:
-    """Device memory for the lists of the levels up to one; `room` is that for tests that the host decides."""
+    """Device memory for the lists of levels up to `level`, with room for `room` tests that the host decides."""
     pairs = p * (p - 1) // 2
     if level == 0:
         return 4096 + (28 * p + pairs if workload else 0)
@@ -86,7 +86,7 @@ def list_bytes(p: int, level: int, workload: bool, room: int) -> int:
 def host_bytes(
     p: int, n: int, level: int, *, padded_bytes: int, g_square: bool, pmax: bool, workload: bool, room: int
 ) -> int:
-    """Host memory for what a search makes there, `level` being the last one."""
+    """Host memory of a search whose last level is `level`."""
     pairs = p * (p - 1) // 2
     start = padded_bytes + (32 * (n + 1) if g_square else 0)
     graph = 2 * p * p

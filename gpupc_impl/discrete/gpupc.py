@@ -27,11 +27,11 @@ DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
 
 PLANE_PASSES = {"cuda": 256, "host": 2048}
-"""Over how many planes' bits a table is counted at most: beyond, counting sample by sample is faster."""
+"""The most planes whose bits are combined to count a table; beyond, counting sample by sample is faster."""
 
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
-"""Blocks that run at a time, with some more to fill gaps: as many tables in scratch space are of use."""
+"""Blocks that run at a time, and a few more to fill gaps; scratch space for more would not be used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class MemoryPlan:
 
     Attributes:
         level: the level.
-        largest_table: bytes of the largest table that may be met, with the sums of its columns.
+        largest_table: bytes of the largest table possible, with the sums of its columns.
         shared_cells: tables up to this size lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
         scratch_cells: cells of each table in scratch space; 0 when all fit into shared memory.
@@ -70,7 +70,7 @@ class MemoryPlan:
 
 
 def shared_cells(level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int) -> int:
-    """Up to how many cells a table lies in shared memory; see `plan_memory` for the arguments."""
+    """The most cells of a table in shared memory; see `plan_memory` for the arguments."""
     free = max_shared_bytes - tables * (UNIT_BYTES + 4 * level) - row_bytes
     return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
 

@@ -248,12 +248,12 @@ def _check_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay
 
 
 def _columns(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tuple[str, ...]]:
-    """The columns one after another, and their names."""
+    """The columns in order, and their names."""
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         names = [str(name) for name in data.columns] if names is None else names
         shape, columns = data.shape, (data.iloc[:, k] for k in range(data.shape[1]))
     else:
-        try:  # objects, lest numbers and missing values turn to text beside text
+        try:  # objects: NumPy would make text of numbers and missing values beside text
             values = data if hasattr(data, "__array__") else np.array(data, dtype=object)
             values = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
         except ValueError as error:

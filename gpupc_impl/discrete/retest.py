@@ -12,7 +12,7 @@ NEAR = 1e-9
 """Relative distance from the critical value within which rounding may decide."""
 
 ROWS_AFFORDED = 2 * 10**9
-"""Samples counted in all when the removed edges of one answer are tested again: half a minute or so."""
+"""Samples to count, over all tests, when the removed edges of one answer are tested again: about half a minute."""
 
 _DENSE_CELLS = 1 << 16
 
@@ -29,7 +29,7 @@ class Retest:
 
         A test without degrees of freedom has the ratio 0.
         """
-        from scipy import stats  # seconds that every process which knows the families would pay
+        from scipy import stats  # takes seconds, which every process that lists the families would pay
 
         tested = [self.test(i, j, np.sort(S)) for (i, j), S in zip(pairs, sets, strict=True)]
         statistics, df = np.array(tested, np.float64).reshape(-1, 2).T
@@ -61,7 +61,8 @@ class Retest:
         return statistic, self._problem.degrees_of_freedom(i, j, S)
 
     def _strata(self, S: np.ndarray) -> tuple[np.ndarray, int]:
-        """Each sample's stratum, and how many there are; where they would be many, only those that occur."""
+        """Each sample's stratum, and the number of strata; where there could be many, only those that occur are
+        numbered."""
         stratum, strata = np.zeros(self._problem.n_samples, np.int64), 1
         for v in S:
             stratum = stratum * int(self._problem.categories[v]) + self._problem.codes[v]
@@ -73,7 +74,7 @@ class Retest:
 
 
 def _occurring(numbers: np.ndarray, beyond: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the numbers 0, 1, ..., `beyond` - 1 occur, ascending, and how often; sorted where those are many."""
+    """The numbers below `beyond` that occur, ascending, and how often; found by sorting where `beyond` is large."""
     if beyond > max(_DENSE_CELLS, len(numbers)):
         return np.unique(numbers, return_counts=True)
     counts = np.bincount(numbers)

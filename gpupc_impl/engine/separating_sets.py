@@ -38,12 +38,14 @@ class LevelSets:
     Attributes:
         pairs: (k, 2) int32, i < j, ascending.
         members: int32: of one level (k, level), ascending in a row; of several one after the other.
-        offsets: (k + 1,) int64 of several levels: where each set begins; None of one level.
+        offsets, sizes: (k + 1,) int64 and (k,) uint8 of several levels: where each set begins, and how many members it
+            has; None of one level.
     """
 
     pairs: Any
     members: Any
     offsets: Any = None
+    sizes: Any = None
 
     @property
     def struct(self) -> Filled:
@@ -64,20 +66,27 @@ def download_sets(backend: Backend, adjacency: np.ndarray, levels: Sequence[Leve
     while len(lists) > 1:
         lists = [_merged(backend, lists[: len(LISTS.fields)]), *lists[len(LISTS.fields) :]]
     (whole,) = lists
-    pairs, members = backend.download(whole.pairs), backend.download(whole.members).reshape(-1)
-    offsets = whole.members.shape[1] if whole.offsets is None else backend.download(whole.offsets)
-    return SeparatingSets(adjacency, pairs, offsets, members)
+    if whole.sizes is None:
+        pairs, members = backend.download_all((whole.pairs, whole.members))
+        return SeparatingSets(adjacency, pairs, whole.members.shape[1], members.reshape(-1))
+    pairs, members, sizes = backend.download_all((whole.pairs, whole.members, whole.sizes))
+    return SeparatingSets(adjacency, pairs, sizes, members)
 
 
 def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
     """A few lists as one."""
     count, size = sum(len(found.pairs) for found in lists), sum(found.members.size for found in lists)
     out = LevelSets(
-        backend.empty((count, 2), np.int32), backend.empty(size, np.int32), backend.empty(count + 1, np.int64)
+        backend.empty((count, 2), np.int32),
+        backend.empty(size, np.int32),
+        backend.empty(count + 1, np.int64),
+        backend.empty(count, np.uint8),
     )
     structs = [found.struct for found in lists] + [NOTHING] * (len(LISTS.fields) - len(lists))
     given = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))
     threads = THREADS if backend.warp_threads > 1 else 1
     blocks = min(-(-count // threads), MOST_BLOCKS if threads > 1 else backend.blocks_at_once)
-    backend.kernel(SOURCE, "merge_sets", (LISTS,))((blocks,), (threads,), [given, out.pairs, out.offsets, out.members])
+    backend.kernel(SOURCE, "merge_sets", (LISTS,))(
+        (blocks,), (threads,), [given, out.pairs, out.offsets, out.sizes, out.members]
+    )
     return out

@@ -1,4 +1,4 @@
-"""A problem's correlation matrix on a device: uploaded, or made there of the samples."""
+"""A problem's correlation matrix on a device: uploaded, or made there from the samples."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def correlation_tiles(
     """Pearson correlations of the columns of an (m, p) matrix, tile by tile into an ``.npy`` file.
 
     The matrix is exactly symmetric. It equals that of `correlation_matrix` within rounding (a few 1e-16), and bit for
-    bit where one tile holds it all; on a machine, the same tile gives the same bits.
+    bit where one tile holds it all; on one machine the same tile always gives the same bits.
 
     Memory: about 8 (4 m t + 3 t^2) bytes for tiles of t variables, beside the values where they are not mapped.
 
@@ -153,7 +153,7 @@ def problem_from_data(
         names = [str(name) for name in data.columns] if names is None else names
         data = data.to_numpy(np.float64)
     width = data.shape[1] if len(data.shape) == 2 else 0
-    if width:  # what is wrong with names and parameters is found before the work; the rest is the work's to say
+    if width:  # names and parameters are checked before the long work, the values by it
         _, names = as_matrix(np.zeros((1, width)), names)
         gaussian_parameters(data.shape[0], alpha, max_level, df_convention)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)

@@ -57,7 +57,7 @@ class GaussianProblem(Problem):
             ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
         constant: names of constant variables, whose correlations are set to zero.
         correlations: where they are made. ``"host"``: here, once, so that every method has the same bits. ``"device"``:
-            methods that run on a device make them there, of the samples; the last bits are the device's, then, and
+            methods that run on a device make them there, of the samples; the last bits are then the device's, and
             `correlation` is made here when it is first asked for.
         samples: (m, p) float64, kept where correlations are made on a device, else None.
     """
@@ -250,7 +250,7 @@ def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         (m, p) such columns, zeros for constant ones, and (p,) bool that marks those.
     """
-    values = np.ascontiguousarray(values, dtype=np.float64)  # sums in one order, so that a table's layout is no matter
+    values = np.ascontiguousarray(values, dtype=np.float64)  # so that sums have one order in any layout
     constant = (values == values[0]).all(axis=0)
     scale = np.abs(values).max(axis=0)
     centred = values / np.where(scale > 0, scale, 1.0)
@@ -276,7 +276,7 @@ def _correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tup
 
 
 def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:
-    """What correlations must be, to 1e-8, in a whole matrix or a tile of one.
+    """Check that a matrix, or a tile of one, holds correlations, to 1e-8.
 
     Args:
         transposed: the matrix transposed; of a tile its mirror image, transposed back.
@@ -302,7 +302,7 @@ def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: boo
 
 
 def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
-    """Why a (p, p) matrix cannot be used as correlations as it is, in its own bits, as a sentence; None when it can.
+    """Why a (p, p) matrix cannot be used as correlations bit for bit, as a sentence; None when it can.
 
     It must be finite, lie in [-1, 1], have ones on its diagonal and equal its transpose exactly. Two tiles are in
     memory at a time.
@@ -363,7 +363,7 @@ def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndar
 
 
 def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> dict[str, Any]:
-    """What beside the correlations makes a Gaussian problem, by name, checked.
+    """The parameters of a Gaussian problem by name, checked.
 
     Raises:
         InvalidProblem: out of range.

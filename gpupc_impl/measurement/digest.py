@@ -42,7 +42,7 @@ SOURCE_SUFFIXES = (".cu", ".cuh", ".cpp", ".hpp")
 EXCLUDED = {
     "datasets/registry.yaml": "a rule has the entry of its data set among its parameters",
 }
-"""Files that count for nothing, by pattern of their path, and why."""
+"""Files that never count, by pattern of their path, and why."""
 
 EXCLUDED_OF_SCRIPTS = {
     "gpupc_impl/backends/*": "a rule that runs kernels has the code of their methods among its parameters",
@@ -51,8 +51,8 @@ EXCLUDED_OF_SCRIPTS = {
 
 EXCLUDED_OF_METHODS = {
     "gpupc_impl/core/family.py": "it finds the families; what the method's own brings counts by itself",
-    "gpupc_impl/core/registry.py": "what it decides, the method and all its parameters, is in the key of a sample",
-    "gpupc_impl/measurement/environment.py": "what it finds of the machine is in the key of a sample",
+    "gpupc_impl/core/registry.py": "what it decides, the method and all its parameters, is in the origin of a sample",
+    "gpupc_impl/measurement/environment.py": "what it finds of the machine is in the origin of a sample",
     "gpupc_impl/measurement/isolate.py": "it feeds and ends the process, outside the clock",
 }
 """Files that count for no measurement; further `EXCLUDED_OF_BACKENDS`."""
@@ -109,7 +109,7 @@ def sources(*roots: str, named: bool = True, without: Iterable[str] = ()) -> dic
         without: patterns of further names that do not count, nor what only they lead to.
 
     Raises:
-        ValueError: a root is not to be found.
+        ValueError: a root cannot be found.
     """
     homes = dict.fromkeys(PACKAGES, ROOT)
     waiting = []
@@ -145,7 +145,7 @@ def _digest(files: dict[str, Path]) -> str:
 
 
 def _home(top: str) -> Path | None:
-    """The folder that a top-level package or module of somebody else's lies in."""
+    """The folder of a top-level package or module that is not ours."""
     spec = importlib.util.find_spec(top)
     places = spec and (spec.submodule_search_locations or [str(spec.origin)])
     return Path(places[0]).resolve().parent if places else None

@@ -323,7 +323,7 @@ def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
 def _validate(content: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> None:
     """Check the content of a file against its schema.
 
-    Without jsonschema (a GPU machine with few packages, say) nothing is checked; whoever reads the file later does.
+    Without jsonschema (on a GPU machine with few packages, say) nothing is checked; it is when the file is read.
     """
     try:
         import jsonschema  # here, for the workers' sake, which start often and validate nothing

@@ -6,7 +6,7 @@ slows down for a while slows all of them. One worker runs at any moment; the oth
 together, before the first run: that is mostly imports, and no part of a sample.
 
 Samples are kept in a store as soon as they are taken. A measurement that was killed goes on where it was, and one that
-gets another setting measures that one only. What a stored sample belongs to is written beside it in ``key.json``: the
+gets another setting measures that one only. What stored samples belong to stands beside them in ``origin.json``: the
 problem, the setting, the code (`digest.code_version`), the machine and its software. A change in any of these asks for
 new samples.
 """
@@ -50,7 +50,7 @@ THREAD_VARIABLES = (
 )
 
 OF_THE_MACHINE = ("platform", "cpu", "cores", "threads", "python", "packages", "blas", "device")
-"""Facts of the environment on which samples depend."""
+"""The facts of the environment that samples depend on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Setting:
         method: a registered method.
         params: its parameters; the defaults of the others are filled in.
         separating_sets: ``"canonical"`` or ``"first-come"``.
-        limits: what it may take.
+        limits: of each run's time and memory.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Setting:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def check(self) -> None:
-        """Refuse what cannot mean anything.
+        """Raise for a setting that makes no sense.
 
         Raises:
             ValueError: the name or the separating sets, an unknown method (`UnknownMethod`) or parameter
@@ -107,7 +107,7 @@ class Setting:
 
 
 def check_settings(settings: Sequence[Setting]) -> None:
-    """Refuse settings that cannot mean anything, and two of one name.
+    """Raise for settings that make no sense, and for two of one name.
 
     Raises:
         ValueError: see `Setting.check`.
@@ -280,7 +280,7 @@ class Runner:
         return self._worker is not None and self._worker.alive
 
 
-def sample_key(setting: Setting, place: Place, fingerprint: str) -> dict[str, Any]:
+def sample_origin(setting: Setting, place: Place, fingerprint: str) -> dict[str, Any]:
     """What samples belong to: a problem, by its fingerprint, the setting, its code, the machine and its software."""
     gpu = place.environment["gpu"]
     return {
@@ -301,7 +301,7 @@ class Samples:
 
     Args:
         store: where the folders of all samples are.
-        key: what these belong to; anything that JSON can hold.
+        origin: what these belong to; anything that JSON can hold.
         limits: under which they are taken.
         fresh: drop what is stored.
 
@@ -310,19 +310,19 @@ class Samples:
         reused: how many of them were stored.
     """
 
-    def __init__(self, store: Path, key: Mapping[str, Any], limits: Limits, fresh: bool = False):
+    def __init__(self, store: Path, origin: Mapping[str, Any], limits: Limits, fresh: bool = False):
         self.taken: list[dict[str, Any]] = []
         self.reused = 0
         self.limits = dataclasses.asdict(limits)
-        self.folder = store / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+        self.folder = store / hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
         if fresh:
             shutil.rmtree(self.folder, ignore_errors=True)
         for unfinished in self.folder.glob(".*"):
             unfinished.unlink()
-        save_json(key, self.folder / "key.json")
+        save_json(origin, self.folder / "origin.json")
 
     def take_over(self, accept: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Take the stored samples, in their order, up to one that is missing, damaged or not accepted."""
+        """Take the stored samples in order, up to the first that is missing, damaged or not accepted."""
         while (sample := self._stored(f"sample-{len(self.taken)}.json")) is not None and accept(sample):
             self.taken.append(sample)
         self.reused = len(self.taken)
@@ -332,7 +332,7 @@ class Samples:
         self.taken.append(sample)
 
     def keep_failure(self, outcome: Outcome) -> None:
-        """Limits that were hit once are hit again; other failures may be the machine's, and are tried again."""
+        """Keep a failure that would happen again: a limit that was hit. Other failures are tried again."""
         if outcome.status in ("timeout", "oom"):
             failure = {"status": outcome.status, "why": outcome.why, "limits": self.limits, "sample": len(self.taken)}
             save_json(failure, self.folder / "failure.json")
@@ -354,7 +354,7 @@ class Samples:
 
 
 class Job(abc.ABC):
-    """One setting on one problem, on its way to all its samples.
+    """Takes all samples of one setting on one problem.
 
     Attributes:
         single_tests: whether single tests are sampled, not searches.
@@ -372,11 +372,11 @@ class Job(abc.ABC):
     @property
     @abc.abstractmethod
     def wanted(self) -> int:
-        """How many samples make a whole, the cold one included."""
+        """How many samples are wanted, the cold one included."""
 
     @abc.abstractmethod
     def run(self, number: int, warm_up: bool) -> Outcome:
-        """The run for that sample, which is the value; or one before it to warm up, of which nothing is kept."""
+        """Make the run of that sample, which is the outcome's value; or one before it to warm up, which is not kept."""
 
     @abc.abstractmethod
     def end(self, outcome: Outcome) -> None:
@@ -442,7 +442,7 @@ class Job(abc.ABC):
 
 
 def take_turns(jobs: Sequence[Job]) -> None:
-    """A step of each, round after round, until all have ended; their processes start together before the first."""
+    """Make a step of each job, round after round, until all are done; their processes start before the first."""
     starting = [job for job in jobs if job.needs_process]
     for job in starting:
         job.runner.start()

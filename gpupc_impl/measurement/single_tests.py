@@ -33,7 +33,7 @@ from gpupc_impl.measurement.sampler import (
     Setting,
     check_settings,
     closing,
-    sample_key,
+    sample_origin,
     take_turns,
 )
 
@@ -85,12 +85,12 @@ def measure_tests(
 
     Args:
         groups: cases whose cells take turns, group by group.
-        implementations: ``limits.time_s`` of each is what a cell's runs may take together, the cold one included.
+        implementations: ``limits.time_s`` of each bounds all runs of a cell together, the cold one included.
         store: a folder that keeps samples; a measurement that was killed goes on where it was.
         progress: called with a line for each finished cell.
 
     Returns:
-        What `record.save_tests` writes, but for the ``source`` of the data: ``environments`` by backend, and ``cells``.
+        What `record.save_tests` writes, without the ``source`` of the data: ``environments`` by backend, and ``cells``.
 
     Raises:
         ValueError: an implementation that cannot mean anything, or one whose method has no `open_test`.
@@ -117,13 +117,13 @@ def measure_tests(
 
 
 class Cell(Job):
-    """One implementation on one case, on its way to its samples."""
+    """The job that times one implementation on one case."""
 
     single_tests = True
 
     def __init__(self, case: Case, runner: Runner, problem_path: Path, store: Path, progress: Callable[[str], None]):
-        key = sample_key(runner.setting, runner.place, load_problem(problem_path).fingerprint)
-        super().__init__(runner, problem_path, Samples(store, key | {"tests": case.tests}, runner.setting.limits))
+        origin = sample_origin(runner.setting, runner.place, load_problem(problem_path).fingerprint)
+        super().__init__(runner, problem_path, Samples(store, origin | {"tests": case.tests}, runner.setting.limits))
         self.case, self.progress = case, progress
         self.limit_s = runner.setting.limits.time_s
         self.samples.take_over(lambda sample: sample["seconds"] <= self._left_s())
@@ -162,7 +162,7 @@ class Cell(Job):
 
 
 def _begin(case: Case, runner: Runner, store: Path, progress: Callable[[str], None]) -> Cell | dict[str, Any]:
-    """A cell on its way, or the content of one that cannot be measured."""
+    """The job of a cell, or the content of one that cannot be measured."""
     if case.problem_path is None:
         return _content(case, runner, Outcome("skipped", case.why_not), [])
     if runner.place.obstacle is not None:
@@ -171,7 +171,7 @@ def _begin(case: Case, runner: Runner, store: Path, progress: Callable[[str], No
 
 
 def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """A cell as its file has it."""
+    """A cell as it is stored."""
     setting, method = runner.setting, runner.setting.registered
     return {
         **case.facts,

@@ -32,7 +32,7 @@ from gpupc_impl.measurement.sampler import (
     Setting,
     check_settings,
     closing,
-    sample_key,
+    sample_origin,
     take_turns,
 )
 
@@ -50,8 +50,8 @@ class Plan:
         out_dir: where records and skeletons go, as ``<setting>.json`` and ``<setting>.npz``.
         repeats: warm samples of a setting.
         long_run_s: a setting whose runs are longer than this gets one only.
-        side_by_side: settings that take turns at most, each with a copy of the problem in its process, before the next
-            begin; None for all.
+        side_by_side: the most settings that take turns with each other, each with a copy of the problem in its process;
+            None for all.
         store: a folder that keeps samples for later measurements; None keeps none.
         fresh: drop what the store has for these settings and measure anew.
 
@@ -185,7 +185,7 @@ def _record(
 
 
 class SkeletonJob(Job):
-    """One setting on its way to a record."""
+    """The job that measures one setting and writes its record."""
 
     record: Record
 
@@ -198,8 +198,8 @@ class SkeletonJob(Job):
         store: Path,
         progress: Callable[[Event], None],
     ):
-        key = sample_key(runner.setting, runner.place, facts["fingerprint"])
-        super().__init__(runner, problem_path, Samples(store, key, runner.setting.limits, plan.fresh))
+        origin = sample_origin(runner.setting, runner.place, facts["fingerprint"])
+        super().__init__(runner, problem_path, Samples(store, origin, runner.setting.limits, plan.fresh))
         self.plan, self.facts, self.progress = plan, facts, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
         if self.skeleton_path.exists():
@@ -208,7 +208,7 @@ class SkeletonJob(Job):
             self.finish(runner.place.obstacle)
 
     def _within_limits(self, sample: Mapping[str, Any]) -> bool:
-        """Whether a run like that keeps to the limits of today."""
+        """Whether a stored sample is within the limits that are set now."""
         limits = self.runner.setting.limits
         used = ((sample["seconds"], limits.time_s), (sample["peak_process_bytes"], limits.memory_bytes))
         return all(limit is None or value <= limit for value, limit in used)
@@ -220,7 +220,7 @@ class SkeletonJob(Job):
         return 2 if long_run else 1 + self.plan.repeats
 
     def run(self, number: int, warm_up: bool) -> Outcome:
-        """One run; progress is told."""
+        """One run, reported to `progress`."""
         stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.wanted - 1}"
         message = {"do": "run", "problem": str(self.problem_path), "show_levels": stage == "cold"}
         outcome = self.runner.request(message, self.runner.setting.limits.time_s)

@@ -94,7 +94,7 @@ class Session:
             skeleton, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
         self.skeleton, backend = skeleton, self.backend
         return {
-            # A program of other people answers in its own form; putting it in ours is no time of its.
+            # Another author's program answers in its own form; its time does not include the translation into ours.
             "seconds": seconds - skeleton.facts.get("translation_s", 0.0),
             "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
             "levels": list(skeleton.seconds_per_level),
@@ -122,7 +122,7 @@ class Session:
         return {"seconds": seconds, "p_value": float(p_value)}
 
     def forget(self) -> None:
-        """Let go of the problems that are open."""
+        """Close the problems that are open."""
         self.tests.clear()
         self.problems.clear()
 

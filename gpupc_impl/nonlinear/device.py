@@ -1,4 +1,4 @@
-"""The CMIknn test on a device, and the search with it: what both methods share.
+"""The CMIknn test and search on a device: what both methods share.
 
 `Engine` makes permutations and tests of a problem on a backend. `run_level` of a method decides which tests to make, in
 which batches; the level loop is that of every family (core/pc_stable.py).

@@ -35,9 +35,8 @@ class ParallelSearch(Search):
     ) -> Iterator[list[tuple[int, tuple[int, ...], list[int]]]]:
         """Sets (i, S) with the V_j to test, in batches that fill the device.
 
-        A batch takes the next set of each variable in turn, from the first variable on: a pair then has few tests in a
-        batch, so few that its separating set makes pointless. Where the device is full with one set, variables are
-        worked off one after the other.
+        A batch takes the next set of each variable in turn. A pair then has few tests in a batch, so its separating set
+        makes few of them pointless. Where one set fills the device, variables are finished one after the other.
         """
         room = self.engine.fitting(level, self._wanted(level, most_tests), most_tests)
         enough = math.inf if self.sets_at_once else self.engine.tuning.samples / self.engine.n
@@ -65,7 +64,7 @@ class ParallelSearch(Search):
     def _next(
         self, level: int, i: int, row: np.ndarray, sets: Iterator[tuple[int, ...]]
     ) -> tuple[tuple[int, ...], list[int]] | None:
-        """The variable's next set that still has something to test, with what; None when there is none."""
+        """The variable's next set with a test left, and the V_j to test; None when there is none."""
         others = row[row > i] if level == 0 else row
         others = others[self.open(i, others)]
         if not len(others):

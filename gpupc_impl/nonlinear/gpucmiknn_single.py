@@ -48,7 +48,7 @@ def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
     "gpucmiknn-single-racing",
     family="nonlinear",
     source="GPU-CMIknn, section 4.1, Algorithms 2 and 3 to the letter",
-    summary="the same, but whoever comes first takes a sample, so p-values change from run to run",
+    summary="the same, but the first thread to come takes a sample, so p-values change from run to run",
     params=PARAMS,
     random=True,
 )

@@ -39,8 +39,8 @@ class NonlinearProblem(Problem):
         permutations: perm, the number of permutations behind a p-value.
         k_cmi: k_CMI, the neighbour in the joint space whose distance is the radius of the counts.
         k_perm: k_perm, the neighbours in S among which a permutation draws.
-        seed: of all random numbers, 0 to 2^64 - 1.
-        precision: in which distances are computed, ``"float32"`` or ``"float64"``; the dtype of `values`.
+        seed: the seed of all random numbers, 0 to 2^64 - 1.
+        precision: that of distances, ``"float32"`` or ``"float64"``; the dtype of `values`.
         constant: names of constant variables, whose values are set to zero.
     """
 

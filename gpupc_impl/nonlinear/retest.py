@@ -18,7 +18,8 @@ _FOLD, _DRAW = 0, 1
 _INDEX_BITS = 24
 
 DISTANCES_AFFORDED = 2 * 10**9
-"""Distances in the joint space when the removed edges of one answer are tested again: half a minute or so."""
+"""Distances in the joint space, over all tests, when the removed edges of one answer are tested again: about half a
+minute."""
 
 _AT_ONCE = 1 << 18
 """Numbers in an array: rows of a distance matrix, or neighbours of samples in permutations."""
@@ -137,7 +138,7 @@ def _distances(values: np.ndarray, rows: slice) -> np.ndarray:
 
 
 def _set_own(distances: np.ndarray, rows: slice) -> None:
-    """Put the samples' (r, n) distances to themselves out of reach."""
+    """Make the samples' (r, n) distances to themselves infinite."""
     distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
 
 

@@ -1,4 +1,4 @@
-"""The state of a search between two levels, in a file, so that a killed search goes on from there."""
+"""The state of a search between two levels, in a file from which a killed search resumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What a search has after some levels.
+    """The state of a search after some levels.
 
     Attributes:
         adjacency: (p, p) bool.
@@ -48,7 +48,7 @@ class Checkpoint:
         self.path, self.fingerprint, self.separating_sets, self.pmax = Path(path), fingerprint, separating_sets, pmax
 
     def save(self, state: State) -> None:
-        """Write the state in place of the one before, all of it or nothing."""
+        """Replace the stored state by this one, atomically."""
         levels = [{name: getattr(outcome, name) for name in COUNTS} for outcome in state.outcomes]
         arrays = {} if state.pmax is None else {"pmax": state.pmax}
         for level, outcome in enumerate(state.outcomes[1:], 1):
@@ -59,7 +59,7 @@ class Checkpoint:
             np.savez(file, described=json.dumps(described), adjacency=np.packbits(state.adjacency, axis=1), **arrays)
 
     def load(self) -> State | None:
-        """The state to go on from; None when there is no such file.
+        """The state to resume from; None when there is no such file.
 
         Raises:
             InvalidProblem: the file is no checkpoint, or another problem's, or of another kind of search.
@@ -101,12 +101,12 @@ class Checkpoint:
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def remove(self) -> None:
-        """Delete the file: the search has come to its end."""
+        """Delete the file, because the search has ended."""
         self.path.unlink(missing_ok=True)
 
 
 def make_folder(parameter: str, path: str) -> None:
-    """Make the folder of a file that a search writes, before it has done any work.
+    """Make the folder of a file that a search will write, before any work is done.
 
     Raises:
         InvalidProblem: that cannot be done.

@@ -37,7 +37,7 @@ class Gathered(Layout):
         graph: the graph at the level's start.
         keys, smallest: (slots,) uint64 on the host: the best key of every slot, and the bits of the smallest r^2 met;
             `smallest` is None unless p-values are recorded.
-        arena_bytes: what a lane holds.
+        arena_bytes: what a pipeline holds.
     """
 
     def run(self) -> LevelOutcome:
@@ -49,21 +49,21 @@ class Gathered(Layout):
         self.keys = np.full(len(self.graph.neighbours), NO_KEY, np.uint64)
         self.smallest = self.keys.copy() if pmax else None
         self.binomials = self.backend.upload(binomial_table(self.max_degree, level))
-        self.lanes.allocate({"arena": self.arena_bytes})
+        self.pipelines.allocate({"arena": self.arena_bytes})
 
         order = self.graph.order()
         room = self.arena_bytes - _plan.BATCH_SLACK
         groups = _row_groups.clusters(self.graph, order[self._whole[order]], room, pmax)
         for batch in _row_groups.batches(groups, room, pmax):
             self.test_batch(batch)
-        self.lanes.finish()
+        self.pipelines.finish()
         for i in np.flatnonzero(self._split).tolist():
             _split_rows.make_tests(self, i)
         self._collect()
         return self.remove_separated()
 
     def _choose_sizes(self, degrees: np.ndarray) -> None:
-        """Which rows are tested whole and which are split, and what a lane holds."""
+        """Which rows are tested whole and which are split, and what a pipeline holds."""
         level, pmax = self.level, self.largest_p is not None
         active, longest_split = degrees > level, 0
         needed = _plan.cluster_bytes(degrees + 1, 1, degrees, pmax) + _plan.BATCH_SLACK
@@ -85,13 +85,13 @@ class Gathered(Layout):
         )
 
     def largest_arena(self, longest_split: int) -> int:
-        """Bytes that a lane may hold within the budget."""
+        """Bytes that a pipeline may hold within the budget."""
         pmax = self.largest_p is not None
         return _plan.largest_arena(self.search.budget, self.level, self.max_degree, longest_split, pmax)
 
     def test_batch(self, batch: list[_row_groups.Cluster]) -> None:
         """The tests of some groups of rows, in one launch."""
-        lane, graph, p = self.lanes.next(), self.graph, self.p
+        pipeline, graph, p = self.pipelines.next(), self.graph, self.p
         rows = np.concatenate([group.rows for group in batch])
         sizes = np.array([len(group.members) for group in batch])
         degrees = graph.degrees[rows]
@@ -109,9 +109,9 @@ class Gathered(Layout):
             ("neighbours", np.int32, n_slots),
             ("mirrors", np.int32, n_slots),
         ):
-            host[name], device[name] = lane.area("arena", (count,), dtype, offset)
+            host[name], device[name] = pipeline.area("arena", (count,), dtype, offset)
             offset += host[name].nbytes
-        with lane.extracting():
+        with pipeline.extracting():
             slots = _ranges(graph.starts[rows], degrees)
             place = np.full(p, -1, np.int64)  # of a row's first slot in this batch
             place[rows] = first_slot[:-1]
@@ -133,10 +133,10 @@ class Gathered(Layout):
                 host["neighbours"][slot : slot + group.slots] = local[near[slot : slot + group.slots]]
                 at, row, slot = at + size * size, these.stop, slot + group.slots
             mapped.release(self.problem.correlation)
-        lane.upload(lane.area("arena", (offset,), np.uint8)[::-1])
+        pipeline.upload(pipeline.area("arena", (offset,), np.uint8)[::-1])
         row_bytes = 4 * int(degrees.max())
         use_shared = row_bytes <= self.backend.max_shared_bytes
-        lane.launch(
+        pipeline.launch(
             self.backend.kernel(*kernel(self.level)),
             (n_rows, self.search.params["delta"]),
             (self.search.params["theta"],),
@@ -148,8 +148,8 @@ class Gathered(Layout):
             row_bytes if use_shared else 0,
         )
         results = ("keys",) if self.smallest is None else ("keys", "smallest")
-        lane.download(*((host[name], device[name]) for name in results))
-        lane.merge_with(functools.partial(self._merge, slots, host))
+        pipeline.download(*((host[name], device[name]) for name in results))
+        pipeline.merge_with(functools.partial(self._merge, slots, host))
 
     def row_search(self, keys: Any, smallest: Any) -> Filled:
         """The `ROW_SEARCH` of rows with these best keys, and bits of the smallest r^2 met."""

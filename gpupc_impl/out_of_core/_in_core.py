@@ -15,14 +15,14 @@ class InCore(Layout):
     """A level in core."""
 
     def run(self) -> LevelOutcome:
-        search, lane, timeline, level = self.search, self.lanes.both[0], self.lanes.timeline, self.level
-        step = level, self.lanes.take_number()
+        search, pipeline, timeline, level = self.search, self.pipelines.both[0], self.pipelines.timeline, self.level
+        step = level, self.pipelines.take_number()
         if search.device is None:
-            with timeline.step(*step, "transfer", lane.number):
+            with timeline.step(*step, "transfer", pipeline.number):
                 search.device = DeviceSearch(self)
             mapped.release(self.problem.correlation)
-            lane.bytes_up += self.plan.bytes_up + (self.adjacency.nbytes if level else 0)
-        with timeline.step(*step, "kernel", lane.number):
+            pipeline.bytes_up += self.plan.bytes_up + (self.adjacency.nbytes if level else 0)
+        with timeline.step(*step, "kernel", pipeline.number):
             outcome = search.device.run_level(level)
         if level:
             i, j = outcome.pairs.T

@@ -25,13 +25,13 @@ class Layout(abc.ABC):
     """A level in one layout.
 
     Attributes:
-        plan: what the level takes and moves; a layout that makes its own has it once it has run.
+        plan: the memory that the level takes and the bytes it moves; some layouts know it only after they have run.
         separated: what was found.
     """
 
     def __init__(self, search: BlockSearch, level: int, plan: Plan | None = None):
         self.search, self.level, self.plan, self.p = search, level, plan, search.p
-        self.problem, self.backend, self.lanes = search.problem, search.backend, search.lanes
+        self.problem, self.backend, self.pipelines = search.problem, search.backend, search.pipelines
         self.adjacency, self.largest_p, self.counters = search.adjacency_left, search.largest_p, search.counters
         self.critical = search.problem.critical_r_squared(level)
         self.first_come = search.run.separating_sets == "first-come"
@@ -60,14 +60,14 @@ class Layout(abc.ABC):
         correlation = self.problem.correlation
         if isinstance(correlation, np.ndarray):
             target[...] = correlation[members[:, None], members]
-        else:  # a matrix made on the fly, which is never there as a whole and knows slices only
+        else:  # a matrix made on the fly supports slices only
             for row, member in zip(target, members, strict=True):
                 row[...] = correlation[int(member) : int(member) + 1, :][0, members]
 
     # --- the end of a level ------------------------------------------------------------------------------------
 
     def record_p_values(self, i: np.ndarray, j: np.ndarray, smallest: np.ndarray) -> None:
-        """Largest p-values of pairs so far, from the bits of the smallest r^2 met, where there was any."""
+        """Update the pairs' largest p-values from the bits of the smallest r^2 of each pair, where there is one."""
         tested = smallest != NO_KEY
         i, j, r_squared = i[tested], j[tested], smallest[tested].view(np.float64)
         p_values = self.problem.p_value(r_squared, self.level)

@@ -8,8 +8,8 @@ import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
 from gpupc_impl.engine.graph import NO_KEY
-from gpupc_impl.out_of_core._lanes import Lane
 from gpupc_impl.out_of_core._layout import Layout, length
+from gpupc_impl.out_of_core._pipelines import Pipeline
 
 SOURCE = "out_of_core/kernels/pair_blocks.cu"
 PAIR_BLOCK = Struct(  # pair_blocks.cuh
@@ -32,32 +32,32 @@ NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
 MEMBER = np.uint32(2**31 - 1)  # its key without the side
 TILE, TILE_SIDE = 64, 16  # pair_blocks.cu
 DENSE = 0.25
-"""Share of edges in a block from which on the kernel that makes all pairs' tests is the faster one."""
+"""Share of edges in a block above which the kernel that tests all pairs is the faster one."""
 
 EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
 """Threads of an edge and edges of a block in `level_one_edges`: a GPU reads a row with a warp, a core with a loop."""
 
 
 def result_bytes(layout: Layout, pairs: int) -> dict[str, int]:
-    """Areas of a lane for what is found of so many pairs."""
+    """Areas of a pipeline for what is found of so many pairs."""
     return {"keys": 4 * pairs} | ({} if layout.largest_p is None else {"smallest": 8 * pairs})
 
 
 class PairBlock:
-    """A block of pairs, whose keys are in a lane: emptied when this is made, merged some time after `fetch`."""
+    """A block of pairs, whose keys are in a pipeline: emptied when this is made, merged some time after `fetch`."""
 
-    def __init__(self, layout: Layout, lane: Lane, rows: slice, columns: slice):
-        self.layout, self.lane, self.rows, self.columns = layout, lane, rows, columns
+    def __init__(self, layout: Layout, pipeline: Pipeline, rows: slice, columns: slice):
+        self.layout, self.pipeline, self.rows, self.columns = layout, pipeline, rows, columns
         shape = length(rows), length(columns)
         self.dense = np.count_nonzero(layout.adjacency[rows, columns]) >= DENSE * shape[0] * shape[1]
-        self.results = {"keys": lane.area("keys", shape, np.uint32)}
+        self.results = {"keys": pipeline.area("keys", shape, np.uint32)}
         if layout.largest_p is not None:
-            self.results["smallest"] = lane.area("smallest", shape, np.uint64)
+            self.results["smallest"] = pipeline.area("smallest", shape, np.uint64)
         for _, device in self.results.values():
-            lane.stream.fill_bytes(device, 0xFF)
+            pipeline.stream.fill_bytes(device, 0xFF)
 
-    def test(self, lane: Lane, members: slice, **fields: Any) -> None:
-        """Queue the tests with a separation-set block, of which `fields` of a `PAIR_BLOCK` tell, in a lane."""
+    def test(self, pipeline: Pipeline, members: slice, **fields: Any) -> None:
+        """Queue the tests with a separation-set block, of which `fields` of a `PAIR_BLOCK` tell, in a pipeline."""
         layout, n_i, n_j = self.layout, length(self.rows), length(self.columns)
         _, smallest = self.results.get("smallest", (None, None))
         argument = PAIR_BLOCK(
@@ -77,12 +77,12 @@ class PairBlock:
         kernel, grid, block = EDGES, (n_i,), EDGE_THREADS[layout.backend.name]
         if self.dense and smallest is None:
             kernel, grid, block = TILES, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
-        lane.launch(layout.backend.kernel(*kernel), grid, block, [argument])
+        pipeline.launch(layout.backend.kernel(*kernel), grid, block, [argument])
 
     def fetch(self) -> None:
-        """Queue the way of the results back to the host."""
-        self.lane.download(*self.results.values())
-        self.lane.merge_with(self._merge)
+        """Queue the transfer of the results to the host."""
+        self.pipeline.download(*self.results.values())
+        self.pipeline.merge_with(self._merge)
 
     def _merge(self) -> None:
         if "smallest" in self.results:

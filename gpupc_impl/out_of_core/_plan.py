@@ -19,7 +19,7 @@ STAGING_BYTES = 1 << 28
 """A staging area holds at most this much, unless a single piece is larger."""
 
 GATHER_FACTOR = 4
-"""Bytes that are picked one by one out of the matrix count as this many copied in rows."""
+"""Picking a byte out of the matrix costs as much as copying this many bytes of rows."""
 
 COUNTER_BYTES = 4096
 
@@ -34,7 +34,7 @@ def words(bits: int) -> int:
 
 
 def largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """The largest number in [low, high] that fits, if all below it do; low - 1 if none does."""
+    """The largest number in [low, high] that fits, given that all smaller ones fit as well; low - 1 if none fits."""
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -56,7 +56,7 @@ class Plan:
         rows, columns, width: variables of a block of pairs, and of a separation-set block.
         bytes_up, bytes_down: what goes to the device and back if every block has an edge; estimates for ``core`` and
             ``gather``.
-        staging_bytes: pinned host memory that each of the two lanes takes.
+        staging_bytes: pinned host memory that each of the two pipelines takes.
     """
 
     layout: str
@@ -82,10 +82,10 @@ class Plan:
 
 
 def core(p: int, max_level: int | None, pmax: bool) -> Plan:
-    """Everything on the device; the most that any level up to `max_level` takes, if no edge goes before, and all there.
+    """Everything on the device: the most that any level up to `max_level` takes when no edge was removed before it.
 
     The correlation matrix, the graph and the best keys; from level 1 on compacted rows, binomials, and the list of
-    removed edges with their sets, which grows with the level until rows so long have too many sets to be numbered.
+    removed edges with their sets. That list grows with the level, until such rows have more sets than can be numbered.
     """
     pairs = p * p
     of_levels, level = 0, 1
@@ -193,7 +193,7 @@ def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
 def level_one(
     p: int, budget: int, block_size: int, layout: str, pmax: bool, gathered_bytes: int | None = None
 ) -> Plan | None:
-    """The layout that is asked for where it fits; ``auto`` is what moves least.
+    """The layout asked for, where it fits; ``auto`` is the one that moves the fewest bytes.
 
     Args:
         gathered_bytes: what gathering would move; None when nothing is known of the graph.
@@ -214,13 +214,13 @@ def level_one(
 
 
 def gather_fixed_bytes(level: int, max_degree: int, longest_split: int, pmax: bool) -> int:
-    """Device memory beside the two lanes: binomials, counters, and the keys of a row that is split."""
+    """Device memory beside the two pipelines: binomials, counters, and the keys of a row that is split."""
     keys = (2 if pmax else 1) * rounded(8 * longest_split)
     return rounded(8 * (level + 1) * (max_degree + 1)) + COUNTER_BYTES + keys
 
 
 def cluster_bytes(members: int, rows: int, slots: int, pmax: bool) -> int:
-    """What a sub-matrix with its rows takes of a lane."""
+    """What a sub-matrix with its rows takes of a pipeline."""
     return 8 * members * members + 24 * rows + (24 if pmax else 16) * slots + 8
 
 
@@ -229,13 +229,13 @@ BATCH_SLACK = 512
 
 
 def split_bytes(level: int, length: int) -> int:
-    """What a split row's launch takes of a lane, when its blocks have this many neighbours."""
+    """What a split row's launch takes of a pipeline, when its blocks have this many neighbours."""
     members = 1 + (level + 1) * length
     return 8 * members * members + 16 * (level + 1)
 
 
 def largest_arena(budget: int, level: int, max_degree: int, longest_split: int, pmax: bool) -> int:
-    """Bytes that each lane may hold, a multiple of 512."""
+    """Bytes that each pipeline may hold, a multiple of 512."""
     return (budget - gather_fixed_bytes(level, max_degree, longest_split, pmax)) // 1024 * 512
 
 
@@ -245,12 +245,12 @@ def longest_piece(level: int, arena: int, degree: int) -> int:
 
 
 def largest_degree(p: int, level: int) -> int:
-    """Most neighbours a row can have at a level: those of every level before could be numbered as well."""
+    """The most neighbours that a row can have at a level, since its sets could be numbered at every level before."""
     return largest(level + 1, p - 1, lambda degree: math.comb(degree, min(level, degree // 2)) < MAX_SETS)
 
 
 def least_budget(p: int, max_level: int | None, degrees_of_freedom: Callable[[int], int], pmax: bool) -> int:
-    """The least device memory that holds a plan for every level that could come, whatever the graph."""
+    """The least device memory that holds a plan for every level, whatever the graph."""
     small = min(SMALLEST_BLOCK, p)
     least = _level_zero_bytes(small)
     level = 1

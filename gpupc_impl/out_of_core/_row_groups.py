@@ -75,7 +75,7 @@ def clusters(graph: Graph, rows: np.ndarray, limit: int, pmax: bool) -> Iterator
     """Group rows greedily, in the order given: a row joins while that moves no more than a matrix of its own would.
 
     Args:
-        limit: bytes of a lane that a group may take; every single row must fit.
+        limit: bytes of a pipeline that a group may take; every single row must fit.
     """
     p = len(graph.starts) - 1
     group_of = np.full(p, -1, np.int64)
@@ -103,7 +103,7 @@ def clusters(graph: Graph, rows: np.ndarray, limit: int, pmax: bool) -> Iterator
 
 
 def batches(groups: Iterator[Cluster], limit: int, pmax: bool) -> Iterator[list[Cluster]]:
-    """Groups packed into batches that fit a lane."""
+    """Groups packed into batches that fit a pipeline."""
     batch: list[Cluster] = []
     used = 0
     for group in groups:

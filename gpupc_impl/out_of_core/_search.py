@@ -16,10 +16,10 @@ from gpupc_impl.out_of_core import _plan
 from gpupc_impl.out_of_core._checkpoint import Checkpoint, State, make_folder
 from gpupc_impl.out_of_core._gathered import Gathered
 from gpupc_impl.out_of_core._in_core import DeviceSearch, InCore
-from gpupc_impl.out_of_core._lanes import Lanes, Timeline
 from gpupc_impl.out_of_core._layout import Layout
 from gpupc_impl.out_of_core._pairs import DENSE
 from gpupc_impl.out_of_core._panels import Panels
+from gpupc_impl.out_of_core._pipelines import Pipelines, Timeline
 from gpupc_impl.out_of_core._square_blocks import LevelZero, SquareBlocks
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
@@ -32,7 +32,7 @@ class BlockSearch:
         adjacency_left: (p, p) bool: the graph, on the host.
         largest_p: (p, p) float64 largest p-values so far, or None.
         device: the search in core, while levels run there.
-        staging_bytes: pinned host memory of each lane.
+        staging_bytes: pinned host memory of each pipeline.
         report: what is recorded of the search: budget, plans, bytes moved and seconds by step.
 
     Raises:
@@ -61,7 +61,7 @@ class BlockSearch:
         self.device: DeviceSearch | None = None
         self._choose_plans()
         self.timeline = Timeline(self.backend, keep=bool(self.params["timeline"]))
-        self.lanes = Lanes(self.backend, self.timeline, self.staging_bytes)
+        self.pipelines = Pipelines(self.backend, self.timeline, self.staging_bytes)
         self.counters: Any = None
         self.report = {
             "budget_bytes": self.budget,
@@ -73,7 +73,7 @@ class BlockSearch:
         }
 
     def _check_budget(self) -> int:
-        """The least budget; refuses one that is smaller."""
+        """The least budget; raises for a smaller one."""
         problem, p = self.problem, self.p
         least = _plan.least_budget(p, problem.max_level, problem.degrees_of_freedom, self.run.pmax)
         if self.budget < least:
@@ -99,7 +99,7 @@ class BlockSearch:
         whole = self.problem.correlations == "host" and isinstance(self.problem.correlation, np.ndarray)
         self._core = core if unlimited and whole and core.device_bytes <= budget else None
         self._zero = self._core or _plan.level_zero(p, budget, self.params["block_size"])
-        self._one = None  # not asked for, or no samples for it: a budget that passed holds it otherwise
+        self._one = None  # where level 1 is not run
         self.staging_bytes = self._zero.staging_bytes
         if max_level != 0:
             self._one = self._core or self._plan_level_one()
@@ -116,22 +116,22 @@ class BlockSearch:
             return self.outcomes[level]
         try:
             self.counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
-            self.backend.synchronize()  # the lanes' streams do not wait for the backend's own
-            self.lanes.begin_level(level)
+            self.backend.synchronize()  # the pipelines' streams do not wait for the backend's own
+            self.pipelines.begin_level(level)
             layout = self._layout(level)
             outcome = layout.run()
             self.report["levels"].append(
                 {
                     "level": level,
                     **layout.plan.facts(),
-                    "blocks": self.lanes.blocks,
-                    "bytes_up": self.lanes.bytes_up,
-                    "bytes_down": self.lanes.bytes_down,
+                    "blocks": self.pipelines.blocks,
+                    "bytes_up": self.pipelines.bytes_up,
+                    "bytes_down": self.pipelines.bytes_down,
                     "seconds": self.timeline.take_busy(),
                 }
             )
         finally:
-            self.lanes.abandon()
+            self.pipelines.abandon()
             self.counters = None
         self.report["peak_device_bytes"] = self.backend.memory_peak - self._used_before
         self.outcomes.append(outcome)

@@ -58,7 +58,7 @@ def make_tests(layout: Gathered, i: int) -> None:
     for counts in compositions([block.stop - block.start for block in blocks], layout.level):
         for other in range(len(blocks)):
             _queue_tests(layout, i, blocks, counts, other, search)
-    layout.lanes.finish()
+    layout.pipelines.finish()
     layout.keys[slots] = backend.download(keys)
     if smallest is not None:
         layout.smallest[slots] = backend.download(smallest)
@@ -68,7 +68,7 @@ def _queue_tests(
     layout: Gathered, i: int, blocks: list[slice], counts: Mapping[int, int], other: int, search: Filled
 ) -> None:
     """The tests of the sets with so many members from each block, against the neighbours of one block."""
-    lane, near = layout.lanes.next(), layout.graph.row(i)
+    pipeline, near = layout.pipelines.next(), layout.graph.row(i)
     before = int(np.searchsorted(near, i))
     present = sorted({*counts, other})
     lengths = [blocks[b].stop - blocks[b].start for b in present]
@@ -76,15 +76,15 @@ def _queue_tests(
     own, size = int(np.searchsorted(positions, before)), len(positions) + 1
     bases = np.cumsum([0, *lengths]).tolist()
     of_block = {b: (blocks[b].start, count, base) for b, count, base in zip(present, lengths, bases, strict=False)}
-    matrix, device_matrix = lane.area("arena", (size, size), np.float64)
-    pieces, device_pieces = lane.area("arena", (len(counts) + 1, 4), np.int32, matrix.nbytes)
-    with lane.extracting():
+    matrix, device_matrix = pipeline.area("arena", (size, size), np.float64)
+    pieces, device_pieces = pipeline.area("arena", (len(counts) + 1, 4), np.int32, matrix.nbytes)
+    with pipeline.extracting():
         layout.gather(np.insert(near[positions], own, i), matrix)
         pieces[:] = [(*of_block[b], counts[b]) for b in sorted(counts)] + [(*of_block[other], 0)]
         mapped.release(layout.problem.correlation)
-    lane.upload((device_matrix, matrix), (device_pieces, pieces))
+    pipeline.upload((device_matrix, matrix), (device_pieces, pieces))
     sets = math.prod(math.comb(of_block[b][1], count) for b, count in counts.items())
-    lane.launch(
+    pipeline.launch(
         layout.backend.kernel(*kernel(layout.level)),
         (min(BLOCKS, -(-sets // THREADS)),),
         (THREADS,),
@@ -104,7 +104,7 @@ def _queue_tests(
 
 
 def compositions(lengths: list[int], level: int) -> Iterator[dict[int, int]]:
-    """How many members of a set come from each block, in every way that the blocks' lengths allow."""
+    """Every way to take the members of a set from the blocks: how many come from each."""
     for chosen in itertools.combinations_with_replacement(range(len(lengths)), level):
         counts = {block: len(list(run)) for block, run in itertools.groupby(chosen)}
         if all(count <= lengths[block] for block, count in counts.items()):

@@ -9,9 +9,9 @@ import numpy as np
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.out_of_core import _plan
-from gpupc_impl.out_of_core._lanes import Lane
 from gpupc_impl.out_of_core._layout import Layout, length, upper_blocks
 from gpupc_impl.out_of_core._pairs import ZERO, PairBlock, result_bytes
+from gpupc_impl.out_of_core._pipelines import Pipeline
 
 ZERO_THREADS = 128
 
@@ -22,28 +22,28 @@ class LevelZero(Layout):
     def run(self) -> LevelOutcome:
         side = self.plan.rows
         kernel = self.backend.kernel(*ZERO)
-        self.lanes.allocate({"c": 8 * side * side, "edges": 4 * side * _plan.words(side)})
+        self.pipelines.allocate({"c": 8 * side * side, "edges": 4 * side * _plan.words(side)})
         for rows, columns in upper_blocks(self.p, side):
-            lane = self.lanes.next()
+            pipeline = self.pipelines.next()
             n_i, n_j, n_words = length(rows), length(columns), _plan.words(length(columns))
-            c, device_c = lane.area("c", (n_i, n_j), np.float64)
-            edges, device_edges = lane.area("edges", (n_i, n_words), np.uint32)
-            with lane.extracting():
+            c, device_c = pipeline.area("c", (n_i, n_j), np.float64)
+            edges, device_edges = pipeline.area("edges", (n_i, n_words), np.uint32)
+            with pipeline.extracting():
                 self.read(rows, columns, c)
                 if self.largest_p is not None:
                     self.largest_p[rows, columns] = self.problem.p_value(np.square(c), 0)
                     self.largest_p[columns, rows] = self.largest_p[rows, columns].T
-            lane.upload((device_c, c))
+            pipeline.upload((device_c, c))
             numbers = map(np.int32, (n_i, n_j, rows.start, columns.start))
-            lane.launch(
+            pipeline.launch(
                 kernel,
                 (-(-n_i * n_words // ZERO_THREADS),),
                 (ZERO_THREADS,),
                 [device_c, *numbers, np.float64(self.critical), device_edges, np.int32(n_words)],
             )
-            lane.download((edges, device_edges))
-            lane.merge_with(functools.partial(self._merge, rows, columns, edges))
-        self.lanes.finish()
+            pipeline.download((edges, device_edges))
+            pipeline.merge_with(functools.partial(self._merge, rows, columns, edges))
+        self.pipelines.finish()
         if self.largest_p is not None:
             np.fill_diagonal(self.largest_p, np.nan)
         return LevelOutcome(*self.count(), tests=self.p * (self.p - 1) // 2)
@@ -55,59 +55,59 @@ class LevelZero(Layout):
 
 
 class SquareBlocks(Layout):
-    """Level 1: a block of pairs stays on the device, in a lane of its own, while separation-set blocks pass by."""
+    """Level 1: a block of pairs stays on the device, in a pipeline of its own, while separation-set blocks pass by."""
 
     def run(self) -> LevelOutcome:
         side = self.plan.rows
         c, bits = 8 * side * side, 4 * side * _plan.words(side)
-        pair_lane = Lane(self.backend, 2, self.lanes.timeline)
-        pair_lane.allocate({"c": c, "edges": bits} | result_bytes(self, side * side))
-        self.lanes.allocate({"c_i": c, "c_j": c, "bits_i": bits, "bits_j": bits})
+        pair_pipeline = Pipeline(self.backend, 2, self.pipelines.timeline)
+        pair_pipeline.allocate({"c": c, "edges": bits} | result_bytes(self, side * side))
+        self.pipelines.allocate({"c_i": c, "c_j": c, "bits_i": bits, "bits_j": bits})
         try:
             for rows, columns in upper_blocks(self.p, side):
                 if self.adjacency[rows, columns].any():
-                    self._test_block(pair_lane, rows, columns)
+                    self._test_block(pair_pipeline, rows, columns)
         finally:
-            pair_lane.stream.synchronize()
-        self.lanes.both[0].bytes_up += pair_lane.bytes_up
-        self.lanes.both[0].bytes_down += pair_lane.bytes_down
+            pair_pipeline.stream.synchronize()
+        self.pipelines.both[0].bytes_up += pair_pipeline.bytes_up
+        self.pipelines.both[0].bytes_down += pair_pipeline.bytes_down
         return self.remove_separated()
 
-    def _test_block(self, pair_lane: Lane, rows: slice, columns: slice) -> None:
+    def _test_block(self, pair_pipeline: Pipeline, rows: slice, columns: slice) -> None:
         """One block of pairs: Algorithm 2, lines 9 to 19."""
         n_i, n_j, edge_words = length(rows), length(columns), _plan.words(length(columns))
-        pair_lane.begin(1, self.lanes.take_number())
-        c, device_c = pair_lane.area("c", (n_i, n_j), np.float64)
-        edge_bits, device_edges = pair_lane.area("edges", (n_i, edge_words), np.uint32)
-        with pair_lane.extracting():
+        pair_pipeline.begin(1, self.pipelines.take_number())
+        c, device_c = pair_pipeline.area("c", (n_i, n_j), np.float64)
+        edge_bits, device_edges = pair_pipeline.area("edges", (n_i, edge_words), np.uint32)
+        with pair_pipeline.extracting():
             self.read(rows, columns, c)
             self.read_bits(rows, columns, edge_bits)
-        pair_lane.upload((device_c, c), (device_edges, edge_bits))
-        block = PairBlock(self, pair_lane, rows, columns)
+        pair_pipeline.upload((device_c, c), (device_edges, edge_bits))
+        block = PairBlock(self, pair_pipeline, rows, columns)
         pairs = {"c": device_c, "c_pitch": n_j, "edges": device_edges, "edge_words": edge_words, "edges_first": 0}
-        ready = pair_lane.stream.record()
+        ready = pair_pipeline.stream.record()
         sides = [rows] if rows == columns else [rows, columns]
         for members in mapped.pieces(self.p, self.plan.width):
             if not any(self.adjacency[part, members].any() for part in sides):
-                continue  # SepSetCombination: no set of these pairs has a member there
-            lane = self.lanes.next()
+                continue  # SepSetCombination: no set for these pairs has a member in this block
+            pipeline = self.pipelines.next()
             width, n_words = length(members), _plan.words(length(members))
             copies, arrays = [], []
-            with lane.extracting():
+            with pipeline.extracting():
                 for name, part in zip("ij", sides, strict=False):
-                    set_block, device_block = lane.area(f"c_{name}", (length(part), width), np.float64)
-                    bits, device_bits = lane.area(f"bits_{name}", (length(part), n_words), np.uint32)
+                    set_block, device_block = pipeline.area(f"c_{name}", (length(part), width), np.float64)
+                    bits, device_bits = pipeline.area(f"bits_{name}", (length(part), n_words), np.uint32)
                     self.read(part, members, set_block)
                     self.read_bits(part, members, bits)
                     copies += [(device_block, set_block), (device_bits, bits)]
                     arrays.append((device_block, device_bits))
-            lane.upload(*copies)
-            lane.stream.wait(ready)  # the keys of the separation-set block before
+            pipeline.upload(*copies)
+            pipeline.stream.wait(ready)  # the keys of the separation-set block before
             near = {"pitch": width, "words": n_words}
             near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), (*arrays[0], *arrays[-1]), strict=True)
-            block.test(lane, members, **near, **pairs)
-            ready = lane.stream.record()
-        pair_lane.stream.wait(ready)
+            block.test(pipeline, members, **near, **pairs)
+            ready = pipeline.stream.record()
+        pair_pipeline.stream.wait(ready)
         block.fetch()
-        self.lanes.finish()
-        pair_lane.finish()
+        self.pipelines.finish()
+        pair_pipeline.finish()

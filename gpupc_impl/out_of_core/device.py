@@ -1,4 +1,4 @@
-"""The kernels of the out-of-core methods, for those who compile or check all of them."""
+"""The kernels of the out-of-core methods, for tests that compile or check all of them."""
 
 from __future__ import annotations
 

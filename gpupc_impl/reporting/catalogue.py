@@ -58,7 +58,7 @@ class Entry:
     Attributes:
         name: its name everywhere: target, files, rows in docs/experiments.md.
         title: how the report lists it.
-        paper: under which heading: the paper's name, or a word.
+        paper: the heading it stands under: the paper's name, or a word.
         make: the function that makes it.
         figure: whether it is a figure.
         reported: the CSV of the paper's numbers, in results/reported unless the path is absolute; by default NAME.csv.

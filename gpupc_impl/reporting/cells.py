@@ -1,4 +1,4 @@
-"""What stands in cells, notes and CSV rows: numbers, times, speedups with their bounds, labels, and who ran where."""
+"""The contents of cells, notes and CSV rows: numbers, times, speedups with their bounds, labels, and what ran where."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.reporting.runs import Run, device_backends
+from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
 
 INFINITY = "∞"
 
@@ -24,7 +24,7 @@ METHOD_LABELS = {
     "gpucmiknn-single-racing": "GPU-CMIknn-Single, racing",
     "gpucmiknn-parallel": "GPU-CMIknn-Parallel",
 }
-"""How tables and figures name the methods that a paper names otherwise than we do."""
+"""The names in tables and figures of methods that a paper names differently."""
 
 VERIFICATION_MARKS = {"random": " ~", "near-threshold": " ≈", "convention": " ≈", "unexplained": " ✗"}
 
@@ -55,11 +55,11 @@ def status_word(status: str) -> str:
     return {"skipped": "not run"}.get(status, status)
 
 
-def time_cell(run: Run | None, **words: str) -> str:
+def time_cell(run: VerifiedRecord | None, **words: str) -> str:
     """The median with its band, or why there is none.
 
     Args:
-        words: what stands for a status instead of the usual: ``oom="∞"``.
+        words: other words for a status, such as ``oom="∞"``.
     """
     if run is None:
         return "–"
@@ -73,8 +73,8 @@ def time_cell(run: Run | None, **words: str) -> str:
     return f"{number(run.median)}{band}{mark(run)}"
 
 
-def mark(*runs: Run | None) -> str:
-    """What a cell carries when the verification of one of its numbers is not ``equal``."""
+def mark(*runs: VerifiedRecord | None) -> str:
+    """The mark of a cell where the verification of one of its numbers is not ``equal``."""
     return max(
         (VERIFICATION_MARKS.get(run.verification, "") for run in runs if run and run.median is not None), default=""
     )
@@ -97,7 +97,7 @@ class Speedup:
         return f"{self.bound + ' ' if self.bound else ''}{number(self.value)}×{' †' if self.bound else ''}"
 
 
-def speedup(slow: Run | None, fast: Run | None) -> Speedup:
+def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
     """How many times faster ``fast`` is than ``slow``."""
     if slow is None or fast is None:
         return Speedup(None, why="–")
@@ -127,7 +127,7 @@ def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
     return {key: list(names) for key, names in found.items()}
 
 
-def places(runs: Sequence[Run]) -> list[str]:
+def places(runs: Sequence[VerifiedRecord]) -> list[str]:
     """What ran where: a note a backend."""
     notes = []
     for backend in [*device_backends(runs), "cpu"]:
@@ -140,8 +140,8 @@ def places(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
-def remarks(runs: Iterable[Run]) -> list[str]:
-    """The marks that were used, and why a setting has no time."""
+def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
+    """Explanations of the marks that were used, and of settings without a time."""
     runs = list(runs)
     used = {run.verification for run in runs if run.median is not None}
     notes = []
@@ -177,7 +177,7 @@ def stated(values: Iterable[tuple[str, Iterable[Any]]]) -> str:
 
 # --- CSV -------------------------------------------------------------------------------------------------------------
 
-COLUMNS: dict[str, Callable[[Run], Any]] = {
+COLUMNS: dict[str, Callable[[VerifiedRecord], Any]] = {
     "median_s": lambda run: run.median,
     "low_s": lambda run: run.low,
     "high_s": lambda run: run.high,
@@ -193,6 +193,6 @@ COLUMNS: dict[str, Callable[[Run], Any]] = {
 """The columns of CSV files that are no attributes of a run."""
 
 
-def csv_row(run: Run, columns: str) -> dict[str, Any]:
-    """These columns of a run, named with spaces between them: `COLUMNS`, and attributes of `Run`."""
+def csv_row(run: VerifiedRecord, columns: str) -> dict[str, Any]:
+    """These columns of a run, named with spaces between them: `COLUMNS`, and attributes of `VerifiedRecord`."""
     return {name: COLUMNS[name](run) if name in COLUMNS else getattr(run, name) for name in columns.split()}

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from gpupc_impl.core.files import write_csv
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.runs import Run
+from gpupc_impl.reporting.runs import VerifiedRecord
 
 NUMBERS = FuncFormatter(lambda value, _: f"{value:g}")
 SMALL_PRINT = {"fontsize": 5, "color": "#666666", "x": 0.01, "ha": "left"}
@@ -39,7 +39,7 @@ class Drawing:
             write_csv(csv_path, self.rows, self.columns)
 
 
-def footer(figure: Figure, runs: Sequence[Run]) -> None:
+def footer(figure: Figure, runs: Sequence[VerifiedRecord]) -> None:
     """Where the numbers come from, in small print below the figure."""
     ran = [run for run in runs if run.median is not None]
     machines = "; ".join(
@@ -55,7 +55,7 @@ def name_datasets(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xlim(-0.6, len(names) - 0.4)
 
 
-def panels_of(runs: Sequence[Run]) -> dict[tuple[str, str], str]:
+def panels_of(runs: Sequence[VerifiedRecord]) -> dict[tuple[str, str], str]:
     """A panel or bar for each data set and backend, whose times are never mixed; with its title."""
     places = dict.fromkeys((run.dataset, run.backend) for run in runs)
     several = len({backend for _, backend in places}) > 1

@@ -14,7 +14,7 @@ from gpupc_impl.measurement.record import Record
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(Record):
+class VerifiedRecord(Record):
     """One setting on one data set: its record, with what the verification says of it.
 
     Attributes:
@@ -38,11 +38,11 @@ class Run(Record):
         return Skeleton.load(self.path.with_suffix(".npz")) if self.ok else None
 
 
-def load(record_paths: Iterable[str | Path], verification_paths: Iterable[str | Path]) -> list[Run]:
+def load(record_paths: Iterable[str | Path], verification_paths: Iterable[str | Path]) -> list[VerifiedRecord]:
     """All runs, in the order of their paths.
 
     Args:
-        verification_paths: of the data sets and of experiments; a run that several list counts as the first says.
+        verification_paths: of the data sets and of experiments; where several list a run, the first one counts.
     """
     verified: dict[tuple[str, str], Mapping[str, str]] = {}
     for path in verification_paths:
@@ -53,25 +53,25 @@ def load(record_paths: Iterable[str | Path], verification_paths: Iterable[str | 
         record = Record.load(path)
         row = verified[record.dataset, record.setting]
         said = {"verification": row["status"], "differing_edges": row["differing_edges"]}
-        runs.append(Run(**vars(record), path=path, **said))
+        runs.append(VerifiedRecord(**vars(record), path=path, **said))
     return runs
 
 
-def datasets_of(runs: Iterable[Run]) -> list[str]:
+def datasets_of(runs: Iterable[VerifiedRecord]) -> list[str]:
     return list(dict.fromkeys(run.dataset for run in runs))
 
 
-def device_backends(runs: Iterable[Run]) -> list[str]:
+def device_backends(runs: Iterable[VerifiedRecord]) -> list[str]:
     """The backends kernels ran on; their times are never mixed in one row or panel."""
     return sorted({run.backend for run in runs} - {"cpu"})
 
 
-def on_backend(runs: Iterable[Run], backend: str) -> list[Run]:
-    """What belongs beside each other: one backend, and the CPU references."""
+def on_backend(runs: Iterable[VerifiedRecord], backend: str) -> list[VerifiedRecord]:
+    """The runs that may be compared: those of one backend and of the CPU references."""
     return [run for run in runs if run.backend in (backend, "cpu")]
 
 
-def of_method(runs: Iterable[Run], method: str, **params: Any) -> list[Run]:
+def of_method(runs: Iterable[VerifiedRecord], method: str, **params: Any) -> list[VerifiedRecord]:
     """The runs of one setting of a method, found by what it is: of the settings with canonical separating sets the
     first with these parameters or, where there is none, the first."""
     found = [run for run in runs if run.method == method and run.separating_sets == "canonical"]
@@ -79,15 +79,15 @@ def of_method(runs: Iterable[Run], method: str, **params: Any) -> list[Run]:
     return [run for run in found if run.setting == best.setting]
 
 
-def of_settings(runs: Iterable[Run], chosen: Iterable[Sequence[Run]]) -> list[Run]:
+def of_settings(runs: Iterable[VerifiedRecord], chosen: Iterable[Sequence[VerifiedRecord]]) -> list[VerifiedRecord]:
     """Those among runs that are in one of the chosen lists, in their own order."""
     inside = {id(run) for some in chosen for run in some}
     return [run for run in runs if id(run) in inside]
 
 
-def by_backend(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:
-    """What may stand in a row: for each backend, the runs by data set."""
-    found: dict[str, dict[str, Run]] = {}
+def by_backend(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, VerifiedRecord]]:
+    """The contents of rows: for each backend, the runs by data set."""
+    found: dict[str, dict[str, VerifiedRecord]] = {}
     for run in sorted(runs, key=lambda run: run.backend):
         found.setdefault(run.backend, {})[run.dataset] = run
     return found

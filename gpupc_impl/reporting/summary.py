@@ -15,12 +15,12 @@ from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, figure, table
 from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, time_cell
 from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer, name_datasets
-from gpupc_impl.reporting.runs import Run, datasets_of, device_backends, on_backend
+from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
 
 
 @figure("overview", "Runtimes of all methods", paper="Runtimes", family=EVERY, numbers=False)
-def overview(runs: Sequence[Run]) -> Drawing:
+def overview(runs: Sequence[VerifiedRecord]) -> Drawing:
     """Runtime of every method on every data set, a panel a family of tests: median of the warm runs with the 20–80 %
     band, logarithmic. Hollow triangles stand at the time limit that was exceeded.
     """
@@ -35,7 +35,7 @@ def overview(runs: Sequence[Run]) -> Drawing:
     return Drawing(figure)
 
 
-def _overview_panel(axes: Axes, group: Sequence[Run]) -> None:
+def _overview_panel(axes: Axes, group: Sequence[VerifiedRecord]) -> None:
     datasets = datasets_of(group)
     settings = {run.setting: run.method for run in group}
     first = {method: setting for setting, method in reversed(settings.items())}
@@ -83,7 +83,7 @@ def _overview_panel(axes: Axes, group: Sequence[Run]) -> None:
 
 
 @table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)
-def methods_by_dataset(runs: Sequence[Run]) -> Table:
+def methods_by_dataset(runs: Sequence[VerifiedRecord]) -> Table:
     """Every setting on every data set: runtime, edges, levels, tests, tests per second, and whether its skeleton is
     verified. A setting without a time says why below the table.
     """
@@ -120,7 +120,7 @@ def methods_by_dataset(runs: Sequence[Run]) -> Table:
 
 
 @table("provenance", "Machine, software and code", paper="Provenance", family=EVERY)
-def provenance(runs: Sequence[Run]) -> Table:
+def provenance(runs: Sequence[VerifiedRecord]) -> Table:
     """Machine, software and code of the records behind every table and figure, a column for each distinct
     environment."""
     environments: dict[str, dict[str, str]] = {}

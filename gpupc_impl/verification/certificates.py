@@ -19,7 +19,7 @@ _PAIRS_AT_ONCE = 1 << 20
 def certificates(answer: Answer) -> tuple[int, list[str]]:
     """Test every removed edge again: how many were tested, and a sentence for each that fails.
 
-    Where a family's test takes too long for that, as many as it affords are tested, spread evenly over all.
+    Where a family's test takes too long for all of them, as many as `Retest` allows are tested, spread evenly.
     """
     if not answer.problem.decided_by_tests:
         return 0, []

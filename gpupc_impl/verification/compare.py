@@ -13,7 +13,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.verification.answer import Answer
 
 STATUSES = ("equal", "near-threshold", "convention", "random", "unexplained", "not-run")
-"""From best to worst, `not-run` apart. Only `unexplained` fails a run."""
+"""From best to worst, except for `not-run`. Only `unexplained` fails a run."""
 
 EXPLAINED_AT_MOST = 1000
 """Differences explained one by one; any beyond count as unexplained, and the row says so."""
@@ -53,7 +53,7 @@ class Comparison:
         return np.concatenate(pairs)
 
     def statuses(self) -> tuple[list[str], list[str]]:
-        """The status of every differing edge and of every differing set, as far as `EXPLAINED_AT_MOST` reaches."""
+        """The status of every differing edge and every differing set, up to `EXPLAINED_AT_MOST` of them."""
         explained = [self._explain(int(i), int(j)) for i, j in self.edges[:EXPLAINED_AT_MOST]]
         left = EXPLAINED_AT_MOST - len(explained)
         return explained, [self._explain(int(i), int(j)) for i, j in self.sets[:left]]

@@ -113,7 +113,7 @@ def test_every_test_of_dense_blocks_is_made(layout):
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
 def test_rows_that_do_not_fit_are_split(level, monkeypatch):
-    """A hub's neighbours do not fit into a lane: its sets are made from blocks of neighbours, of any sizes."""
+    """A hub's neighbours do not fit into a pipeline: its sets are made from blocks of neighbours, of any sizes."""
     rng = np.random.default_rng(level)
     p = {1: 80, 2: 50, 3: 26, 4: 18}[level]
     data = sample(rng, p, 400, 1, hubs=2)
@@ -168,7 +168,7 @@ def test_staging_memory_is_taken_once(layout, monkeypatch):
     monkeypatch.setattr(HostBackend, "host_empty", lambda *given: taken.append(given[1]) or host_empty(*given))
     found = out_of_core(problem, 600_000, layout=layout, block_size=40)
     assert found.levels_run >= 3
-    assert len(taken) == (3 if layout == "blocks" else 2)  # a lane each; blocks of pairs have one of their own
+    assert len(taken) == (3 if layout == "blocks" else 2)  # a pipeline each; blocks of pairs have one of their own
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,5 +1,6 @@
 """`pair-scan` decides as `cupc-s` does, to the last bit: on problems made so that one bit would change the answer."""
 
+import dataclasses
 import itertools
 import math
 
@@ -9,11 +10,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl import GaussianProblem, Skeleton, methods
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
+from tests.conformance.test_agreement import problems
 
 EXAMPLES = {"ci": 60, "explore": 10_000}[settings.get_current_profile_name()]
 SAMPLES = 400
@@ -95,7 +97,7 @@ def threshold_problems(draw) -> GaussianProblem:
 
 @st.composite
 def near_singular_problems(draw) -> GaussianProblem:
-    """Some variables are determined by one or two others up to about RESIDUAL_TOLERANCE, to the last bits of an entry."""
+    """Some variables are determined by one or two others up to RESIDUAL_TOLERANCE, give or take the last bits."""
     p = draw(st.integers(5, 11))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     m = 100
@@ -122,12 +124,20 @@ launches = st.fixed_dictionaries(
 )
 
 
+@st.composite
+def random_problems(draw) -> GaussianProblem:
+    """Those of test_agreement.py, as deep as `cupc-s` gets in a moment."""
+    return dataclasses.replace(draw(problems()), max_level=3)
+
+
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_bit_differs_from_cupc_s(backend, narrow, data):
-    problem = data.draw(st.one_of(threshold_problems(), near_singular_problems()), label="problem")
-    params, where = data.draw(launches, label="launch"), data.draw(st.sampled_from([backend, narrow]))
-    pmax = data.draw(st.booleans(), label="pmax")
+    problem = data.draw(st.one_of(threshold_problems(), near_singular_problems(), random_problems()), label="problem")
+    params = data.draw(launches, label="launch")
+    where, pmax = data.draw(st.sampled_from([(backend, False), (backend, True), (narrow, False)]), label="variant")
+    if pmax or where is narrow:
+        problem = dataclasses.replace(problem, max_level=min(4, problem.max_level or 4))  # fewer kernels to compile
     expected = solve(problem, methods()["cupc-s"], backend, pmax=pmax)
     found = solve(problem, methods()["pair-scan"], where, params, pmax=pmax)
     assert_same(found, expected)

@@ -220,6 +220,18 @@ def test_a_kernel_method_and_its_options(run, data, tmp_path):
     assert kernel.skeleton == reference.skeleton
 
 
+def test_correlations_made_on_the_device(run, refused, data, tmp_path):
+    options = ["--method", "pair-scan", "--backend", "host", "--param", "warps=2", "--output", tmp_path / "out.npz"]
+    assert run("skeleton", data, *options, "--param", "correlations=device")[0] == 0
+    found = Skeleton.load(tmp_path / "out.npz")
+    assert found.facts["problem"]["correlations"] == "device"
+    assert found.facts["params"] == {"warps": 2, "splits": 0, "run": 0}
+    assert run("skeleton", data, *METHOD, "--output", tmp_path / "reference.npz")[0] == 0
+    assert Skeleton.load(tmp_path / "reference.npz") == found
+    message = refused("skeleton", data, *options, "--param", "correlations=gpu")
+    assert "correlations is 'gpu'; choose one of: host, device" in message
+
+
 def test_too_little_device_memory(refused, data):
     message = refused("skeleton", data, "--backend", "host", "--device-memory-limit", "64B")
     assert message.startswith("device memory exhausted: ")

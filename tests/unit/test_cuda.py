@@ -6,11 +6,14 @@ Nothing here shows that CuPy or a device behaves as the stand-in does; tests/gpu
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import sys
+import threading
 import types
 import weakref
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,11 +24,13 @@ from gpupc_impl.backends import (
     KernelCompilationError,
     KernelLaunchError,
     Struct,
+    cuda,
     nvrtc,
     open_backend,
+    pinned,
 )
 from gpupc_impl.backends import Pointer as ToArray
-from gpupc_impl.backends.cuda import CudaBackend
+from gpupc_impl.backends.cuda import MIRROR, CudaBackend
 
 KIB = 1024
 
@@ -38,34 +43,122 @@ class OutOfMemory(MemoryError):
     pass
 
 
-class Context:
-    """A device or a stream: something that is entered before work."""
+class Current(threading.local):
+    """What CUDA and CuPy know of a thread: its device, and the stream that it queues work in."""
 
-    entered, ptr = 0, 0
+    def __init__(self):
+        self.devices, self.streams = [0], []
 
-    def __init__(self, number=None, **options):
-        self.id, self.compute_capability, self.options = number or 0, "90", options
+
+CURRENT = Current()
+
+
+class Device:
+    compute_capability = "90"
+
+    def __init__(self, number=None):
+        self.id = CURRENT.devices[-1] if number is None else number
 
     def __enter__(self):
-        Context.entered += 1
+        CURRENT.devices.append(self.id)
 
     def __exit__(self, *failure):
-        Context.entered -= 1
+        CURRENT.devices.pop()
 
     def __eq__(self, other):
         return self.id == other.id
 
     __hash__ = None
 
+
+class Stream:
+    """Does nothing before somebody waits for it, as a device may."""
+
+    def __init__(self, non_blocking):
+        assert non_blocking
+        self.device, self.queue, self.done = CURRENT.devices[-1], [], 0
+        self.ptr, self.lock = 1 + len(STREAMS), threading.RLock()
+        STREAMS[self.ptr] = self
+
+    def __enter__(self):
+        assert CURRENT.devices[-1] == self.device
+        CURRENT.streams.append(self)
+
+    def __exit__(self, *failure):
+        assert CURRENT.streams.pop() is self
+
+    def run(self, until):
+        if Function.fault:
+            raise CudaError("cudaErrorIllegalAddress")
+        with self.lock:
+            while self.done < until:
+                self.queue[self.done]()
+                self.done += 1
+
     def synchronize(self):
-        assert Context.entered
+        assert working() is self
+        self.run(len(self.queue))
+
+    def record(self):
+        assert working() is self
+        return Event(self)
+
+    def wait_event(self, event):
+        assert working() is self
+        self.queue.append(event.run)
 
 
-class Pointer:
-    ptr = 0
+STREAMS: dict[int, Stream] = {}
 
+
+class Event:
+    def __init__(self, stream):
+        self.run = functools.partial(stream.run, len(stream.queue))
+
+    def synchronize(self):
+        working()
+        self.run()
+
+
+def working():
+    """The current stream; there must be one, on the current device."""
+    assert CURRENT.streams, "no stream is current"
+    assert CURRENT.streams[-1].device == CURRENT.devices[-1]
+    return CURRENT.streams[-1]
+
+
+class Memory:
+    """Page-locked memory, or a device's (undefined at first)."""
+
+    live: ClassVar[weakref.WeakSet[Memory]] = weakref.WeakSet()
+    lock = threading.Lock()
+
+    def __init__(self, size):
+        self.device = CURRENT.devices[-1]
+        self.bytes = np.full(size, 0xAB, np.uint8)
+        self.ptr = self.bytes.ctypes.data
+        with self.lock:
+            self.live.add(self)
+
+    @classmethod
+    def at(cls, address, size):
+        """The bytes there, which must all be of one piece of this kind of memory."""
+        with cls.lock:
+            for memory in cls.live:
+                start = address - memory.ptr
+                if type(memory) is cls and 0 <= start <= start + size <= memory.bytes.size:
+                    return memory.bytes[start : start + size]
+        raise AssertionError(f"{size} bytes at {address} are not {cls.__name__}")
+
+
+class PinnedMemory(Memory):
+    pass
+
+
+class DeviceMemory(Memory):
     def memset_async(self, value, size):
-        assert Context.entered
+        target = self.at(self.ptr, size)
+        working().queue.append(lambda: target.fill(value))
 
 
 class Pool:
@@ -73,11 +166,11 @@ class Pool:
 
     has = 1 << 20
 
-    def __init__(self):
-        self.used = self.kept = 0
+    def __init__(self, allocator=None):
+        self.used, self.kept, self.allocator = 0, 0, allocator
 
     def used_bytes(self):
-        assert Context.entered
+        working()
         return self.used
 
     def total_bytes(self):
@@ -87,14 +180,14 @@ class Pool:
         self.kept = 0
 
     def malloc(self, size):
-        assert Context.entered
-        size = -(-size // 512) * 512
-        if self.used + self.kept + size > self.has:
+        working()
+        taken = -(-size // 512) * 512
+        if self.used + self.kept + taken > self.has:
             raise OutOfMemory
-        self.used += size
-        pointer = Pointer()
-        weakref.finalize(pointer, self._free, size)
-        return pointer
+        self.used += taken
+        memory = DeviceMemory(size)
+        weakref.finalize(memory, self._free, taken)
+        return memory
 
     def _free(self, size):
         self.used -= size
@@ -103,87 +196,131 @@ class Pool:
 
 class Array:
     def __init__(self, shape, dtype, memptr):
-        self.host, self.data, self.device = np.zeros(shape, dtype), memptr, Context(0)
-        self.size, self.nbytes, self.flags = self.host.size, self.host.nbytes, self.host.flags
-        self.shape, self.dtype, self.strides = self.host.shape, self.host.dtype, self.host.strides
-        memptr.ptr = self.host.ctypes.data
-
-
-class PinnedMemory:
-    def __init__(self, size):
-        self.memory = ctypes.create_string_buffer(size)
-        self.ptr = ctypes.addressof(self.memory)
+        values = memptr.bytes.view(dtype).reshape(shape)
+        self.data, self.device = memptr, Device()
+        self.size, self.nbytes, self.flags = values.size, values.nbytes, values.flags
+        self.shape, self.dtype, self.strides = values.shape, values.dtype, values.strides
 
 
 def copy(target, source, size, kind, stream):
-    assert Context.entered
-    if Function.fault:
-        raise CudaError("cudaErrorIllegalAddress")
-    ctypes.memmove(target, source, size)
+    copy_2d(target, size, source, size, size, 1, kind, stream)
+
+
+def copy_2d(target, target_pitch, source, source_pitch, width, height, kind, stream):
+    assert working() is STREAMS[stream]
+    to, of = (DeviceMemory, PinnedMemory) if kind == 1 else (PinnedMemory, DeviceMemory)
+    rows = [
+        (to.at(target + row * target_pitch, width), of.at(source + row * source_pitch, width)) for row in range(height)
+    ]
+
+    def run():
+        for to_row, of_row in rows:
+            to_row[:] = of_row
+
+    working().queue.append(run)
+
+
+class Launch(NamedTuple):
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: bytes
+    shared_bytes: int
+    stream: Stream
+
+
+def launch_kernel(function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra):
+    """As ``cuLaunchKernel`` reads its arguments: from one buffer, which ends with the call."""
+    assert working() is STREAMS[stream]
+    assert parameters == 0
+    function = Function.loaded[function]
+    assert shared_bytes <= function.max_dynamic_shared_size_bytes
+    buffer_pointer, buffer, buffer_size, size, end = (ctypes.c_void_p * 5).from_address(extra)
+    assert (buffer_pointer, buffer_size, end) == (1, 2, None)  # CU_LAUNCH_PARAM_BUFFER_POINTER, ..._SIZE, ..._END
+    arguments = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
+    launch = Launch(function.name, (x, y, z), (block_x, block_y, block_z), arguments, shared_bytes, working())
+    Function.launches.append(launch)
 
 
 class Function:
     max_threads_per_block, shared_size_bytes, max_dynamic_shared_size_bytes = 512, 4 * KIB, 44 * KIB
     num_regs, local_size_bytes = 100, 0
-    launches: list[tuple]
+    loaded: list[Function]
+    launches: list[Launch]
     fault = False
 
-    def __call__(self, grid, block, args, *, shared_mem):
-        assert Context.entered
-        assert shared_mem <= self.max_dynamic_shared_size_bytes
-        self.launches.append((grid, block, args, shared_mem))
+    def __init__(self, name):
+        self.name, self.kernel = name, types.SimpleNamespace(ptr=len(self.loaded))
+        self.loaded.append(self)
 
 
 @pytest.fixture
 def cupy(monkeypatch):
     """The stand-in, as the module that ``import cupy`` finds."""
-    monkeypatch.setattr(Function, "launches", [], raising=False)
-    monkeypatch.setattr(Function, "fault", False)
+    for name, value in (("loaded", []), ("launches", []), ("fault", False)):
+        monkeypatch.setattr(Function, name, value, raising=False)
+    monkeypatch.setattr(Memory, "live", weakref.WeakSet())
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CudaError,
+        getDevice=lambda: CURRENT.devices[-1],
         getDeviceCount=lambda: 2,
         driverGetVersion=lambda: 12020,
         runtimeGetVersion=lambda: 13000,
         memGetInfo=lambda: (Pool.has, Pool.has),
-        deviceGetAttribute=lambda attribute, device: 100 * KIB,
+        deviceGetAttribute=lambda attribute, device: {97: 100 * KIB, 16: 132}[attribute],
         cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
+        cudaDevAttrMultiProcessorCount=16,
         memcpyAsync=copy,
+        memcpy2DAsync=copy_2d,
         memcpyHostToDevice=1,
         memcpyDeviceToHost=2,
     )
     module = types.SimpleNamespace(
         ndarray=Array,
-        RawModule=lambda path: types.SimpleNamespace(get_function=lambda name: Function()),
+        RawModule=lambda path: types.SimpleNamespace(get_function=Function),
         cuda=types.SimpleNamespace(
-            Device=Context,
-            Stream=Context,
+            Device=Device,
+            Stream=Stream,
             MemoryPool=Pool,
             PinnedMemory=PinnedMemory,
+            malloc_managed="malloc_managed",
             runtime=runtime,
-            driver=types.SimpleNamespace(CUDADriverError=CudaError),
+            driver=types.SimpleNamespace(CUDADriverError=CudaError, launchKernel=launch_kernel),
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
             nvrtc=types.SimpleNamespace(getSupportedArchs=lambda: (80, 90)),
         ),
     )
     monkeypatch.setitem(sys.modules, "cupy", module)
-    monkeypatch.setattr("gpupc_impl.backends.cuda.MEMORY_MARGIN", 0)
+    monkeypatch.setattr(cuda, "MEMORY_MARGIN", 0)
     monkeypatch.delenv("GPUPC_CUDA_DEVICE", raising=False)
-    return module
+    cuda._pinned_pool.cache_clear()
+    yield module
+    cuda._pinned_pool.cache_clear()
+    assert (CURRENT.devices, CURRENT.streams) == ([0], [])
+
+
+PARAMETERS = {
+    "with_pair": ("b8[16]", "u32"),
+    "with_gaps": ("u8", "b8[16]", "u8", "u16", "b8[8]", "u8", "f64"),
+    "mirror<double>": ("u64", "u32"),
+}
 
 
 @pytest.fixture
-def backend(cupy, monkeypatch):
+def compiled(monkeypatch):
     def compile_image(nvrtc_, source, kernels, architecture):
         assert architecture == "sm_90"
         entries = {
-            name: nvrtc.Entry(f"_{name}", ("b8[16]", "u32") if structs else ("u64", "u64", "u32", "f64"))
-            for name, structs in kernels.items()
+            name: nvrtc.Entry(f"_{name}", PARAMETERS.get(name, ("u64", "u64", "u32", "f64"))) for name in kernels
         }
         return nvrtc.Image(Path("image"), entries, cached=False)
 
     monkeypatch.setattr(nvrtc, "compile_image", compile_image)
-    yield open_backend("cuda", device_memory_limit=64 * KIB)
-    assert Context.entered == 0
+
+
+@pytest.fixture
+def backend(cupy, compiled):
+    return open_backend("cuda", device_memory_limit=64 * KIB)
 
 
 @pytest.fixture
@@ -273,6 +410,123 @@ def test_a_full_device_is_out_of_memory_whatever_the_budget(cupy):
     assert (caught.value.requested, caught.value.used, caught.value.limit) == (10_000, 0, 4096)
 
 
+def test_arrays_come_back_as_they_went(backend, monkeypatch):
+    arrays = [np.arange(20, dtype=np.int32).reshape(4, 5), np.zeros((3, 0)), np.arange(9.0)[::2], np.float32(3)]
+    for array, up in zip(arrays, [backend.upload(array) for array in arrays], strict=True):
+        down = backend.download(up)
+        assert (down.dtype, down.shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(down, array)
+    out = backend.host_empty(5, np.float64)
+    assert backend.download(backend.upload(arrays[2]), out=out) is out
+    np.testing.assert_array_equal(out, arrays[2])
+
+
+def test_large_arrays_go_and_come_in_pieces(backend, monkeypatch):
+    for module in (cuda, pinned):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
+    array = np.random.default_rng(0).random((50, 70))  # 28 pieces
+    np.testing.assert_array_equal(backend.download(backend.upload(array)), array)
+
+
+def test_what_queued_copies_read_is_not_given_away(backend):
+    arrays = [np.full(9, n) for n in range(5)]
+    up = [backend.upload(array) for array in arrays]
+    assert not any((array.data.bytes.view(int) == n).any() for n, array in enumerate(up))  # nothing has run yet
+    for array, device in zip(arrays, up, strict=True):
+        np.testing.assert_array_equal(backend.download(device), array)
+    before = len(list(PinnedMemory.live))
+    for array in arrays:
+        backend.download(backend.upload(array))
+    assert len(list(PinnedMemory.live)) == before  # now it is used again
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.5, True])
+def test_filled_arrays(backend, value):
+    array = backend.full((2, 3), value, np.asarray(value).dtype)
+    np.testing.assert_array_equal(backend.download(array), np.full((2, 3), value))
+    backend.fill(array, 0)
+    assert not backend.download(array).any()
+
+
+@pytest.mark.parametrize("p", [1, 5, 33, 100])
+def test_half_of_a_symmetric_matrix_is_copied(cupy, compiled, monkeypatch, p):
+    monkeypatch.setattr(cuda, "SMALL_MATRIX_BYTES", 1000)
+    backend = open_backend("cuda")
+    copied = []
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", lambda *copy_: (copied.append(copy_[2]), copy(*copy_)))
+    monkeypatch.setattr(
+        cupy.cuda.runtime, "memcpy2DAsync", lambda *copy_: (copied.append(copy_[4] * copy_[5]), copy_2d(*copy_))
+    )
+    matrix = np.corrcoef(np.random.default_rng(p).random((p, p + 9))).reshape(p, p)
+    matrix = np.triu(matrix) + np.triu(matrix, 1).T  # to the last bit
+    half = backend.upload_symmetric(matrix)
+    host = open_backend("host")
+    result = host.upload(backend.download(half))
+    for launch in Function.launches:  # the lower triangle is undefined before
+        assert struct.unpack("=Qi", launch.arguments) == (half.data.ptr, p)
+        host.kernel(*MIRROR)(launch.grid, launch.block, [result, np.int32(p)])
+    np.testing.assert_array_equal(host.download(result), matrix)
+    assert bool(Function.launches) == (matrix.nbytes > 1000)
+    down, *up = copied[::-1]
+    assert down == matrix.nbytes
+    assert sum(up) < 0.65 * matrix.nbytes if Function.launches else sum(up) == matrix.nbytes
+
+
+def test_a_product_takes_of_the_budget(backend, cupy):
+    def matmul(a, b, out):
+        working()
+        return a, b, out
+
+    cupy.matmul, Array.T = matmul, "transposed"
+    samples = backend.empty((300, 20), np.float64)
+    transposed, right, out = backend.gram(samples)
+    assert (transposed, right, out.shape, out.dtype) == ("transposed", samples, (20, 20), np.float64)
+    assert backend.memory_used == -(-samples.nbytes // 512) * 512 + -(-out.nbytes // 512) * 512
+    del out, right
+    with pytest.raises(DeviceMemoryError):
+        backend.gram(backend.empty((2, 80), np.float64))
+
+
+def test_managed_memory_has_the_same_budget_unless_asked(backend):
+    held = backend.empty(40 * KIB, np.uint8)
+    with backend.managed_memory():
+        managed = backend.empty(16 * KIB, np.uint8)
+        assert backend._pool.allocator == "malloc_managed"
+        assert backend.memory_used == 56 * KIB
+        with pytest.raises(DeviceMemoryError):
+            backend.empty(16 * KIB, np.uint8)
+    with backend.managed_memory(oversubscribe=True):
+        more = backend.empty(100 * KIB, np.uint8)
+        assert backend.memory_used == 140 * KIB
+    assert (backend.memory_limit, backend.memory_used) == (64 * KIB, 40 * KIB)
+    assert held.nbytes + managed.nbytes + more.nbytes == 156 * KIB
+
+
+def test_the_chosen_device_does_the_work(cupy, compiled, monkeypatch):
+    monkeypatch.setenv("GPUPC_CUDA_DEVICE", "1")
+    backend = open_backend("cuda")
+    array = backend.upload(np.arange(3.0))
+    backend.kernel("a.cu", "kernel")([1], [1], [array, None, np.int32(3), np.float64(0.5)])
+    np.testing.assert_array_equal(backend.download(array), np.arange(3.0))
+    assert {launch.stream.device for launch in Function.launches} == {memory.device for memory in Memory.live} == {1}
+
+
+def test_streams_beside_the_backends_own(backend):
+    first, second = backend.stream(), backend.stream()
+    array, host = backend.empty(4, np.int16), backend.host_empty(4, np.int16)
+    first.fill_bytes(array, 1)
+    second.wait(first.record())
+    second.copy(host, array)
+    moment = second.record()
+    moment.synchronize()
+    assert (host == 0x0101).all()
+    backend.kernel("a.cu", "kernel")([1], [1], [array, None, np.int32(3), np.float64(0.5)], stream=first)
+    assert Function.launches[-1].stream is first.handle
+    with pytest.raises(ValueError, match="cannot copy 8 bytes to an array of 6"):
+        first.copy(backend.empty(3, np.int16), host)
+
+
 def test_a_negative_budget_is_refused(cupy):
     with pytest.raises(ValueError, match="must not be negative; got -1"):
         open_backend("cuda", device_memory_limit=-1)
@@ -283,26 +537,60 @@ def test_a_negative_budget_is_refused(cupy):
 
 def test_a_launch_reaches_the_device_as_it_was_asked_for(backend, arguments):
     backend.kernel("a.cu", "kernel")(np.array([2, 3]), [64], arguments, shared_bytes=np.int64(16))
-    ((grid, block, passed, shared),) = Function.launches
-    assert (grid, block, shared) == ((2, 3, 1), (64, 1, 1), 16)
-    assert all(value.size == 1 for value in passed)  # CuPy passes these by value
-    assert b"".join(value.tobytes() for value in passed) == struct.pack("=QQid", arguments[0].data.ptr, 0, 3, 0.5)
+    (launch,) = Function.launches
+    assert launch[:3] == ("_kernel", (2, 3, 1), (64, 1, 1))
+    assert (launch.shared_bytes, launch.stream) == (16, backend._stream)
+    assert launch.arguments == struct.pack("=QQi4xd", arguments[0].data.ptr, 0, 3, 0.5)
 
 
 def test_structs_arrive_by_value(backend, arguments):
     pair = Struct("Pair", values=ToArray(np.float64), n=np.int32, scale=np.float32)
-    kernel = backend.kernel("a.cu", "kernel", [pair])
+    kernel = backend.kernel("a.cu", "with_pair", [pair])
     kernel([1], [1], [pair(values=arguments[0], n=-1, scale=np.float32(0.5)), np.int32(3)])
-    ((_, _, passed, _),) = Function.launches
-    assert passed[0].tobytes() == struct.pack("=Qif", arguments[0].data.ptr, -1, 0.5)
-    assert passed[1].tobytes() == struct.pack("=i", 3)
+    (launch,) = Function.launches
+    assert launch.arguments == struct.pack("=Qifi", arguments[0].data.ptr, -1, 0.5, 3)
     wrong = backend.upload(np.arange(3))
     with pytest.raises(
-        KernelLaunchError, match=r"kernel kernel: Pair\.values must be a device array of float64, not an array of int64"
+        KernelLaunchError,
+        match=r"kernel with_pair: Pair\.values must be a device array of float64, not an array of int64",
     ):
         kernel([1], [1], [pair(values=wrong, n=1, scale=np.float32(1)), np.int32(3)])
     with pytest.raises(KernelLaunchError, match="argument 0 must be the struct Pair, not an array of float64"):
         kernel([1], [1], [arguments[0], np.int32(3)])
+
+
+def test_every_argument_lies_where_ptx_expects_it(backend):
+    """A struct is aligned as its widest field, whatever comes before it."""
+    wide, narrow = Struct("Wide", x=np.float64, n=np.int16), Struct("Narrow", a=np.int32, b=np.uint8)
+    values = [np.bool_(True), wide(x=1.5, n=2), np.uint8(3), np.int16(4), narrow(a=5, b=6), np.uint8(7), np.float64(8)]
+    backend.kernel("a.cu", "with_gaps", [wide, narrow])([1], [1], values)
+    (launch,) = Function.launches
+
+    class Wide(ctypes.Structure):
+        _fields_ = [("x", ctypes.c_double), ("n", ctypes.c_int16)]
+
+    class Narrow(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_int32), ("b", ctypes.c_uint8)]
+
+    class Arguments(ctypes.Structure):
+        _fields_ = [
+            ("first", ctypes.c_bool),
+            ("wide", Wide),
+            ("second", ctypes.c_uint8),
+            ("third", ctypes.c_int16),
+            ("narrow", Narrow),
+            ("fourth", ctypes.c_uint8),
+            ("last", ctypes.c_double),
+        ]
+
+    seen = Arguments.from_buffer_copy(launch.arguments)
+    assert len(launch.arguments) == ctypes.sizeof(Arguments)
+    assert (seen.first, seen.wide.x, seen.wide.n, seen.second, seen.third) == (True, 1.5, 2, 3, 4)
+    assert (seen.narrow.a, seen.narrow.b, seen.fourth, seen.last) == (5, 6, 7, 8)
+
+
+def test_the_device_says_how_many_blocks_fill_it(backend):
+    assert backend.blocks_at_once == 8 * 132
 
 
 def test_an_empty_grid_is_not_launched(backend, arguments):
@@ -314,7 +602,7 @@ def test_much_shared_memory_is_asked_for_once(backend, arguments):
     kernel = backend.kernel("a.cu", "kernel")
     for size in (44, 60, 50, 96):
         kernel([1], [64], arguments, shared_bytes=size * KIB)
-    assert [launch[3] for launch in Function.launches] == [44 * KIB, 60 * KIB, 50 * KIB, 96 * KIB]
+    assert [launch.shared_bytes for launch in Function.launches] == [44 * KIB, 60 * KIB, 50 * KIB, 96 * KIB]
     with pytest.raises(KernelLaunchError, match=f"may have 0 to {96 * KIB}"):
         kernel([1], [64], arguments, shared_bytes=96 * KIB + 1)
 
@@ -357,10 +645,10 @@ def test_arguments_that_do_not_fit(backend, arguments, position, value, said):
 
 
 def test_arrays_of_another_device_or_with_gaps_are_refused(backend, arguments):
-    arguments[0].device = Context(1)
+    arguments[0].device = Device(1)
     with pytest.raises(KernelLaunchError, match=r"argument 0 must be an array on .*, not one on "):
         backend.kernel("a.cu", "k")([1], [1], arguments)
-    arguments[0].device, arguments[0].flags = Context(0), np.zeros(6)[::2].flags
+    arguments[0].device, arguments[0].flags = Device(0), np.zeros(6)[::2].flags
     with pytest.raises(KernelLaunchError, match=r"argument 0 must be a C-contiguous array, not one with strides"):
         backend.kernel("a.cu", "k")([1], [1], arguments)
 
@@ -374,6 +662,18 @@ def test_a_fault_names_the_kernels_since_the_last_synchronisation(backend, argum
     Function.fault = True
     with pytest.raises(KernelLaunchError, match=r"cudaErrorIllegalAddress .*synchronisation: second, fourth\)"):
         backend.download(arguments[0])
+
+
+def test_a_fault_that_shows_in_a_large_copy_names_them_too(backend, arguments, monkeypatch):
+    for module in (cuda, pinned):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
+    array = backend.upload(np.zeros((50, 70)))
+    backend.kernel("a.cu", "first")([1], [1], arguments)
+    Function.fault = True
+    for fails in (lambda: backend.download(array), lambda: backend.upload(np.zeros((50, 70)))):
+        with pytest.raises(KernelLaunchError, match=r"synchronisation: first\)"):
+            fails()
 
 
 def test_an_image_that_the_driver_refuses(backend, cupy):

@@ -14,10 +14,13 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.core.pc_stable import MAX_SETS
 from gpupc_impl.core.solve import solve
 from gpupc_impl.engine.graph import binomial_table
+from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.problem import correlation_fault
 
 UNRANK = Path(__file__).parent / "kernels" / "unrank.cu"
 DEVICE_METHODS = ("cupc-e", "cupc-s", "baseline-1", "baseline-2")
+HOST_METHODS = [name for name, method in methods("gaussian").items() if "host" in method.backends and method.canonical]
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +104,7 @@ def test_binomials_are_exact_and_saturate():
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DEVICE_METHODS)
+@pytest.mark.parametrize("name", [*DEVICE_METHODS, "pair-scan"])
 def test_largest_p_values_match_a_brute_force_over_all_tests(backend, name):
     given = problem(p=9, m=40, density=0.3, alpha=0.05)
     found = solve(given, methods()[name], backend, pmax=True)
@@ -155,13 +158,51 @@ def test_a_variable_connected_to_all_others_keeps_its_row(backend, name):
     assert found.tests_per_level == tuple(66 * (2 if level else 1) * math.comb(p - 2, level) for level in range(5))
 
 
-@pytest.mark.parametrize("name", DEVICE_METHODS)
+@pytest.mark.parametrize("name", [*DEVICE_METHODS, "pair-scan"])
 def test_rows_too_long_for_shared_memory_are_read_from_device_memory(name, monkeypatch):
     given = problem(p=40, m=80)
     expected = solve(given, methods()[name], open_backend("host"))
     limited = open_backend("host")
     monkeypatch.setattr(limited, "max_shared_bytes", 16)
     assert solve(given, methods()[name], limited) == expected
+
+
+def data_with_copies(p=30, m=60, seed=0):
+    """(m, p) samples; which of two near copies separates a pair depends on the last bits."""
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((p, p)) < 0.2, -1) * rng.uniform(0.3, 1, (p, p))
+    data = rng.normal(size=(m, p)) @ np.linalg.inv(np.eye(p) - weights).T
+    for original, copy, scale in ((1, 20, 0.0), (2, 21, 1e-5), (3, 29, 1e-7)):
+        data[:, copy] = data[:, original] + scale * rng.normal(size=m)
+    data[:, 12] = 3.0
+    return data
+
+
+@pytest.mark.filterwarnings("ignore:.*constant:UserWarning")
+@pytest.mark.parametrize("name", HOST_METHODS)
+def test_methods_agree_on_correlations_that_the_device_makes(backend, name):
+    search = {"alpha": 0.1, "max_level": 3}
+    given = GaussianProblem.from_data(data_with_copies(), correlations="device", **search)
+    on_device = backend.download(device_correlation(backend, given))
+    assert correlation_fault(on_device) is None
+    np.testing.assert_allclose(on_device, given.correlation, rtol=0, atol=1e-14)
+    expected = solve(
+        GaussianProblem.from_correlation(on_device, n_samples=60, **search), methods()["stable-serial"], None
+    )
+    found = solve(given, methods()[name], backend)
+    assert found == expected
+    assert found.facts["problem"]["correlations"] == "device"
+
+
+@pytest.mark.parametrize(("m", "p"), [(2, 1), (3, 2), (50, 31), (9, 33), (20, 129)])
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
+def test_correlations_that_the_device_makes(backend, m, p, scale):
+    data = np.random.default_rng(p).normal(size=(m, p))
+    data[:, p // 2] = -3 * data[:, 0]
+    given = GaussianProblem.from_data(scale * data, correlations="device")
+    found = backend.download(device_correlation(backend, given))
+    assert correlation_fault(found) is None
+    np.testing.assert_allclose(found, given.correlation, rtol=0, atol=1e-14)
 
 
 def test_device_memory_budget_is_kept():

@@ -253,3 +253,46 @@ def test_data_to_problem_takes_one_matrix():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.2 * made.correlation.nbytes
+
+
+# --- correlations made on a device -----------------------------------------------------------------------------------
+
+
+def test_samples_are_kept_where_a_device_makes_the_correlations(values, tmp_path):
+    values[:, 1] = 4.0
+    with pytest.warns(UserWarning, match="V1"):
+        made = GaussianProblem.from_data(values, correlations="device", max_level=2)
+    with pytest.warns(UserWarning, match="V1"):
+        host = GaussianProblem.from_data(values, max_level=2)
+    assert "correlation" not in vars(made)
+    assert not made.samples.flags.writeable
+    assert made.constant == host.constant
+    assert made.facts()["correlations"] == "device"
+    assert host.facts()["correlations"] == "host"
+    assert made.fingerprint != host.fingerprint
+    made.save(tmp_path / "problem.npz")
+    loaded = load_problem(tmp_path / "problem.npz")
+    assert "correlation" not in vars(loaded)
+    assert loaded.samples.tobytes() == values.tobytes()
+    assert (loaded.fingerprint, loaded.constant, loaded.correlations) == (made.fingerprint, made.constant, "device")
+    assert loaded.correlation.tobytes() == host.correlation.tobytes()  # for those that run on no device
+    assert vars(loaded)["correlation"] is loaded.correlation
+
+
+def test_fingerprints_of_samples_tell_problems_apart(values):
+    made = GaussianProblem.from_data(values, correlations="device")
+    assert GaussianProblem.from_data(values.copy(order="F"), correlations="device").fingerprint == made.fingerprint
+    assert GaussianProblem.from_data(values, correlations="device", alpha=0.01).fingerprint != made.fingerprint
+    other = values.copy()
+    other[3, 2] = np.nextafter(other[3, 2], 9)
+    assert GaussianProblem.from_data(other, correlations="device").fingerprint != made.fingerprint
+
+
+def test_an_attribute_that_is_not_there_is_named(values):
+    with pytest.raises(AttributeError, match="'GaussianProblem' object has no attribute 'covariance'"):
+        _ = GaussianProblem.from_data(values, correlations="device").covariance
+
+
+def test_refuses_correlations_of_elsewhere(values):
+    with pytest.raises(InvalidProblem, match="correlations is 'gpu'; choose one of: host, device"):
+        GaussianProblem.from_data(values, correlations="gpu")

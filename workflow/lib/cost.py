@@ -35,12 +35,12 @@ from workflow.lib.plan import Plan
 
 LEAST_TESTS = 10**7
 MAIN = "cupc_table2, cupc_fig5, cupc_fig6, cupc_fig9"
-"""Drawn from one measurement: every setting on every data set."""
+"""The outputs that come of one measurement: every setting on every data set."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """From a lowest to a highest value, which is infinite where nothing bounds it."""
+    """From a lowest to a highest value; the highest is infinite where nothing bounds it."""
 
     low: float
     high: float
@@ -91,7 +91,7 @@ class Rates:
         )
 
     def tests_like_paper(self, dataset: str) -> Range | None:
-        """Tests that the runtime of Stable.fast in the paper speaks for, at its pace on the other data sets."""
+        """Tests estimated from the runtime of Stable.fast in the paper, at its rate on the other data sets."""
         pace = Range.of(
             self.tests[other] / seconds
             for other, seconds in self.stable_fast.items()

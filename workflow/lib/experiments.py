@@ -36,7 +36,7 @@ def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
     """The experiments of a config that fits the schema, by name.
 
     Raises:
-        ValueError: an experiment that cannot be, as a sentence.
+        ValueError: an experiment makes no sense; the message is a sentence.
     """
     found = {}
     for name, choice in config.get("experiments", {}).items():
@@ -100,7 +100,7 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
 def _settings(
     chosen: Mapping[str, Any] | Sequence[str], family: str, config: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Settings of its own, or those of the family with these names."""
+    """The experiment's own settings, or those of the family with these names."""
     if isinstance(chosen, Mapping):
         return dict(chosen)
     known = config["settings"].get(family, {})
@@ -127,6 +127,6 @@ def grid_settings(
 
 
 def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination; a value that is no list is the same in all of them."""
+    """Every combination of the listed values; a value that is not a list is the same in all."""
     lists = [value if isinstance(value, list) else [value] for value in values.values()]
     return (dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*lists))

@@ -190,7 +190,8 @@ class Plan:
         return {kind: path for name in entry.reads for kind, path in files.get(name, {}).items()}
 
     def given(self, entry: Entry) -> dict[str, Any]:
-        """What the config says to a table or figure beside the files (`gpupc_impl.reporting.catalogue.GIVEN`)."""
+        """What a table or figure is given from the config, beside the files
+        (`gpupc_impl.reporting.catalogue.GIVEN`)."""
         found: dict[str, Any] = {}
         if "sweeps" in entry.reads:
             found["sweeps"] = self.experiments[entry.experiments[0]].sweeps

@@ -15,7 +15,7 @@ from workflow.lib.experiments import combinations
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
 
 SEED = 0
-"""From which the tests are drawn."""
+"""The seed that the tests are drawn with."""
 
 
 def table_cases(

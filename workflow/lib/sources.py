@@ -1,5 +1,5 @@
-"""Data sets, or why they cannot be had: one that is missing must not cost the others their results, so tables and
-figures show the reason."""
+"""Data sets, or the reason why one is not available: a missing data set must not cost the others their results, so
+tables and figures show the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def get(name: str, entry: Mapping[str, Any], **where: Any) -> Dataset | DatasetU
 
 
 def read(path: str | Path) -> Dataset | DatasetUnavailable:
-    """What either of the two saved."""
+    """Read what either of the two saved."""
     try:
         return Dataset.load(path)
     except DatasetUnavailable as error:

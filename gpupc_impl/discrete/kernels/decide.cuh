@@ -4,8 +4,9 @@
 #include "discrete/kernels/tables.cuh"
 #include "engine/kernels/keys.cuh"
 
-// Critical values: every one up to `listed` degrees of freedom, and beyond some that lie close together. Between two of
-// those a statistic may lie where only its own critical value tells; such tests are listed for the host to decide.
+// Critical values: all up to `listed` degrees of freedom, and some beyond. Where a statistic lies between the critical
+// values of the two nearest entries, only its own critical value can tell: such tests are listed for the host to
+// decide.
 struct Critical {
     const double* values;  // (listed + 1) of 0, 1, 2, ... degrees of freedom
     int listed;

@@ -1,7 +1,8 @@
 // gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
 #include "discrete/kernels/level.cuh"
 
-// Where tables lie: up to so many cells in shared memory; larger ones in scratch space, which a second launch is given.
+// Where tables lie: those of up to `shared_cells` cells in shared memory, larger ones in scratch space, which only a
+// second launch has.
 struct Places {
     unsigned shared_cells;
     unsigned* scratch;                 // null in the first launch

@@ -56,7 +56,7 @@ struct Data {
     const unsigned long long* planes;  // (planes, words)
     const int* first_plane;            // (p), -1 without planes
     int words;                         // of a plane, a multiple of WORDS_AT_ONCE
-    unsigned plane_passes;             // over how many planes' bits a table may be counted
+    unsigned plane_passes;             // the most planes whose bits are combined to count a table
 
     __device__ __forceinline__ const Code* of(int x) const { return codes + x * stride; }
     __device__ __forceinline__ const unsigned long long* plane(int x, int v) const {

@@ -35,7 +35,7 @@ struct SetLists {
 };
 
 // Merges lists without a common pair, some of them perhaps empty. Grid (any), block (any).
-__global__ void merge_sets(const SetLists given, int* pairs, long long* offsets, int* members) {
+__global__ void merge_sets(const SetLists given, int* pairs, long long* offsets, unsigned char* sizes, int* members) {
     const SetList lists[LISTS] = {given.a, given.b, given.c, given.d, given.e, given.f};
     long long total = 0, end = 0;
 #pragma unroll
@@ -64,6 +64,7 @@ __global__ void merge_sets(const SetLists given, int* pairs, long long* offsets,
             pairs[2 * place] = i;
             pairs[2 * place + 1] = j;
             offsets[place] = to;
+            sizes[place] = static_cast<unsigned char>(size);
             for (int a = 0; a < size; ++a) members[to + a] = list.members[from + a];
         }
     }

@@ -151,8 +151,8 @@ struct Lanes {
 
 #endif
 
-// The samples that a thread of the block looks after: neighbours in turn on a GPU, so that memory is read in one go; a
-// run of them on the host, so that the compiler makes vectors of it.
+// The samples of one thread of the block: strided on a GPU, so that neighbouring threads read neighbouring memory;
+// contiguous on the host, so that the compiler can vectorise the loop.
 struct Span {
     int first, last;
 #ifdef GPUPC_HOST

@@ -149,8 +149,8 @@ struct Shuffled {
 };
 
 // Algorithm 1, lines 5-20, for one permutation a block: samples in the order of their priorities each take the first
-// sample of their shuffled list that nobody took. In parallel: whoever asks a sample with a smaller priority than its
-// owner's displaces the owner, who goes on with its list from there. The outcome does not depend on who asks when
+// sample of their shuffled list that nobody took. In parallel: a sample that asks with a smaller priority than the
+// owner's displaces the owner, which goes on with its list from there. The outcome does not depend on who asks when
 // (Gale and Shapley 1962, all preferring the same order). Grid (perm, sets), block (beta).
 template <class T>
 __global__ void __launch_bounds__(1024, 2)
@@ -193,8 +193,8 @@ __global__ void __launch_bounds__(1024, 2)
     }
 }
 
-// Algorithm 3, lines 18-29, to the letter but for the generator: a thread a sample, for all permutations; whoever comes
-// first takes a sample, so the outcome changes from run to run. used: (sets, perm, n) zeros.
+// Algorithm 3, lines 18-29, to the letter except for the generator: a thread a sample, for all permutations. The first
+// thread to come takes a sample, so the outcome changes from run to run. used: (sets, perm, n) zeros.
 // Grid (ceil(n / beta), sets), block (beta).
 template <class T>
 __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, int perm,

@@ -30,14 +30,14 @@ from gpupc_impl.reporting.cells import (
     time_cell,
 )
 from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer
-from gpupc_impl.reporting.runs import Run, datasets_of, of_method
+from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
 
 PAPER = "GPU-CMIknn"
 CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
 REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}
-"""The paper's CPU version, CMIknn, as the method and its parameters that it is in ours."""
+"""The paper's CPU version, CMIknn: our method for it, with its parameters."""
 
 # --- Tables 1 to 4, and 6 to 9: single tests --------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ def _single_row(cell: Mapping[str, Any], percentile: float) -> dict[str, Any]:
 
 
 def _fixed(cells: Sequence[Mapping[str, Any]], varies: str) -> str:
-    """What our cells have in common beside k."""
+    """What our cells have in common, apart from k."""
     names = [name for name in DIMENSIONS if name not in (varies, "k_cmi")]
     return stated((DIMENSIONS[name], sorted({cell[name] for cell in cells})) for name in names)
 
@@ -270,7 +270,7 @@ def _single_remarks(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 @table("cmiknn_table5", "Table 5: speedups of the search", paper=PAPER, experiments=("cmiknn_table5",))
-def cmiknn_table5(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Table:
+def cmiknn_table5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
     """How many times faster PC-stable is with each method than with single-threaded tigramite, the CPU version of
     GPU-CMIknn's Table 5: medians over generated graphs, ours above the paper's (Nvidia A40; AMD EPYC 7343).
     ``cmiknn-serial`` and ``cmiknn-parallel`` make the same tests with the same random numbers as the GPU methods. ~
@@ -278,7 +278,7 @@ def cmiknn_table5(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) ->
     """
     slows = {run.dataset: run for run in of_method(runs, REFERENCE, **SINGLE_THREADED)}
     reference = next((run.setting for run in slows.values()), None)
-    by_line: dict[tuple[str, str, int], dict[int, list[Run]]] = {}
+    by_line: dict[tuple[str, str, int], dict[int, list[VerifiedRecord]]] = {}
     for run in runs:
         if run.problem:
             line = by_line.setdefault((run.setting, run.backend, run.problem["k_cmi"]), {})
@@ -335,7 +335,7 @@ def median_speedup(ratios: Sequence[Speedup]) -> Speedup:
     return Speedup(float(np.median([ratio.value for ratio in found])), "".join(bounds))
 
 
-def _search(runs: Iterable[Run]) -> str:
+def _search(runs: Iterable[VerifiedRecord]) -> str:
     """The parameters of the searches."""
     problems = [run.problem for run in runs if run.problem]
     names = {"n_samples": "n", "permutations": "perm", "k_perm": "k_perm", "alpha": "alpha"}
@@ -351,12 +351,12 @@ def _search(runs: Iterable[Run]) -> str:
     paper=PAPER,
     experiments=("cmiknn_table10",),
 )
-def cmiknn_table10(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Table:
+def cmiknn_table10(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
     """Seconds on sparse generated graphs and gene expressions, as in GPU-CMIknn's Table 10: ours above the paper's
     (Nvidia A40; eight cores of an AMD EPYC 7343). DNF: did not finish within the time limit.
     """
     datasets = list(dict.fromkeys([*datasets_of(runs), *(row["dataset"] for row in reported)]))
-    lines: dict[tuple[str, str], dict[str, Run]] = {}
+    lines: dict[tuple[str, str], dict[str, VerifiedRecord]] = {}
     for run in runs:
         lines.setdefault((run.setting, run.backend), {})[run.dataset] = run
     rows, plain = [], []
@@ -400,7 +400,7 @@ BASE = 7
 
 @figure("cmiknn_fig1", "Fig. 1: change of SHD with k_CMI", paper=PAPER, experiments=("cmiknn_fig1",))
 def cmiknn_fig1(
-    runs: Sequence[Run], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
+    runs: Sequence[VerifiedRecord], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
 ) -> Drawing:
     """How the structural Hamming distance between the estimated and the true CPDAG changes with k_CMI, against k_CMI =
     7, as in GPU-CMIknn's Fig. 1: minimum, median and maximum over generated graphs. The distance counts the pairs of

@@ -34,7 +34,7 @@ from gpupc_impl.reporting.cells import (
     time_cell,
 )
 from gpupc_impl.reporting.figures import HEADING, NUMBERS, SMALL_PRINT, Drawing, footer, name_datasets, panels_of
-from gpupc_impl.reporting.runs import Run, by_backend, datasets_of, device_backends, of_method, of_settings
+from gpupc_impl.reporting.runs import VerifiedRecord, by_backend, datasets_of, device_backends, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
 
 PAPER = "cuPC"
@@ -46,7 +46,7 @@ SELECTED = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta":
 """The configurations that the paper's results are of (section 5.4)."""
 
 
-def runs_of(runs: Sequence[Run], method: str) -> list[Run]:
+def runs_of(runs: Sequence[VerifiedRecord], method: str) -> list[VerifiedRecord]:
     """One setting of a method, in the paper's configuration where that was measured."""
     return of_method(runs, method, **SELECTED.get(method, {}))
 
@@ -111,7 +111,7 @@ SPEEDUPS = (("T1/T2", SERIAL, PARALLEL), ("T3/T4", SERIAL, "cupc-e"), ("T3/T5", 
 
 
 @table("cupc_table2", "Table 2: runtimes and speedups", paper=PAPER, family="gaussian")
-def cupc_table2(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Table:
+def cupc_table2(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
     """Runtimes and speedups as in cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the warm runs,
     20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). † marks a bound from a time
     limit.
@@ -190,7 +190,9 @@ def cupc_table2(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> T
 
 
 def mean_speedup(
-    slows: Mapping[str, Run], fasts: Mapping[str, Run], others: Sequence[Mapping[str, Run]]
+    slows: Mapping[str, VerifiedRecord],
+    fasts: Mapping[str, VerifiedRecord],
+    others: Sequence[Mapping[str, VerifiedRecord]],
 ) -> tuple[float | None, int]:
     """Geometric mean over the data sets that the whole comparison finished, and their number."""
     ratios = [
@@ -207,7 +209,7 @@ PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC
 
 
 @figure("cupc_fig5", "Fig. 5: cuPC over the baselines", paper=PAPER, family="gaussian", numbers=False)
-def cupc_fig5(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
     """Speedup of cuPC-E and cuPC-S over the two baseline GPU algorithms, as in cuPC's Fig. 5; ratios of median runtimes
     on one machine and backend. Hollow bars: what the paper's text states for a GTX 1080 (for cuPC-E the range over its
     six data sets, for cuPC-S the value for DREAM5-Insilico). Hatched bars are bounds from a time limit.
@@ -238,7 +240,7 @@ def cupc_fig5(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Dra
 def _fig5_panel(
     axes: Axes,
     datasets: Sequence[str],
-    found: Mapping[str, Mapping[str, Run]],
+    found: Mapping[str, Mapping[str, VerifiedRecord]],
     baseline: str,
     printed: Sequence[Mapping[str, str]],
 ) -> None:
@@ -296,7 +298,7 @@ OUTSIDE = "transfers"
 
 
 @figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian")
-def cupc_fig6(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig6(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
     """Share of the runtime that each level takes in cuPC-E and cuPC-S, as in cuPC's Fig. 6; medians over the warm runs.
     A level includes the compaction of the graph before it; "transfers" is what belongs to no level. The paper (GTX
     1080): level 1 takes 49 to 83 % in its first five data sets; in DREAM5-Insilico level 1 takes less than 10 %, and
@@ -353,7 +355,7 @@ def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> st
     return f"{min(shares):.0f} to {max(shares):.0f} % in {count} of {len(datasets)}" if shares else "not measured"
 
 
-def level_shares(run: Run) -> dict[str, float] | None:
+def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
     """Median percentage of the runtime by level, and of what is no level's; None when there is no time."""
     times = run.time_s
     if run.median is None:
@@ -386,7 +388,7 @@ HATCH = {"facecolor": "white", "edgecolor": "#888888", "hatch": "//////", "linew
 
 
 @figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))
-def cupc_fig7(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig7(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
     """How many times faster 30 configurations of cuPC-E are than the selected one (framed: beta = 2, gamma = 32), as in
     cuPC's Fig. 7; ratios of median runtimes on one machine and backend. Y axis: beta, edges a block; X axis: gamma,
     threads an edge. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.3 to 1.3, larger
@@ -398,7 +400,7 @@ def cupc_fig7(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Dra
 
 
 @figure("cupc_fig8", "Fig. 8: configurations of cuPC-S", paper=PAPER, experiments=("cupc_fig8",))
-def cupc_fig8(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig8(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
     """How many times faster 16 configurations of cuPC-S are than the selected one (framed: theta = 64, delta = 2), as
     in cuPC's Fig. 8; ratios of median runtimes on one machine and backend. Y axis: theta, threads a block; X axis:
     delta, blocks a row. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.7 to 1.2, less
@@ -407,7 +409,9 @@ def cupc_fig8(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Dra
     return heatmaps(runs, reported[0], across=3, panel=(1.1, 1.35))
 
 
-def heatmaps(runs: Sequence[Run], reported: Mapping[str, str], across: int, panel: tuple[float, float]) -> Drawing:
+def heatmaps(
+    runs: Sequence[VerifiedRecord], reported: Mapping[str, str], across: int, panel: tuple[float, float]
+) -> Drawing:
     """How many times faster each configuration is than the selected one: a panel a data set.
 
     The first parameter of the configurations is the Y axis, the second the X axis.
@@ -483,7 +487,7 @@ def heatmaps(runs: Sequence[Run], reported: Mapping[str, str], across: int, pane
     return Drawing(figure, rows)
 
 
-def _cell(axes: Axes, place: tuple[int, int], run: Run, ratio: Speedup, colours: Any) -> None:
+def _cell(axes: Axes, place: tuple[int, int], run: VerifiedRecord, ratio: Speedup, colours: Any) -> None:
     """One configuration: its ratio; hatched where it failed, grey where it was not run or there is no ratio."""
     x, y = place
     if run.median is not None and ratio.value is not None and not ratio.bound:
@@ -504,7 +508,7 @@ def _short(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
-def _heatmap_legend(figure: Figure, shown: Sequence[Run]) -> None:
+def _heatmap_legend(figure: Figure, shown: Sequence[VerifiedRecord]) -> None:
     handles = []
     if any(run.status not in ("ok", "skipped") for run in shown):
         handles.append(Patch(label="failed, or over the time limit", **HATCH))
@@ -578,7 +582,7 @@ SWEEPS = {"n": "number of variables n", "m": "number of samples m", "d": "densit
 
 
 @figure("cupc_fig10", "Fig. 10: scalability", paper=PAPER, experiments=("cupc_fig10",))
-def cupc_fig10(runs: Sequence[Run], sweeps: Mapping[str, Mapping[str, float]]) -> Drawing:
+def cupc_fig10(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> Drawing:
     """Runtime of cuPC-E and cuPC-S on random graphs of different (a) numbers of variables, (b) numbers of samples and
     (c) densities, as in cuPC's Fig. 10, with a logarithmic axis. A box shows the quartiles over the graphs of one kind,
     the whiskers reach to the last point within 1.5 IQR, circles are outliers; triangles stand at a time limit that was
@@ -611,7 +615,7 @@ def cupc_fig10(runs: Sequence[Run], sweeps: Mapping[str, Mapping[str, float]]) -
     return Drawing(figure, rows)
 
 
-def _boxes(axes: Axes, shown: Sequence[Run], graphs: Mapping[str, float]) -> None:
+def _boxes(axes: Axes, shown: Sequence[VerifiedRecord], graphs: Mapping[str, float]) -> None:
     """Quartiles, whiskers to the last point within 1.5 IQR, outliers as circles; triangles at a limit that was hit."""
     values = sorted(set(graphs.values()))
     for side, method in zip((-0.2, 0.2), CUPC, strict=True):
@@ -644,7 +648,7 @@ def _boxes(axes: Axes, shown: Sequence[Run], graphs: Mapping[str, float]) -> Non
     axes.set_xlim(-0.6, len(values) - 0.4)
 
 
-def _faster(runs: Sequence[Run]) -> str:
+def _faster(runs: Sequence[VerifiedRecord]) -> str:
     """On how many graphs cuPC-S is faster than cuPC-E; the paper says on all."""
     pairs: dict[tuple[str, str], dict[str, float]] = {}
     for run in runs:

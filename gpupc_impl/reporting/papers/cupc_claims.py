@@ -19,7 +19,7 @@ from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting.catalogue import table
 from gpupc_impl.reporting.cells import geometric_mean, grouped, label, number, status_word
 from gpupc_impl.reporting.papers.cupc import CUPC, PAPER, PARALLEL, SELECTED, SERIAL
-from gpupc_impl.reporting.runs import Run, device_backends, on_backend
+from gpupc_impl.reporting.runs import VerifiedRecord, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
 
 ABOUT = 0.25
@@ -34,17 +34,17 @@ PAPER_SIZE = (1000, 10000, 0.1)
 """n, m and d of the graphs on which section 5.6 gives numbers."""
 
 CLAIMED_BOUND = 8500
-"""How many times faster cuPC-E is at least than PC-stable on those."""
+"""How many times faster than PC-stable cuPC-E is at least on those graphs."""
 
 
 # --- evidence --------------------------------------------------------------------------------------------------------
 
 
 class Missing(Exception):
-    """Why a number cannot be had, in a few words."""
+    """Why there is no number, in a few words."""
 
 
-def seconds_of(run: Run) -> float:
+def seconds_of(run: VerifiedRecord) -> float:
     """The median.
 
     Raises:
@@ -55,7 +55,7 @@ def seconds_of(run: Run) -> float:
     return run.median
 
 
-def description(run: Run) -> tuple[float, ...] | None:
+def description(run: VerifiedRecord) -> tuple[float, ...] | None:
     """n, m and d of a generated data set (section 5.6)."""
     found = GENERATED.fullmatch(run.dataset_facts.get("source") or "")
     return found and (int(found[1]), int(found[2]), float(found[3]))
@@ -67,12 +67,12 @@ class Evidence:
     Separating sets by the papers' rule are a comparison of our own, and no evidence.
     """
 
-    def __init__(self, runs: Iterable[Run], backend: str, shared: Iterable[shared_sets.Sharing]):
+    def __init__(self, runs: Iterable[VerifiedRecord], backend: str, shared: Iterable[shared_sets.Sharing]):
         self.runs = [run for run in on_backend(runs, backend) if run.separating_sets == "canonical"]
         self.shared = {found.dataset: found for found in shared}
         self.datasets = {run.dataset for run in self.runs}
 
-    def run(self, dataset: str, method: str, **params: Any) -> Run:
+    def run(self, dataset: str, method: str, **params: Any) -> VerifiedRecord:
         """The first run of a method with these parameters; the paper's selected ones when none are named."""
         params = params or SELECTED.get(method, {})
         for run in self.of(dataset, method):
@@ -81,7 +81,7 @@ class Evidence:
         what = "-".join([label(method), *map(str, params.values())])
         raise Missing(f"{what} not measured" if dataset in self.datasets else "not in this run")
 
-    def of(self, dataset: str, method: str) -> list[Run]:
+    def of(self, dataset: str, method: str) -> list[VerifiedRecord]:
         return [run for run in self.runs if run.dataset == dataset and run.method == method]
 
     def generated(self) -> dict[str, tuple[float, ...]]:
@@ -163,7 +163,7 @@ def mean_times_faster(fast: str, slow: str) -> Quantity:
 def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
     """Percent of the runtime that levels take, median of the warm runs."""
 
-    def percent(run: Run) -> float:
+    def percent(run: VerifiedRecord) -> float:
         samples = zip(run.time_s.levels, run.time_s.warm, strict=True)
         return float(np.median([100 * sum(levels[first : last + 1]) / total for levels, total in samples]))
 
@@ -386,7 +386,7 @@ def _span(ends: Sequence[str]) -> str:
     experiments=("cupc_fig7", "cupc_fig8", "cupc_fig10"),
 )
 def cupc_claims(
-    runs: Sequence[Run], sharing: Sequence[Mapping[str, str]], reported: Sequence[Mapping[str, str]]
+    runs: Sequence[VerifiedRecord], sharing: Sequence[Mapping[str, str]], reported: Sequence[Mapping[str, str]]
 ) -> Table:
     """What section 5 of the cuPC paper states in numbers, beside the same quantities from our records at
     alpha = {{ config["alpha"] }} and whether these bear it out, on the data sets named in the last column. The paper's
@@ -443,6 +443,6 @@ def cupc_claims(
 
 
 def _listed(missing: Mapping[str, str]) -> str:
-    """What is missing, by reason."""
+    """The missing numbers, by reason."""
     reasons = grouped((why, what) for what, why in missing.items())
     return "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())

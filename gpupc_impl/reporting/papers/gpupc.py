@@ -24,7 +24,7 @@ from gpupc_impl.reporting.cells import (
     stated,
     time_cell,
 )
-from gpupc_impl.reporting.runs import Run, by_backend, datasets_of, device_backends, of_method, on_backend
+from gpupc_impl.reporting.runs import VerifiedRecord, by_backend, datasets_of, device_backends, of_method, on_backend
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 
@@ -106,7 +106,7 @@ NO_RATIO = {"speedup": None, "bound": None}
 
 @table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
 def gpupc_table2(
-    runs: Sequence[Run], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
+    runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
 ) -> Table:
     """Speedup of gpuPC over disc-cuPC on a workload of fixed size, in five dimensions, as in gpuPC's Table 2: ours
     above the paper's (V100, 32 GB). ∞: disc-cuPC, which gives every thread its own contingency table and manages no
@@ -170,14 +170,14 @@ def gpupc_table2(
     return Table("Speedup of gpuPC over disc-cuPC (gpuPC, Table 2)", header, rows, notes, plain)
 
 
-def speedup_or_infinity(slow: Run | None, fast: Run | None) -> Speedup:
+def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
     """As `speedup`, but infinite where the slow one ran out of memory and the fast one did not, as in the paper."""
     if slow is not None and fast is not None and slow.status == "oom" and fast.median is not None:
         return Speedup(None, why=INFINITY)
     return speedup(slow, fast)
 
 
-def _fixed(runs: Sequence[Run], sweeps: Mapping[str, Mapping[str, float]]) -> str:
+def _fixed(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> str:
     """The values that a dimension has where another one varies."""
     problems = {run.dataset: run.problem for run in runs if run.problem}
     names = {"p": "n_variables", "categories": "max_categories", "n": "n_samples"}
@@ -194,10 +194,10 @@ def _fixed(runs: Sequence[Run], sweeps: Mapping[str, Mapping[str, float]]) -> st
     return f"Ours, where not varied: {stated(found.items())}." if any(found.values()) else ""
 
 
-def _memory_notes(runs: Iterable[Run]) -> list[str]:
+def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
     """How much device memory each setting was allowed."""
 
-    def allowed(run: Run) -> str:
+    def allowed(run: VerifiedRecord) -> str:
         limit, device = run.limits.device_memory_bytes, (run.environment["device"] or {}).get("memory_bytes")
         if limit is None and device is None:
             return "no limit of its own"
@@ -215,7 +215,7 @@ REPORTED_COLUMNS = {"parallelPC": "parallelPC", "bnlearn": "bnlearn", "disc-cupc
 
 @table("gpupc_table3", "Table 3: execution times", paper=PAPER, family="discrete")
 def gpupc_table3(
-    runs: Sequence[Run], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
+    runs: Sequence[VerifiedRecord], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
 ) -> Table:
     """Execution times on discrete data, as in gpuPC's Table 3: ours (median of the warm runs, 20–80 % band) above the
     paper's (V100; 40 CPU cores), and the structural Hamming distance of the skeleton to that of the true network. ∞:

@@ -17,7 +17,7 @@ from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
 from gpupc_impl.reporting.figures import HEADING, NUMBERS, Drawing, footer
-from gpupc_impl.reporting.runs import Run, datasets_of, of_method
+from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
 
 PAPER = "Out-of-Core"
@@ -26,8 +26,8 @@ LEVELS = (0, 1)
 PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 
 
-def compared(runs: Sequence[Run]) -> set[str]:
-    """The settings that stand for the paper's two methods; of block-based, the one that chooses its layout itself."""
+def compared(runs: Sequence[VerifiedRecord]) -> set[str]:
+    """The settings that stand for the paper's two methods; for block-based, the one that chooses its layout itself."""
     chosen = [*of_method(runs, UM), *of_method(runs, BLOCK, layout="auto")]
     return {run.setting for run in chosen}
 
@@ -37,7 +37,7 @@ def compared(runs: Sequence[Run]) -> set[str]:
 
 @figure("ooc_fig2", "Fig. 2: unified memory and blocks", paper=PAPER, experiments=("ooc_fig2",))
 def ooc_fig2(
-    runs: Sequence[Run], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
+    runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
 ) -> Drawing:
     """Runtime of level 0 (left) and level 1 (right) over the number of variables, all possible CI tests conducted
     (alpha so close to one that no edge goes), as in the Out-of-Core paper's Fig. 2: medians with the 20–80 % band,
@@ -83,7 +83,7 @@ def ooc_fig2(
     return Drawing(figure, rows)
 
 
-def _settings(runs: Iterable[Run]) -> dict[str, str]:
+def _settings(runs: Iterable[VerifiedRecord]) -> dict[str, str]:
     """The methods of the settings, by name."""
     return {run.setting: run.method for run in runs}
 
@@ -95,13 +95,13 @@ def _look(method: str, is_main: bool) -> dict[str, Any]:
     return look if is_main else look | {"linestyle": "--", "markerfacecolor": "none"}
 
 
-def level_seconds(run: Run, level: int) -> tuple[float | None, float | None, float | None]:
+def level_seconds(run: VerifiedRecord, level: int) -> tuple[float | None, float | None, float | None]:
     """20 % quantile, median and 80 % quantile of a level's time over the warm runs; Nones where there is none."""
     levels = run.time_s.levels if run.median is not None else []
     return band([times[level] for times in levels if len(times) > level])
 
 
-def memory_limit(runs: Iterable[Run], sizes: Mapping[str, int]) -> float | None:
+def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> float | None:
     """The number of variables at which the in-core data structures fill the device memory; None when that is unknown.
 
     What they need is the most that the unified-memory method took on the largest problem that it finished, scaled with
@@ -119,7 +119,9 @@ def memory_limit(runs: Iterable[Run], sizes: Mapping[str, int]) -> float | None:
     return sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
 
 
-def _line(axes: Axes, runs: Sequence[Run], level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
+def _line(
+    axes: Axes, runs: Sequence[VerifiedRecord], level: int, sizes: Mapping[str, int], is_main: bool
+) -> list[dict[str, Any]]:
     """One setting's medians with their bands; triangles at the time limit, crosses at the bottom for other failures."""
     rows, points = [], []
     for run in runs:
@@ -191,7 +193,7 @@ def _complete(row: Mapping[str, Any]) -> bool:
 
 
 @table("ooc_table1", "Table 1: wide data", paper=PAPER, experiments=("ooc_table1",))
-def ooc_table1(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Table:
+def ooc_table1(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
     """Levels 0 and 1 at alpha = 0.01 on wide data, as in the Out-of-Core paper's Table 1: a CPU reference, unified
     memory and block-based, with the paper's numbers for TCGA (55,572 genes, 3,189 samples) below ours. The TCGA matrix
     is not public in one file; what stands for it is generated, see ``docs/experiments.md``.
@@ -264,12 +266,12 @@ def ooc_table1(runs: Sequence[Run], reported: Sequence[Mapping[str, str]]) -> Ta
     return Table("Levels 0 and 1 on wide data (Out-of-Core, Table 1)", header, rows, notes, plain)
 
 
-def _ratio(slow: Run | None, fast: Run | None) -> str:
+def _ratio(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> str:
     ratio = speedup(slow, fast)
     return str(ratio) + (mark(slow, fast) if ratio.value is not None else "")
 
 
-def _left_after(run: Run | None) -> str:
+def _left_after(run: VerifiedRecord | None) -> str:
     """Edges that level 0 left, in percent."""
     if run is None or not run.result:
         return "–"
@@ -277,8 +279,8 @@ def _left_after(run: Run | None) -> str:
     return f"{100 * run.result.edges_per_level[0] / (p * (p - 1) / 2):.3g} %"
 
 
-def _device_memory(run: Run | None) -> str:
-    """What was used, and of how much."""
+def _device_memory(run: VerifiedRecord | None) -> str:
+    """The memory that was used, and its limit."""
     if run is None or run.peak_bytes.device is None:
         return "–"
     used, limit = f"{number(run.peak_bytes.device / 1e6)} MB", run.limits.device_memory_bytes
@@ -290,7 +292,7 @@ def _device_memory(run: Run | None) -> str:
 STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
 STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
 SHOWN = 12
-"""Blocks of a level that are drawn; all of them are in the CSV."""
+"""How many blocks of a level the figure shows; the CSV has all of them."""
 
 
 @figure("ooc_fig1", "Fig. 1: overlap of transfers and kernels", paper=PAPER, experiments=("ooc_table1",))
@@ -313,7 +315,7 @@ def ooc_fig1(timeline: Sequence[Mapping[str, str]], ran: str) -> Drawing:
     for axes, level in zip(grid[:, 0], levels, strict=False):
         here = [row for row in steps if row["level"] == level]
         blocks = sorted({row["block"] for row in here})
-        _lanes(axes, [row for row in here if row["block"] in blocks[:SHOWN]])
+        _bars(axes, [row for row in here if row["block"] in blocks[:SHOWN]])
         shown = (
             f"the first {SHOWN} of {len(blocks)} blocks"
             if len(blocks) > SHOWN
@@ -331,16 +333,16 @@ def ooc_fig1(timeline: Sequence[Mapping[str, str]], ran: str) -> Drawing:
     return Drawing(figure, steps, columns=("level", "block", "step", "stream", "start_s", "end_s"))
 
 
-def _lanes(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     """A bar a step of a block, with the block's number where there is room."""
     start = min(row["start_s"] for row in rows)
     whole = max(row["end_s"] for row in rows) - start
     for row in rows:
-        lane, left, width = list(STEPS).index(row["step"]), row["start_s"] - start, row["end_s"] - row["start_s"]
+        row_number, left, width = list(STEPS).index(row["step"]), row["start_s"] - start, row["end_s"] - row["start_s"]
         colour = STREAM_COLOURS[row["stream"]]
-        axes.barh(lane, width, left=left, height=0.8, color=colour, edgecolor="white", linewidth=0.2)
+        axes.barh(row_number, width, left=left, height=0.8, color=colour, edgecolor="white", linewidth=0.2)
         if width > 0.025 * whole:
-            axes.annotate(str(row["block"]), (left + width / 2, lane), ha="center", va="center", fontsize=5)
+            axes.annotate(str(row["block"]), (left + width / 2, row_number), ha="center", va="center", fontsize=5)
     axes.set_yticks(range(len(STEPS)), STEPS.values())
     axes.set_ylim(len(STEPS) - 0.5, -0.5)
     axes.grid(visible=False)

@@ -1,7 +1,7 @@
-"""Two streams through which blocks go in turn, so that a block is transferred while another is computed.
+"""Two pipelines that take blocks in turn, so that one block is transferred while another is computed.
 
-Each lane extracts its block from the host's data, transfers it, computes and transfers the result back, and merges that
-into the host's data when the lane is needed again (Out-of-Core, section 4.2 and Fig. 1). Every step is timed.
+Each has a stream. It extracts its block from the host's data, transfers it, computes, and transfers the result back; it
+merges that into the host's data when it is needed again (Out-of-Core, section 4.2 and Fig. 1). Every step is timed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Timeline:
         self.add(level, block, step, stream, *(event.seconds_since(self._origin) for event in (start, end)))
 
     def take_busy(self) -> dict[str, float]:
-        """Seconds of each step since the last call; they overlap, so their sum may exceed what has passed."""
+        """Seconds of each step since the last call. Steps overlap, so their sum may exceed the elapsed time."""
         busy, self.busy = self.busy, defaultdict(float)
         return {step: busy[step] for step in STEPS}
 
@@ -72,7 +72,7 @@ class Timeline:
                 writer.writerow((*what, f"{start:.6f}", f"{end:.6f}"))
 
 
-class Lane:
+class Pipeline:
     """One stream, its staging areas on the host with device memory of their size, and the block that is in it.
 
     Args:
@@ -92,7 +92,7 @@ class Lane:
         self._merge: Callable[[], None] | None = None
 
     def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
-        """Areas by name and size in bytes, in place of those there were; nothing may be under way.
+        """Replace the areas by these, given by name and size in bytes; nothing may be under way.
 
         Args:
             host_only: areas without device memory, since what is staged in them goes elsewhere.
@@ -123,7 +123,7 @@ class Lane:
         self.bytes_up = self.bytes_down = 0
 
     def begin(self, level: int, block: int) -> None:
-        """Finish the block that is in the lane and make room for another."""
+        """Finish the block that is in the pipeline and make room for another."""
         self.finish()
         self._level, self._block = level, block
 
@@ -150,7 +150,7 @@ class Lane:
             kernel(grid, block, args, shared_bytes, self.stream)
 
     def merge_with(self, merge: Callable[[], None]) -> None:
-        """What to do with the block's result once it is on the host."""
+        """Set what is done with the block's result once it is on the host."""
         self._merge = merge
 
     def finish(self) -> None:
@@ -173,12 +173,12 @@ class Lane:
         self._steps.append((step, start, self.stream.record()))
 
 
-class Lanes:
-    """The two lanes, taken in turn."""
+class Pipelines:
+    """The two pipelines, taken in turn."""
 
     def __init__(self, backend: Backend, timeline: Timeline, staging_bytes: int):
         self.timeline = timeline
-        self.both = tuple(Lane(backend, number, timeline, staging_bytes) for number in range(2))
+        self.both = tuple(Pipeline(backend, number, timeline, staging_bytes) for number in range(2))
         self._turn = self._level = 0
         self.blocks = 0
 
@@ -187,37 +187,37 @@ class Lanes:
 
     @property
     def bytes_up(self) -> int:
-        return sum(lane.bytes_up for lane in self.both)
+        return sum(pipeline.bytes_up for pipeline in self.both)
 
     @property
     def bytes_down(self) -> int:
-        return sum(lane.bytes_down for lane in self.both)
+        return sum(pipeline.bytes_down for pipeline in self.both)
 
-    def next(self) -> Lane:
-        """The lane for the next block, emptied."""
-        lane = self.both[self._turn]
+    def next(self) -> Pipeline:
+        """The pipeline for the next block, emptied."""
+        pipeline = self.both[self._turn]
         self._turn = 1 - self._turn
-        lane.begin(self._level, self.take_number())
-        return lane
+        pipeline.begin(self._level, self.take_number())
+        return pipeline
 
     def take_number(self) -> int:
-        """The number of the next block, in these lanes or in one beside them."""
+        """The number of the next block, counted over these pipelines and any beside them."""
         self.blocks += 1
         return self.blocks - 1
 
     def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
-        """Areas of each lane (see `Lane.allocate`)."""
-        for lane in self.both:
-            lane.allocate(sizes, host_only)
+        """Areas of each pipeline (see `Pipeline.allocate`)."""
+        for pipeline in self.both:
+            pipeline.allocate(sizes, host_only)
 
     def finish(self) -> None:
-        """Finish both lanes, the older block first."""
-        for lane in (self.both[self._turn], self.both[1 - self._turn]):
-            lane.finish()
+        """Finish both pipelines, the older block first."""
+        for pipeline in (self.both[self._turn], self.both[1 - self._turn]):
+            pipeline.finish()
 
     def abandon(self) -> None:
-        """Wait for the device, so that its memory may go, whatever has become of the blocks."""
-        for lane in self.both:
+        """Wait for the device, so that its memory can be freed even after an error."""
+        for pipeline in self.both:
             with contextlib.suppress(Exception):
-                lane.stream.synchronize()
-            lane.forget()
+                pipeline.stream.synchronize()
+            pipeline.forget()

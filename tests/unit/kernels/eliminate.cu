@@ -1,0 +1,32 @@
+// Two ways to the residuals of a test, one after the other: by prefixes (prefix_scan.cu) and by sets (fisher_z.cuh).
+#include "gaussian/kernels/prefix_scan.cu"
+
+// For every set S of L among the first n - 1 neighbours, in order, and every neighbour q: {ii, jj, ij} of the test of
+// Vi and row[q] given S. singular: of each set, what either way says of M2. One warp.
+template <int L>
+__global__ void eliminate(const double* C, int p, int i, const int* row, int n, double* cells, double* by_prefix,
+                          double* by_set, int* singular) {
+    Prefix<L> P;
+    P.cells = cells;
+    P.n = n;
+    for (int a = 0; a < L; ++a) P.positions[a] = a;
+    P.begin(C + static_cast<long long>(i) * p, row);
+    long long t = 0;
+    for (int changed = 0; changed >= 0; changed = P.advance(), ++t) {
+        P.add(C, p, row, changed);
+        ConditioningSet<L> S;
+        for (int a = 0; a < L; ++a) S.members[a] = row[P.positions[a]];
+        S.factorise(C, p, i);
+        singular[2 * t] = P.singular < L;
+        singular[2 * t + 1] = S.singular;
+        for (int q = 0; q < n; ++q) {
+            const Residuals h = S.residuals(C, p, i, row[q], C[static_cast<long long>(i) * p + row[q]]);
+            const double of_prefix[3] = {P.residual[L], P.variance(L, q), P.covariance(L, q)};
+            const double of_set[3] = {h.ii, h.jj, h.ij};
+            for (int k = 0; k < 3; ++k) {
+                by_prefix[3 * (t * n + q) + k] = of_prefix[k];
+                by_set[3 * (t * n + q) + k] = of_set[k];
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+"""`pair-scan` piece by piece: its arithmetic to the bit, its shapes and limits, and the work that it counts."""
+
+import collections
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpupc_impl import DeviceMemoryError, GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
+
+ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
+LAUNCHES = ({}, {"warps": 1, "splits": 1, "run": 1}, {"warps": 3, "splits": 7, "run": 50})
+
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+
+class WatchedBackend(HostBackend):
+    """A host backend that counts launches and bytes, and keeps the squared correlations that pmax is made of."""
+
+    def __init__(self):
+        super().__init__()
+        self.launches: collections.Counter[str] = collections.Counter()
+        self.uploaded = self.downloaded = 0
+        self.smallest: list[np.ndarray] = []
+
+    def kernel(self, source, expression, structs=()):
+        kernel = super().kernel(source, expression, structs)
+
+        def launch(*arguments, **options):
+            self.launches[expression] += 1
+            kernel(*arguments, **options)
+
+        return launch
+
+    def upload(self, array):
+        self.uploaded += np.asarray(array).nbytes
+        return super().upload(array)
+
+    def download(self, array, out=None):
+        self.downloaded += array.nbytes
+        found = super().download(array, out)
+        if array.dtype == np.uint64 and array.ndim == 2 and array.shape[0] == array.shape[1]:
+            self.smallest.append(found.view(np.float64))
+        return found
+
+
+@pytest.fixture(scope="module")
+def backend() -> HostBackend:
+    return open_backend("host")
+
+
+@pytest.fixture(scope="module")
+def narrow() -> HostBackend:
+    """What a warp knows of a prefix goes to device memory."""
+    backend = open_backend("host")
+    backend.max_shared_bytes = 16
+    return backend
+
+
+def linear_model(p: int, m: int = 100, density: float = 0.3, seed: int = 0) -> np.ndarray:
+    """(m, p) samples."""
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.3, 1, (p, p))
+    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+
+
+def factor_model(factors: int, others: int) -> np.ndarray:
+    """Exact correlations of variables of which the others are independent given all factors, and given no fewer."""
+    weights = np.random.default_rng(0).uniform(0.5, 1, (others, factors))
+    mixing = np.block([[np.eye(factors), np.zeros((factors, others))], [weights, np.eye(others)]])
+    covariance = mixing @ mixing.T
+    scale = np.sqrt(np.diagonal(covariance))
+    return covariance / np.outer(scale, scale)
+
+
+def assert_same(found: Skeleton, expected: Skeleton) -> None:
+    np.testing.assert_array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because
+
+
+# --- bits ------------------------------------------------------------------------------------------------------------
+
+
+def matrices(p: int) -> dict[str, np.ndarray]:
+    """(p, p) correlations, and what resembles them."""
+    rng = np.random.default_rng(3)
+    data = rng.standard_normal((40, p))
+    common = data + rng.standard_normal((40, 1))
+    determined = common.copy()
+    for scale, copy in zip((0.0, 1e-7, 1e-5, 1.001e-5, 1e-3), range(1, p, 2), strict=False):
+        noise = rng.standard_normal(40)
+        determined[:, copy] = determined[:, copy - 1] + scale * determined[:, copy - 1].std() * noise / noise.std()
+    arbitrary = rng.uniform(-1, 1, (p, p))
+    arbitrary = np.triu(arbitrary, 1) + np.triu(arbitrary, 1).T + np.eye(p)
+    edge = np.full((p, p), math.sqrt(1 - RESIDUAL_TOLERANCE))
+    np.fill_diagonal(edge, 1.0)
+    random = {"random": data, "common": common, "determined": determined}
+    found = {name: np.corrcoef(values, rowvar=False) for name, values in random.items()}
+    return {**found, "few samples": np.corrcoef(data[:5], rowvar=False), "arbitrary": arbitrary, "tolerance": edge}
+
+
+@pytest.mark.parametrize("level", range(1, 7))
+@pytest.mark.parametrize("kind", matrices(2))
+def test_prefixes_and_sets_give_the_same_bits(backend, level, kind):
+    """Where M2 is singular both say so, and a test is then made by functions that they share."""
+    p, i, n = 9, 4, 8
+    correlation = GaussianProblem.from_correlation(matrices(p)[kind], n_samples=100).correlation
+    row = np.delete(np.arange(p), i).astype(np.int32)
+    sets = math.comb(n - 1, level)
+    by_prefix, by_set = (backend.full((sets, n, 3), 0, np.float64) for _ in range(2))
+    singular = backend.full((sets, 2), 0, np.int32)
+    cells = backend.empty((3 * level + 2) * n, np.float64)
+    arguments = [np.int32(p), np.int32(i), backend.upload(row), np.int32(n), cells, by_prefix, by_set, singular]
+    backend.kernel(ELIMINATE, f"eliminate<{level}>")((1,), (1,), [backend.upload(correlation), *arguments])
+    np.testing.assert_array_equal(singular[:, 0], singular[:, 1])
+    tested = np.ones((sets, n), bool)
+    for t, positions in enumerate(itertools.combinations(range(n - 1), level)):
+        tested[t, list(positions)] = False
+    tested &= singular[:, :1] == 0
+    assert tested.any() or kind in ("few samples", "determined", "arbitrary", "tolerance")
+    np.testing.assert_array_equal(by_prefix[tested].view(np.uint64), by_set[tested].view(np.uint64))
+
+
+@pytest.mark.parametrize("kind", matrices(2))
+def test_every_squared_correlation_has_the_bits_of_cupc_s(kind):
+    """No pair is ever separated, so that all tests are made: the smallest of a pair, at the last level its only one."""
+    problem = GaussianProblem.from_correlation(matrices(8)[kind], n_samples=1000, alpha=1 - 1e-15)
+    expected, found = WatchedBackend(), WatchedBackend()
+    given = solve(problem, methods()["cupc-s"], expected, pmax=True)
+    assert_same(solve(problem, methods()["pair-scan"], found, pmax=True), given)
+    assert len(found.smallest) == len(expected.smallest) == given.levels_run - 1
+    assert given.levels_run == 7 or kind in ("few samples", "determined")
+    for level, (ours, theirs) in enumerate(zip(found.smallest, expected.smallest, strict=True), 1):
+        pairs = np.triu(given.adjacency_at(level + 1), 1)
+        np.testing.assert_array_equal(ours[pairs].view(np.uint64), theirs[pairs].view(np.uint64))
+
+
+# --- shapes and limits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 31, 32, 33, 64, 96, 127, 128, 129, 161, 256, 260])
+@pytest.mark.parametrize("params", LAUNCHES, ids=str)
+def test_rows_of_any_number_of_words(backend, p, params):
+    data = linear_model(p, m=60, density=min(1, 3 / p), seed=p)
+    problem = GaussianProblem.from_data(data, alpha=0.1, max_level=2)
+    assert_same(
+        solve(problem, methods()["pair-scan"], backend, params),
+        solve(problem, methods()["stable-serial"], None),
+    )
+
+
+@pytest.mark.parametrize("params", LAUNCHES, ids=str)
+@pytest.mark.parametrize("max_level", [0, 1, 2, 3])
+def test_rows_too_long_for_shared_memory(narrow, params, max_level):
+    problem = GaussianProblem.from_data(linear_model(25), max_level=max_level)
+    expected = solve(problem, methods()["stable-serial"], None)
+    assert expected.levels_run == max_level + 1
+    assert_same(solve(problem, methods()["pair-scan"], narrow, params), expected)
+
+
+def test_sets_of_nine(backend):
+    """Deeper than the levels that the first table of binomials is made for."""
+    problem = GaussianProblem.from_correlation(factor_model(9, 3), n_samples=10**12)
+    expected = solve(problem, methods()["stable-serial"], None)
+    assert expected.edges_per_level[7:10] == (30, 30, 27)
+    assert expected.sepsets[9, 10] == tuple(range(9))
+    for params in LAUNCHES:
+        assert_same(solve(problem, methods()["pair-scan"], backend, params), expected)
+
+
+def test_constant_and_equal_columns(backend, narrow):
+    data = linear_model(40, m=80, density=0.15, seed=1)
+    rng = np.random.default_rng(1)
+    data[:, 3] = data[:, 38] = 2.5
+    data[:, 7], data[:, 33], data[:, 39] = data[:, 0], data[:, 0], -data[:, 12]
+    data[:, 20] = data[:, 21] + 1e-5 * rng.standard_normal(80)
+    data[:, 22] = data[:, 23] + data[:, 24] + 1e-5 * rng.standard_normal(80)
+    with pytest.warns(UserWarning, match="V3"):
+        problem = GaussianProblem.from_data(data, alpha=0.2, max_level=3)
+    expected = solve(problem, methods()["stable-serial"], None)
+    assert expected.undefined_tests > 0
+    assert expected.pseudo_inverses > 0
+    for where, params in itertools.product((backend, narrow), LAUNCHES):
+        found = solve(problem, methods()["pair-scan"], where, params)
+        assert_same(found, expected)
+        assert found.undefined_tests > 0
+        assert found.pseudo_inverses > 0
+
+
+def test_a_budget_is_kept_or_named(backend):
+    problem = GaussianProblem.from_data(linear_model(60, density=0.1))
+    expected = solve(problem, methods()["pair-scan"], backend)
+    unlimited = HostBackend()
+    solve(problem, methods()["pair-scan"], unlimited)
+    for share in (0.2, 0.5, 0.9, 0.99):
+        with pytest.raises(DeviceMemoryError, match="device memory exhausted"):
+            skeleton(
+                problem, method="pair-scan", backend="host", device_memory_limit=int(share * unlimited.memory_peak)
+            )
+    limited = skeleton(problem, method="pair-scan", backend="host", device_memory_limit=unlimited.memory_peak)
+    assert_same(limited, expected)
+
+
+def test_first_come_sets_are_the_canonical_ones(backend):
+    """They fall out of the scan, so that there is nothing to gain from others."""
+    problem = GaussianProblem.from_data(linear_model(30))
+    found = solve(problem, methods()["pair-scan"], backend, separating_sets="first-come")
+    assert found == solve(problem, methods()["stable-serial"], None)
+
+
+def test_a_mapped_matrix(backend, tmp_path):
+    problem = GaussianProblem.from_data(linear_model(40))
+    np.save(tmp_path / "correlation.npy", problem.correlation)
+    matrix = np.load(tmp_path / "correlation.npy", mmap_mode="r")
+    mapped = GaussianProblem.from_correlation(matrix, n_samples=problem.n_samples)
+    assert isinstance(mapped.correlation.base, np.memmap)
+    expected = solve(problem, methods()["pair-scan"], backend)
+    assert_same(solve(mapped, methods()["pair-scan"], backend), expected)
+
+
+# --- work ------------------------------------------------------------------------------------------------------------
+
+
+def count_of_level_one(problem: GaussianProblem) -> int:
+    """Third variables are taken in words of 32: a word is counted whole, or up to the one that decides the pair."""
+    c, p = problem.correlation, problem.n_variables
+    edges = (np.square(c) > problem.critical_r_squared(0)) & ~np.eye(p, dtype=bool)
+    tests = 0
+    for i, j in itertools.combinations(range(p), 2):
+        if not edges[i, j]:
+            continue
+        left_i, left_j, both = 1 - c[i] ** 2, 1 - c[j] ** 2, c[i, j] - c[i] * c[j]
+        separates = np.square(both) <= problem.critical_r_squared(1) * left_i * left_j
+        separates &= np.minimum(left_i, left_j) > RESIDUAL_TOLERANCE
+        found_in_j = False
+        for word in range(0, p, 32):
+            candidates = [k for k in range(word, min(word + 32, p)) if k not in (i, j)]
+            tested = [k for k in candidates if edges[i, k] or (edges[j, k] and not found_in_j)]
+            deciding = next((k for k in tested if separates[k] and edges[i, k]), None)
+            if deciding is not None:
+                tests += tested.index(deciding) + 1
+                break
+            tests += len(tested)
+            found_in_j |= bool(separates[tested].any())
+    return tests
+
+
+@pytest.mark.parametrize("p", [20, 70])
+def test_tests_of_level_one_are_counted(p):
+    problem = GaussianProblem.from_data(linear_model(p, density=4 / p, seed=2), max_level=1)
+    expected = count_of_level_one(problem)
+    for params in LAUNCHES:
+        found = solve(problem, methods()["pair-scan"], WatchedBackend(), params)
+        assert found.tests_per_level == (p * (p - 1) // 2, expected)
+
+
+def test_tests_of_higher_levels_are_no_more_than_there_are(backend):
+    """With one prefix at a time, a warp makes only tests that are not settled yet."""
+    problem = GaussianProblem.from_data(linear_model(30, density=0.2), alpha=0.1)
+    expected = solve(problem, methods()["stable-serial"], None)
+    assert expected.levels_run >= 4
+    for params in LAUNCHES:
+        found = solve(problem, methods()["pair-scan"], backend, params)
+        for level in range(2, expected.levels_run):
+            graph = expected.adjacency_at(level)
+            pairs = np.argwhere(graph)
+            most = sum(math.comb(int(graph[i].sum()) - 1, level) for i, _ in pairs)
+            assert 0 < found.tests_per_level[level] <= most
+
+
+def test_launches_of_a_level_and_bytes_of_a_search():
+    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
+    watched, p = WatchedBackend(), 50
+    levels = []
+
+    def level_ends(step):
+        levels.append(watched.launches.total() - sum(levels))
+
+    found = solve(problem, methods()["pair-scan"], watched, progress=level_ends)
+    assert found.levels_run >= 4
+    assert levels[0] == 1
+    assert levels[1] <= 3
+    assert max(levels[2:]) <= 6
+    assert watched.launches.total() - sum(levels) == 2  # the adjacency matrix, and the sets of all levels merged
+    sets = found.sepsets
+    results = p * p + sets.pairs.nbytes + sets.members.nbytes + len(sets.pairs)  # a byte for the size of each
+    assert watched.downloaded - results <= 4096 * found.levels_run
+    assert watched.uploaded - problem.correlation.nbytes <= 65536

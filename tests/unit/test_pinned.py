@@ -1,0 +1,255 @@
+"""Page-locked memory and copies through it, over ordinary memory and a device that is slow to read and to write."""
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gpupc_impl.backends import pinned
+from gpupc_impl.backends.pinned import PinnedPool, staged_download, staged_upload
+
+CHUNK = 1000
+
+
+class Memory:
+    """Allocates; counts what it was asked for, and what is there."""
+
+    def __init__(self):
+        self.asked: list[int] = []
+        self.there = 0
+
+    def __call__(self, size: int) -> tuple[object, int]:
+        self.asked.append(size)
+        self.there += size
+        owner = Owner(self, size)
+        return owner, owner.bytes.ctypes.data
+
+
+class Owner:
+    """What the memory lies in, until it is dropped."""
+
+    def __init__(self, memory: Memory, size: int):
+        self.memory, self.bytes = memory, np.full(size, 0xEE, np.uint8)
+
+    def __del__(self):
+        self.memory.there -= len(self.bytes)
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture
+def pool(memory) -> PinnedPool:
+    return PinnedPool(memory)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(pinned, "CHUNK_BYTES", CHUNK)
+
+
+# --- the pool --------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_are_as_asked_for_and_do_not_overlap(pool):
+    first, second = pool.array((3, 5), np.float64), pool.array((7,), np.int32)
+    first[...], second[...] = 1.5, -2
+    assert (first.shape, first.dtype, first.flags.c_contiguous, first.flags.writeable) == (
+        (3, 5),
+        np.float64,
+        True,
+        True,
+    )
+    assert (first == 1.5).all()
+    assert (second == -2).all()
+    assert pool.array((0, 4), np.int64).shape == (0, 4)
+    assert pool.array((), np.int64).shape == ()
+
+
+def test_memory_comes_back_when_the_last_view_is_dropped(pool, memory):
+    array = pool.array((100, 100), np.float64)
+    view = array[10:20].T.view(np.uint64)
+    address = array.ctypes.data
+    del array
+    other = pool.array((100, 100), np.float64)
+    assert other.ctypes.data != address
+    assert len(memory.asked) == 2
+    del view
+    assert pool.array((99, 101), np.float64).ctypes.data == address
+    assert len(memory.asked) == 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**16, 2**16 + 1, 100_000, 2**20 - 1, 2**20, 2**20 + 1, 12_345_678])
+def test_blocks_are_at_most_a_quarter_larger(pool, memory, size):
+    array = pool.array((size,), np.uint8)
+    (asked,) = memory.asked
+    assert len(array) == size
+    assert size <= asked <= max(2**16, 1.25 * size)
+
+
+def test_what_is_kept_is_bounded(pool, memory, monkeypatch):
+    monkeypatch.setattr(pinned, "KEPT_BYTES", 5 << 16)
+    arrays = [pool.array((2**16,), np.uint8) for _ in range(8)]
+    assert memory.there == 8 << 16
+    arrays.clear()
+    assert memory.there == 5 << 16
+    again = [pool.array((2**16,), np.uint8) for _ in range(5)]
+    assert len(memory.asked) == 8
+    larger = pool.array((2**17,), np.uint8)
+    assert len(memory.asked) == 9
+    del again, larger
+    assert memory.there <= 5 << 16
+
+
+def test_a_failed_allocation_leaves_the_pool_as_it_was(pool, memory, monkeypatch):
+    kept = pool.array((10,), np.uint8)
+    del kept
+
+    def fails(size):
+        raise MemoryError("no pages left to lock")
+
+    monkeypatch.setattr(pool, "_allocate", fails)
+    with pytest.raises(MemoryError, match="no pages left to lock"):
+        pool.array((2**20,), np.uint8)
+    assert len(pool.array((20,), np.uint8)) == 20
+    assert len(memory.asked) == 1
+
+
+def test_threads_share_a_pool(pool, memory):
+    def work(mark: int) -> None:
+        for _ in range(200):
+            array = pool.array((1000,), np.int64)
+            array[...] = mark
+            wrong.extend(array[array != mark].tolist())
+
+    wrong: list[int] = []
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert wrong == []
+    assert len(memory.asked) <= 6
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+SIZES = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 7 * CHUNK + 3, 40 * CHUNK + 1]
+
+
+class Device:
+    """Memory that is written and read late: when somebody waits for it."""
+
+    def __init__(self, size: int):
+        self.bytes = np.zeros(size, np.uint8)
+        self.queued = 0
+
+    def send(self, staged: np.ndarray, offset: int) -> None:
+        self.queued += 1
+        time.sleep(1e-4)
+        self.bytes[offset : offset + staged.nbytes] = staged.view(np.uint8)
+
+    def fetch(self, staged: np.ndarray, offset: int) -> Callable[[], None]:
+        self.queued += 1
+
+        def arrives() -> None:
+            time.sleep(1e-4)
+            staged[...] = self.bytes[offset : offset + len(staged)]
+
+        return arrives
+
+
+def random_bytes(size: int) -> np.ndarray:
+    return np.random.default_rng(size).integers(0, 256, size, np.uint8)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_goes_up_is_what_arrives(pool, memory, size):
+    data, device = random_bytes(size), Device(size)
+    parts = [data[at : at + CHUNK] for at in range(0, size, CHUNK)]
+    staged_upload(pool, parts, lambda staged, number: device.send(staged, number * CHUNK))
+    np.testing.assert_array_equal(device.bytes, data)
+    assert device.queued == len(parts)
+    assert len(memory.asked) <= 4 * pinned.MOST_THREADS + 1  # however many parts there are
+
+
+def test_parts_of_any_shape_go_up(pool):
+    matrix = np.random.default_rng(0).normal(size=(9, 9))
+    arrived = {}
+
+    parts = [matrix[first : first + 2, first:] for first in range(0, 9, 2)]
+    staged_upload(pool, parts, lambda staged, number: arrived.update({number: staged.copy()}))
+    assert sorted(arrived) == list(range(5))
+    for number, part in arrived.items():
+        np.testing.assert_array_equal(part, matrix[2 * number : 2 * number + 2, 2 * number :])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_comes_down_is_what_was_there(pool, memory, size):
+    data, device = random_bytes(size), Device(size)
+    device.bytes[:] = data
+    target = np.full(size, 0xAB, np.uint8)
+    staged_download(pool, target, device.fetch)
+    np.testing.assert_array_equal(target, data)
+    assert device.queued == -(-size // CHUNK)
+    assert len(memory.asked) <= 2 * pinned.MOST_THREADS + 1
+
+
+def test_a_matrix_comes_down(pool):
+    data = np.random.default_rng(0).normal(size=(37, 41))
+    device, target = Device(data.nbytes), np.empty((37, 41))
+    device.bytes[:] = data.reshape(-1).view(np.uint8)
+    staged_download(pool, target, device.fetch)
+    np.testing.assert_array_equal(target, data)
+
+
+class DeviceFault(Exception):
+    pass
+
+
+@pytest.mark.parametrize("number", [0, 3, 29])
+def test_faults_of_uploads_surface(pool, number):
+    """And then no copy is under way any more: what they write to may be given up."""
+    ended = []
+
+    def send(staged: np.ndarray, at: int) -> None:
+        if at == number:
+            raise DeviceFault(f"copy number {at}")
+        time.sleep(1e-3)
+        ended.append(at)
+
+    with pytest.raises(DeviceFault, match=f"copy number {number}$"):
+        staged_upload(pool, [np.zeros(CHUNK, np.uint8)] * 30, send)
+    assert len(ended) == 29
+
+
+@pytest.mark.parametrize("when", ["queued", "waited for"])
+@pytest.mark.parametrize("number", [0, 3, 29])
+def test_faults_of_downloads_surface(pool, when, number):
+    """At once, or when the copy is waited for in another thread."""
+
+    def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
+        def fault() -> None:
+            raise DeviceFault(f"copy at {offset}")
+
+        if offset == number * CHUNK and when == "queued":
+            fault()
+        return fault if offset == number * CHUNK else lambda: None
+
+    with pytest.raises(DeviceFault, match=f"copy at {number * CHUNK}$"):
+        staged_download(pool, np.zeros(30 * CHUNK, np.uint8), fetch)
+
+
+def test_a_fault_of_staging_surfaces(pool, monkeypatch):
+    def fails(size):
+        raise MemoryError("no pages left to lock")
+
+    monkeypatch.setattr(pool, "_allocate", fails)
+    with pytest.raises(MemoryError, match="no pages left to lock"):
+        staged_upload(pool, [np.zeros(10, np.uint8)] * 3, lambda staged, number: None)
