@@ -2,10 +2,12 @@
 #   CORES=4                       cores for the workflow (default: all)
 #   CONFIG=config/paper.yaml      which experiments (default: config/config.yaml, minutes on any machine)
 #   BACKEND=auto|cuda|host        where kernels run (default: auto)
+#   ONLY="mcc and pair_scan"      which benchmarks, by name (default: all)
 #   PYTHON=python3.12             interpreter for the virtual environment (3.11 or 3.12)
 CORES ?= $(shell nproc 2>/dev/null || echo 1)
 CONFIG ?= config/config.yaml
 BACKEND ?= auto
+ONLY ?=
 PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$v && break; done)
 
 BIN := .venv/bin
@@ -53,7 +55,7 @@ lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, cla
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cu' '*.cuh' '*.hpp' '*.cpp')
 
 benchmark: venv ## Time the methods with pytest-benchmark
-	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only -m '' -s
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only -m '' -s -k '$(ONLY)'
 
 docs: venv ## Build the documentation into build/site
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'

@@ -92,7 +92,9 @@ def staged_upload(pool: PinnedPool, parts: list[np.ndarray], send: Callable[[np.
         staged[...] = parts[number]
         send(staged, number)
 
-    for copy in [_threads().submit(stage, number) for number in range(len(parts))]:
+    copies = [_threads().submit(stage, number) for number in range(len(parts))]
+    concurrent.futures.wait(copies)  # all, before one's fault makes the caller give up what they write to
+    for copy in copies:
         copy.result()
 
 

@@ -150,14 +150,10 @@ class Device:
         self.bytes = np.zeros(size, np.uint8)
         self.queued = 0
 
-    def send(self, staged: np.ndarray, offset: int) -> Callable[[], None]:
+    def send(self, staged: np.ndarray, offset: int) -> None:
         self.queued += 1
-
-        def arrives() -> None:
-            time.sleep(1e-4)
-            self.bytes[offset : offset + staged.nbytes] = staged.view(np.uint8)
-
-        return arrives
+        time.sleep(1e-4)
+        self.bytes[offset : offset + staged.nbytes] = staged.view(np.uint8)
 
     def fetch(self, staged: np.ndarray, offset: int) -> Callable[[], None]:
         self.queued += 1
@@ -187,10 +183,8 @@ def test_parts_of_any_shape_go_up(pool):
     matrix = np.random.default_rng(0).normal(size=(9, 9))
     arrived = {}
 
-    def send(staged, number):
-        return lambda: arrived.update({number: staged.copy()})
-
-    staged_upload(pool, [matrix[first : first + 2, first:] for first in range(0, 9, 2)], send)
+    parts = [matrix[first : first + 2, first:] for first in range(0, 9, 2)]
+    staged_upload(pool, parts, lambda staged, number: arrived.update({number: staged.copy()}))
     assert sorted(arrived) == list(range(5))
     for number, part in arrived.items():
         np.testing.assert_array_equal(part, matrix[2 * number : 2 * number + 2, 2 * number :])
@@ -219,23 +213,37 @@ class DeviceFault(Exception):
     pass
 
 
+@pytest.mark.parametrize("number", [0, 3, 29])
+def test_faults_of_uploads_surface(pool, number):
+    """And then no copy is under way any more: what they write to may be given up."""
+    ended = []
+
+    def send(staged: np.ndarray, at: int) -> None:
+        if at == number:
+            raise DeviceFault(f"copy number {at}")
+        time.sleep(1e-3)
+        ended.append(at)
+
+    with pytest.raises(DeviceFault, match=f"copy number {number}$"):
+        staged_upload(pool, [np.zeros(CHUNK, np.uint8)] * 30, send)
+    assert len(ended) == 29
+
+
 @pytest.mark.parametrize("when", ["queued", "waited for"])
 @pytest.mark.parametrize("number", [0, 3, 29])
-def test_faults_surface(pool, when, number):
-    """On the way up and on the way down, at once or when the copy is waited for, also from another thread."""
+def test_faults_of_downloads_surface(pool, when, number):
+    """At once, or when the copy is waited for in another thread."""
 
-    def copy(staged: np.ndarray, at: int) -> Callable[[], None]:
+    def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
         def fault() -> None:
-            raise DeviceFault(f"copy number {at}")
+            raise DeviceFault(f"copy at {offset}")
 
-        if at == number and when == "queued":
+        if offset == number * CHUNK and when == "queued":
             fault()
-        return fault if at == number else lambda: None
+        return fault if offset == number * CHUNK else lambda: None
 
-    with pytest.raises(DeviceFault, match=f"copy number {number}$"):
-        staged_upload(pool, [np.zeros(CHUNK, np.uint8)] * 30, copy)
-    with pytest.raises(DeviceFault, match=f"copy number {number}$"):
-        staged_download(pool, np.zeros(30 * CHUNK, np.uint8), lambda staged, offset: copy(staged, offset // CHUNK))
+    with pytest.raises(DeviceFault, match=f"copy at {number * CHUNK}$"):
+        staged_download(pool, np.zeros(30 * CHUNK, np.uint8), fetch)
 
 
 def test_a_fault_of_staging_surfaces(pool, monkeypatch):
@@ -244,4 +252,4 @@ def test_a_fault_of_staging_surfaces(pool, monkeypatch):
 
     monkeypatch.setattr(pool, "_allocate", fails)
     with pytest.raises(MemoryError, match="no pages left to lock"):
-        staged_upload(pool, [np.zeros(10, np.uint8)] * 3, lambda staged, number: lambda: None)
+        staged_upload(pool, [np.zeros(10, np.uint8)] * 3, lambda staged, number: None)
