@@ -44,9 +44,9 @@ def choose_method(name: str, backend: str, family: str) -> Method:
     auto, known = get_family(family).auto, methods(family)
     where = resolve_backend(backend)
     asked = [where] if backend != "auto" else ["cuda", "cpu"] if where == "cuda" else ["cpu", "host"]
-    for found in (known.get(auto.get(place, "")) for place in asked):
-        if found is not None and (found.backends != ("cpu",) or found.unavailable_reason() is None):
-            return found
+    for candidate in (known.get(auto.get(place, "")) for place in asked):
+        if candidate is not None and (candidate.backends != ("cpu",) or candidate.unavailable_reason() is None):
+            return candidate
     raise UnknownMethod(f"family {family!r} has no method for backend {backend!r} here; name one: {', '.join(known)}")
 
 

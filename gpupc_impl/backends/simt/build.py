@@ -216,7 +216,9 @@ def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
         "thread": ("-DGPUPC_TSAN",),
     }
     own = (flag for kind in sanitizers for flag in flags[kind])
-    return ("-O1", "-g", "-fno-omit-frame-pointer", f"-fsanitize={','.join(sanitizers)}", *own)
+    # What they check takes moments to run and seconds to optimise, races apart, whose checks are many.
+    level = "-O1" if "thread" in sanitizers else "-O0"
+    return (level, "-g1", "-fno-omit-frame-pointer", f"-fsanitize={','.join(sanitizers)}", *own)
 
 
 def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
