@@ -355,18 +355,18 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
             if stratum // CHUNK != chunk:
                 total += in_chunk
                 in_chunk, chunk = 0.0, stratum // CHUNK
-            found = space.sorted[: stop - start]
+            cells = space.sorted[: stop - start]
             for at in range(start, stop):
-                found[at - start] = base[order[at]]
-            if r_i * r_j <= min(4 * len(found), len(space.table)):
+                cells[at - start] = base[order[at]]
+            if r_i * r_j <= min(4 * len(cells), len(space.table)):
                 for cell in range(r_i * r_j):
                     space.table[cell] = 0
-                for cell in found:
+                for cell in cells:
                     space.table[cell] += 1
                 part, degrees = statistic_of_counts(space, 0, r_i, r_j, data.logs)
             else:
-                sort(found)
-                part, degrees = statistic_of_cells(found, r_j, space.cols, space.used, data.logs)
+                sort(cells)
+                part, degrees = statistic_of_cells(cells, r_j, space.cols, space.used, data.logs)
             in_chunk += part
             df += degrees
         start = stop
@@ -400,10 +400,10 @@ def sort(values):
 
 
 @_compiled
-def statistic_of_cells(found, r_j, cols, used, logs):
+def statistic_of_cells(cells, r_j, cols, used, logs):
     """One stratum's part, from the cells of its samples, ascending; ``cols`` is zero before and after."""
-    n, n_rows, n_cols, part = len(found), 0, 0, 0.0
-    for cell in found:
+    n, n_rows, n_cols, part = len(cells), 0, 0, 0.0
+    for cell in cells:
         cols[cell % r_j] += 1
     for b in range(r_j):
         if cols[b]:
@@ -411,15 +411,15 @@ def statistic_of_cells(found, r_j, cols, used, logs):
             n_cols += 1
     at = 0
     while at < n:
-        row = found[at] // r_j
+        row = cells[at] // r_j
         stop = at
-        while stop < n and found[stop] // r_j == row:
+        while stop < n and cells[stop] // r_j == row:
             stop += 1
         in_row = stop - at
         n_rows += 1
         for t in range(n_cols):
             count = 0
-            while at < stop and found[at] == row * r_j + used[t]:
+            while at < stop and cells[at] == row * r_j + used[t]:
                 count += 1
                 at += 1
             part += term(count, in_row, cols[used[t]], n, logs)
@@ -519,8 +519,8 @@ def separate_edges(data, space, starts, neighbours, edges, level, criticals, tes
                 if tests_per_edge == 0:
                     decision = decide(statistic, df, criticals)
                     if decision < 0:
-                        found = (removed[:n_removed], sets[:n_removed])
-                        return *found, tests, (of_edge[:front], statistics[:front], degrees[:front]), e, df
+                        separated = (removed[:n_removed], sets[:n_removed])
+                        return *separated, tests, (of_edge[:front], statistics[:front], degrees[:front]), e, df
                     separated = decision == 1
                 if record:
                     if recorded == len(of_edge):
@@ -533,8 +533,8 @@ def separate_edges(data, space, starts, neighbours, edges, level, criticals, tes
             for t in range(level):
                 sets[n_removed, t] = members[t]
             n_removed += 1
-    found = (removed[:n_removed], sets[:n_removed])
-    return *found, tests, (of_edge[:recorded], statistics[:recorded], degrees[:recorded]), len(edges), 0
+    separated = (removed[:n_removed], sets[:n_removed])
+    return *separated, tests, (of_edge[:recorded], statistics[:recorded], degrees[:recorded]), len(edges), 0
 
 
 @_compiled

@@ -68,18 +68,18 @@ def load(
         DatasetUnavailable: the data cannot be fetched or made on this machine; the message says how to provide them.
         DataError: the file's content is not what the entry says.
     """
-    found = registry.resolve(name, spec)
-    if found["kind"] == "file":
-        data = _read_file(name, found, fetch.fetch(name, cache_dir, mirrors, offline, spec=spec))
-    elif found["kind"] == "network":
+    entry = registry.resolve(name, spec)
+    if entry["kind"] == "file":
+        data = _read_file(name, entry, fetch.fetch(name, cache_dir, mirrors, offline, spec=spec))
+    elif entry["kind"] == "network":
         data = networks.network_dataset(
-            found["family"], found["network"], found.get("samples", 1000), found.get("seed", 0), found.get("sha256")
+            entry["family"], entry["network"], entry.get("samples", 1000), entry.get("seed", 0), entry.get("sha256")
         )
     else:
-        data = _generate(name, found)
-    if data.family != found["family"]:
-        raise RegistryError(f"data set {name!r}, key 'family': {found['family']!r}, but the data are {data.family!r}")
-    stated = {key: found.get(key) for key in ("kind", "licence", "citation", "note")}
+        data = _generate(name, entry)
+    if data.family != entry["family"]:
+        raise RegistryError(f"data set {name!r}, key 'family': {entry['family']!r}, but the data are {data.family!r}")
+    stated = {key: entry.get(key) for key in ("kind", "licence", "citation", "note")}
     return dataclasses.replace(data, name=name, facts={**data.facts, **stated})
 
 
@@ -97,26 +97,26 @@ def available(
     Raises:
         RegistryError: no such data set, or its entry is wrong.
     """
-    found = registry.resolve(name, spec)
-    if found["kind"] == "file":
-        return fetch.lacking(name, found, cache_dir, mirrors)
-    if found["kind"] == "network":
+    entry = registry.resolve(name, spec)
+    if entry["kind"] == "file":
+        return fetch.lacking(name, entry, cache_dir, mirrors)
+    if entry["kind"] == "network":
         try:
-            networks.network_path(found["family"], found["network"])
+            networks.network_path(entry["family"], entry["network"])
         except DatasetUnavailable as error:
             return f"data set {name!r} is not available: {error}"
     return None
 
 
-def _read_file(name: str, found: dict[str, Any], path: Path) -> Dataset:
-    options = dict(found["reader"])
+def _read_file(name: str, entry: dict[str, Any], path: Path) -> Dataset:
+    options = dict(entry["reader"])
     values, variables = readers.READERS[options.pop("format")](path, **options)
-    registered = (found["samples"], found["variables"])
+    registered = (entry["samples"], entry["variables"])
     if values.shape != registered:
         raise DataError(f"{path}: {values.shape} samples x variables; registered for {name!r}: {registered}")
-    if get_family(found["family"]).data == "labels":
+    if get_family(entry["family"]).data == "labels":
         values = _codes(values, variables, path)
-    return Dataset(name, values, variables, found["family"], facts={"source": found.get("url", found["file"])})
+    return Dataset(name, values, variables, entry["family"], facts={"source": entry.get("url", entry["file"])})
 
 
 def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.ndarray:
@@ -131,9 +131,9 @@ def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.nda
     return values.astype(np.uint8 if values.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)
 
 
-def _generate(name: str, found: dict[str, Any]) -> Dataset:
+def _generate(name: str, entry: dict[str, Any]) -> Dataset:
     where = f"data set {name!r}, key 'generator'"
-    module_name, function_name = found["generator"].split(".")
+    module_name, function_name = entry["generator"].split(".")
     if importlib.util.find_spec(f"datasets.{module_name}") is None:
         raise RegistryError(f"{where}: the package datasets has no module {module_name!r}")
     generator = getattr(importlib.import_module(f"datasets.{module_name}"), function_name, None)
@@ -141,15 +141,15 @@ def _generate(name: str, found: dict[str, Any]) -> Dataset:
         raise RegistryError(f"{where}: datasets.{module_name} has no function {function_name!r}")
     signature = inspect.signature(generator)
     try:
-        signature.bind(**found["parameters"])
+        signature.bind(**entry["parameters"])
     except TypeError as error:
         raise RegistryError(f"data set {name!r}, key 'parameters': {error}; it takes {signature}") from error
     try:
-        data = generator(**found["parameters"])
+        data = generator(**entry["parameters"])
     except DataError:  # a ValueError too, but about the values, not the parameters
         raise
     except ValueError as error:
         raise RegistryError(f"data set {name!r}, key 'parameters': {error}") from error
     if not isinstance(data, Dataset):
-        raise RegistryError(f"{where}: {found['generator']} returned {type(data).__name__}, not a Dataset")
+        raise RegistryError(f"{where}: {entry['generator']} returned {type(data).__name__}, not a Dataset")
     return data

@@ -130,10 +130,10 @@ def prepare(
     """
     if family == "auto":
         family = default_family("numbers") if method == "auto" else get_method(method).family
-    found, chosen = get_family(family), choose_method(method, backend, family)
+    known, chosen = get_family(family), choose_method(method, backend, family)
     if chosen.family != family:
         raise InvalidProblem(f"method {chosen.name!r} is of family {chosen.family!r}, not {family!r}")
-    own = (*found.problem.PARAMETERS, *found.problem.DATA_PARAMETERS)
+    own = (*known.problem.PARAMETERS, *known.problem.DATA_PARAMETERS)
     params = {name: value for name, value in options.items() if name not in own}
     for name in sorted(set(params) - set(chosen.params)):
         raise InvalidParameter(
@@ -141,7 +141,7 @@ def prepare(
             f"the {family} test has: {', '.join(own)}"
         )
     return Prepared(
-        family=found,
+        family=known,
         method=chosen,
         params=chosen.parse_params(params),
         backend=open_method_backend(chosen, backend, device_memory_limit),

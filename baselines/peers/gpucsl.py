@@ -130,18 +130,18 @@ def _search(
     def call(limit: int) -> Skeleton:
         kernels = _kernels(problem, run, limit, make_kernels)
         with _level_seconds(module) as seconds:
-            found = discover(module, limit, kernels).result
-        return to_skeleton(problem, run, found.skeleton, found.seperation_sets, limit, seconds)
+            answer = discover(module, limit, kernels).result
+        return to_skeleton(problem, run, answer.skeleton, answer.seperation_sets, limit, seconds)
 
     if problem.max_level is not None:
         return call(deepest)
     known = _ENDS_WITH.get(problem.fingerprint)
     if known is None:
         for limit in LIMITS[problem.family]:
-            found = call(min(limit, deepest))
-            if limit >= deepest or _ended(problem, found):
+            skeleton = call(min(limit, deepest))
+            if limit >= deepest or _ended(problem, skeleton):
                 break
-        known = _ENDS_WITH[problem.fingerprint] = found.levels_run - 1
+        known = _ENDS_WITH[problem.fingerprint] = skeleton.levels_run - 1
     return call(known)
 
 
@@ -149,8 +149,8 @@ _ENDS_WITH: dict[str, int] = {}
 """By fingerprint of the problem: the smallest limit with which the search ends."""
 
 
-def _ended(problem: Problem, found: Skeleton) -> bool:
-    return stop_reason(problem, found.levels_run, int(found.adjacency.sum(axis=1).max())) is not None
+def _ended(problem: Problem, skeleton: Skeleton) -> bool:
+    return stop_reason(problem, skeleton.levels_run, int(skeleton.adjacency.sum(axis=1).max())) is not None
 
 
 _COMPILED: dict[tuple[str, int], object] = {}
@@ -171,14 +171,14 @@ def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
 @contextlib.contextmanager
 def _level_seconds(module) -> Iterator[list[float]]:
     """The seconds that a search of GPUCSL logs for each level."""
-    found: list[float] = []
+    seconds: list[float] = []
 
     def note(message: str, value: float, **_) -> None:
         if re.search(r"Level \d+ time", message):
-            found.append(value)
+            seconds.append(value)
 
     original, module.log_time = module.log_time, note
     try:
-        yield found
+        yield seconds
     finally:
         module.log_time = original

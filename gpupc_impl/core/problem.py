@@ -212,11 +212,13 @@ def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
 
 def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
     """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
-    found = tuple(names[int(k)] for k in np.flatnonzero(constant))
-    if found:
-        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        warnings.warn(f"{len(found)} constant variable(s) ({shown}) are independent of all others", stacklevel=3)
-    return found
+    constant_names = tuple(names[int(k)] for k in np.flatnonzero(constant))
+    if constant_names:
+        shown = ", ".join(constant_names[:5]) + (", ..." if len(constant_names) > 5 else "")
+        warnings.warn(
+            f"{len(constant_names)} constant variable(s) ({shown}) are independent of all others", stacklevel=3
+        )
+    return constant_names
 
 
 def _first_text(data: Any, error: Exception) -> str:
@@ -225,6 +227,6 @@ def _first_text(data: Any, error: Exception) -> str:
         for name, column in data.items():
             try:
                 np.asarray(column, dtype=np.float64)
-            except (TypeError, ValueError) as found:
-                return f"column {str(name)!r}: {found}"
+            except (TypeError, ValueError) as fault:
+                return f"column {str(name)!r}: {fault}"
     return str(error)

@@ -200,10 +200,10 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
 
     def unavailable() -> str | None:
         try:
-            found = importlib.util.find_spec(module)
+            spec = importlib.util.find_spec(module)
         except ModuleNotFoundError:
-            found = None
-        return None if found else f"the package {package} is not installed; pip install {package}"
+            spec = None
+        return None if spec else f"the package {package} is not installed; pip install {package}"
 
     return unavailable
 
@@ -211,7 +211,7 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
 def methods(family: str | None = None) -> dict[str, Method]:
     """All methods by name, those of one family when it is given."""
     _discover()
-    return {name: found for name, found in _METHODS.items() if family in (None, found.family)}
+    return {name: each for name, each in _METHODS.items() if family in (None, each.family)}
 
 
 def get_method(name: str) -> Method:
@@ -237,6 +237,6 @@ def _discover() -> None:
     """Import every public module of the packages once, so that their decorators run."""
     for name in method_packages():
         package = importlib.import_module(name)
-        for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
-            if not found.name.startswith("_"):
-                importlib.import_module(f"{name}.{found.name}")
+        for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+            if not module.name.startswith("_"):
+                importlib.import_module(f"{name}.{module.name}")

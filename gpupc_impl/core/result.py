@@ -64,23 +64,23 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
 
         Pairs may be billions: beside what comes in and goes out, little is in memory at a time.
         """
-        found = [
+        levels = [
             _in_order(np.asarray(pairs, np.int32), np.asarray(sets, np.int32)) for pairs, sets in removed if len(pairs)
         ]
-        if not found:
+        if not levels:
             return cls(adjacency, np.empty((0, 2), np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
-        if len(found) == 1:
-            ((pairs, sets),) = found
+        if len(levels) == 1:
+            ((pairs, sets),) = levels
             return cls(adjacency, pairs, sets.shape[1], sets.reshape(-1))
-        pairs = np.empty((sum(len(pairs) for pairs, _ in found), 2), np.int32)
+        pairs = np.empty((sum(len(pairs) for pairs, _ in levels), 2), np.int32)
         offsets = np.zeros(len(pairs) + 1, np.int64)
-        members = np.empty(sum(sets.size for _, sets in found), np.int32)
-        starts = [_row_starts(pairs, len(adjacency)) for pairs, _ in found]
+        members = np.empty(sum(sets.size for _, sets in levels), np.int32)
+        starts = [_row_starts(pairs, len(adjacency)) for pairs, _ in levels]
         at, members_at = 0, 0
         for rows in _row_groups(np.sum(starts, axis=0)):
             parts = [
                 (pairs[start[rows.start] : start[rows.stop]], sets[start[rows.start] : start[rows.stop]])
-                for (pairs, sets), start in zip(found, starts, strict=True)
+                for (pairs, sets), start in zip(levels, starts, strict=True)
             ]
             merged_pairs, sizes, merged_members = _merge(parts)
             pairs[at : at + len(merged_pairs)] = merged_pairs
@@ -176,12 +176,12 @@ class Skeleton:
     @property
     def edges(self) -> np.ndarray:
         """(n_edges, 2) int64 index pairs, i < j, ascending."""
-        found = []
+        parts = []
         for rows in mapped.row_pieces(self.adjacency):
             pairs = np.argwhere(np.triu(self.adjacency[rows], rows.start + 1))
             pairs[:, 0] += rows.start
-            found.append(pairs)
-        return np.concatenate(found) if found else np.empty((0, 2), np.int64)
+            parts.append(pairs)
+        return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)
 
     @property
     def sha256(self) -> str:

@@ -85,7 +85,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         (PAIR_SOURCE, first, (SEARCH,)),
         (PREFIX_SOURCE, later, (SEARCH,)),
         (bit_graph.SOURCE, bit_graph.KERNELS, (GRAPHS,)),
-        (separating_sets.SOURCE, separating_sets.KERNELS, ()),
+        (separating_sets.SOURCE, separating_sets.KERNELS, (separating_sets.LISTS,)),
         (correlation.SOURCE, correlation.KERNELS, ()),
     ]
     return [KernelSource(source, name, structs) for source, names, structs in found for name in names]

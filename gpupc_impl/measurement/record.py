@@ -293,16 +293,18 @@ def load_tests(path: str | Path) -> dict[str, Any]:
 @functools.cache
 def schema() -> dict[str, Any]:
     """The JSON schema of a record's file."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
-    return found
+    described: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    return described
 
 
 @functools.cache
 def schema_of_tests() -> dict[str, Any]:
     """The JSON schema of a file of single tests; their environments are those of records."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("single_tests.schema.json").read_text(encoding="utf-8"))
-    found["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
-    return found
+    described: dict[str, Any] = json.loads(
+        Path(__file__).with_name("single_tests.schema.json").read_text(encoding="utf-8")
+    )
+    described["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
+    return described
 
 
 def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any]) -> None:

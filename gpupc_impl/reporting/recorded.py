@@ -78,7 +78,8 @@ def _cell(record: Record) -> str:
         return status_word(record.status)
     low, median, high = (number(1000 * seconds) for seconds in (record.low, record.median, record.high))
     levels = statistics.median(map(sum, record.time_s.levels))
-    return f"{median} [{low}–{high}] / {number(1000 * levels)}"
+    alone = f" / {number(1000 * levels)}" if levels else ""  # the authors' programs do not tell
+    return f"{median} [{low}–{high}]{alone}"
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:

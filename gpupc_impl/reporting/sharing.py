@@ -97,11 +97,11 @@ class Sharing:
 def load(lines: Sequence[Mapping[str, str]]) -> list[Sharing]:
     """The data sets of a CSV with `COLUMNS` that have redundant sets, in its order."""
     names = dict.fromkeys(line["dataset"] for line in lines)
-    found = [Sharing([line for line in lines if line["dataset"] == name]) for name in names]
-    return [sharing for sharing in found if sharing.redundant]
+    sharings = [Sharing([line for line in lines if line["dataset"] == name]) for name in names]
+    return [sharing for sharing in sharings if sharing.redundant]
 
 
-def largest(found: Sequence[Sharing]) -> Sharing | None:
+def largest(sharings: Sequence[Sharing]) -> Sharing | None:
     """The measured data (not generated) with the most sets to compute, as DREAM5-Insilico is in the paper; else any."""
-    measured = [sharing for sharing in found if sharing.kind == "file"] or found
+    measured = [sharing for sharing in sharings if sharing.kind == "file"] or sharings
     return max(measured, key=lambda sharing: sharing.appearances, default=None)

@@ -75,29 +75,31 @@ def single_tests(
     columns = _ascending({_value(cell, varies) for cell in cells} | {_reported_value(row, varies) for row in reported})
     rows, plain = [], []
 
-    def add(k: str, who: str, percentile: float, found: Mapping[str, str]) -> None:
+    def add(k: str, who: str, percentile: float, by_column: Mapping[str, str]) -> None:
         which = [f"{percentile:g}"] if len(percentiles) > 1 else []
-        rows.append([who, *([k] if varies != "k_cmi" else []), *which, *(found.get(column, "–") for column in columns)])
+        rows.append(
+            [who, *([k] if varies != "k_cmi" else []), *which, *(by_column.get(column, "–") for column in columns)]
+        )
 
     ours = _by_row(cells, varies)
-    for (name, backend, k), found in ours.items():
+    for (name, backend, k), by_column in ours.items():
         for percentile in percentiles:
-            shown = {value: _cell(cell, percentile) for value, cell in found.items()}
+            shown = {value: _cell(cell, percentile) for value, cell in by_column.items()}
             add(k, f"ours: {label(name, backend)}", percentile, shown)
     if len(percentiles) == 1:
         reference = next((cell["implementation"] for cell in cells if _is_reference(cell)), None)
-        for (name, backend, k), found in ours.items():
+        for (name, backend, k), by_column in ours.items():
             slow = ours.get((reference, "cpu", k), {})
             if name != reference and slow:
-                ratios = {value: _ratio(slow.get(value), cell) for value, cell in found.items()}
+                ratios = {value: _ratio(slow.get(value), cell) for value, cell in by_column.items()}
                 add(k, f"{label(name, backend)} over {reference}", 0.5, ratios)
     printed: dict[tuple[str, str, float], dict[str, str]] = {}
     for row in reported:
         key = (row["method"], "" if varies == "k_cmi" else _reported_k(row), float(row["percentile"]))
         printed.setdefault(key, {})[_reported_value(row, varies)] = row["value"]
-    for (name, k, percentile), found in printed.items():
+    for (name, k, percentile), by_column in printed.items():
         if percentile in percentiles:
-            add(k, f"paper: {name}", percentile, found)
+            add(k, f"paper: {name}", percentile, by_column)
     for cell in cells:
         plain += [_single_row(cell, percentile) for percentile in percentiles]
     plain += [
@@ -174,13 +176,13 @@ def _by_row(
     cells: Sequence[Mapping[str, Any]], varies: str
 ) -> dict[tuple[str, str, str], dict[str, Mapping[str, Any]]]:
     """The cells of each row, by implementation, backend and (where the columns are not k) k."""
-    found: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = {}
+    lines: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = {}
     for cell in cells:
         k = "" if varies == "k_cmi" else _value(cell, "k_cmi")
-        found.setdefault((cell["implementation"], cell["backend"], k), {})[_value(cell, varies)] = cell
-    names = list(dict.fromkeys(name for name, _, _ in found))
-    order = _ascending({k for _, _, k in found} - {""}) or [""]
-    return {key: found[key] for key in sorted(found, key=lambda key: (names.index(key[0]), order.index(key[2])))}
+        lines.setdefault((cell["implementation"], cell["backend"], k), {})[_value(cell, varies)] = cell
+    names = list(dict.fromkeys(name for name, _, _ in lines))
+    order = _ascending({k for _, _, k in lines} - {""}) or [""]
+    return {key: lines[key] for key in sorted(lines, key=lambda key: (names.index(key[0]), order.index(key[2])))}
 
 
 def _cell(cell: Mapping[str, Any], percentile: float) -> str:
@@ -239,10 +241,10 @@ def _agreement(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     for cell in cells:
         if cell["status"] == "ok" and not cell["random"]:
             answers.setdefault(tuple(cell[name] for name in DIMENSIONS), []).append(tuple(cell["p_values"]))
-    compared = [found for found in answers.values() if len(found) > 1]
+    compared = [p_values for p_values in answers.values() if len(p_values) > 1]
     if not compared:
         return []
-    same = sum(len(set(found)) == 1 for found in compared)
+    same = sum(len(set(p_values)) == 1 for p_values in compared)
     if same == len(compared):
         return [f"All implementations but {REFERENCE}, whose random numbers are its own, found the same p-values."]
     return [f"✗ Implementations differ in their p-values in {len(compared) - same} of {len(compared)} problems."]
@@ -311,8 +313,8 @@ def cmiknn_table5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str
             {"source": "paper", "setting": row["method"], "machine": row["hardware"], "k_cmi": row["k_cmi"]}
             | {"variables": row["variables"], "speedup": row["value"]}
         )
-    for (name, k), found in printed.items():
-        rows.append([f"paper: {name}", k, *(f"{found[p]}×" if p in found else "–" for p in columns)])
+    for (name, k), speedups in printed.items():
+        rows.append([f"paper: {name}", k, *(f"{speedups[p]}×" if p in speedups else "–" for p in columns)])
     graphs = sorted({row["graphs"] for row in plain if row["source"] == "ours"})
     notes = [
         f"How many times faster than {REFERENCE} with one worker, the paper's single-threaded CPU version; medians "
@@ -328,11 +330,11 @@ def cmiknn_table5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str
 
 def median_speedup(ratios: Sequence[Speedup]) -> Speedup:
     """The median of ratios; a bound where some of them are bounds of the same kind, nothing where they are not."""
-    found = [ratio for ratio in ratios if ratio.value is not None]
-    bounds = {ratio.bound for ratio in found} - {""}
-    if not found or len(found) < len(ratios) or len(bounds) > 1:
+    known = [ratio for ratio in ratios if ratio.value is not None]
+    bounds = {ratio.bound for ratio in known} - {""}
+    if not known or len(known) < len(ratios) or len(bounds) > 1:
         return Speedup(None, why="–")
-    return Speedup(float(np.median([ratio.value for ratio in found])), "".join(bounds))
+    return Speedup(float(np.median([ratio.value for ratio in known])), "".join(bounds))
 
 
 def _search(runs: Iterable[VerifiedRecord]) -> str:
@@ -360,14 +362,14 @@ def cmiknn_table10(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[st
     for run in runs:
         lines.setdefault((run.setting, run.backend), {})[run.dataset] = run
     rows, plain = [], []
-    for (setting, backend), found in lines.items():
+    for (setting, backend), by_name in lines.items():
         cells = {
             name: f"DNF (> {number(run.limits.time_s)})" if run.status == "timeout" else time_cell(run)
-            for name, run in found.items()
+            for name, run in by_name.items()
         }
         rows.append([f"ours: {label(setting, backend)}", *(cells.get(dataset, "–") for dataset in datasets)])
         columns = "setting backend machine dataset median_s low_s high_s limit_s status edges tests verification"
-        plain += [{"source": "ours"} | csv_row(run, columns) for run in found.values()]
+        plain += [{"source": "ours"} | csv_row(run, columns) for run in by_name.values()]
     printed: dict[str, dict[str, str]] = {}
     for row in reported:
         text = f"{float(row['value']):,g}" if row["status"] == "ok" else "DNF"
@@ -447,7 +449,7 @@ def cmiknn_fig1(
     axes.yaxis.set_major_formatter(NUMBERS)
     axes.set_xlabel("k_CMI")
     axes.set_ylabel(f"SHD − SHD at k_CMI = {BASE}")
-    graphs = sorted({len(found) for found in changes.values()})
+    graphs = sorted({len(of_k) for of_k in changes.values()})
     handles = [
         Line2D([], [], color="#666666", marker="o", markersize=3, label="median"),
         Line2D([], [], color="#666666", marker="_", linestyle="none", label="minimum, maximum"),

@@ -142,16 +142,16 @@ def cupc_table2(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, 
         )
 
     for symbol, method in RUNTIMES:
-        for backend, found in by_backend(chosen.get(method, [])).items():
-            who = label(next(iter(found.values())).setting, backend)
-            add(symbol, who, "ours", [time_cell(found.get(dataset)) for dataset in datasets], "–")
+        for backend, by_dataset in by_backend(chosen.get(method, [])).items():
+            who = label(next(iter(by_dataset.values())).setting, backend)
+            add(symbol, who, "ours", [time_cell(by_dataset.get(dataset)) for dataset in datasets], "–")
             facts = {"symbol": symbol, "source": "ours"}
             plain += [
                 facts
                 | csv_row(run, "method backend machine dataset")
                 | {"value": run.median, "low": run.low, "high": run.high}
                 | csv_row(run, "status verification")
-                for run in found.values()
+                for run in by_dataset.values()
             ]
         add_reported(symbol)
     for symbol, slow, fast in SPEEDUPS:
@@ -198,7 +198,7 @@ def mean_speedup(
     ratios = [
         slow.median / fasts[dataset].median
         for dataset, slow in slows.items()
-        if all(dataset in found and found[dataset].counts for found in (slows, fasts, *others))
+        if all(dataset in times and times[dataset].counts for times in (slows, fasts, *others))
     ]
     return geometric_mean(ratios), len(ratios)
 
@@ -221,11 +221,11 @@ def cupc_fig5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, st
     figure, panels = plt.subplots(2, len(backends), figsize=size, sharex="col", sharey=True, squeeze=False)
     for column, backend in enumerate(backends):
         datasets = datasets_of(run for run in runs if run.backend == backend)
-        found = {method: its.get(backend, {}) for method, its in chosen.items()}
+        by_method = {method: its.get(backend, {}) for method, its in chosen.items()}
         for row, baseline in enumerate(BASELINES):
             axes = panels[row, column]
             printed = [line for line in reported if line["over"] == baseline]
-            _fig5_panel(axes, datasets, found, baseline, printed)
+            _fig5_panel(axes, datasets, by_method, baseline, printed)
             axes.set_title(f"Over {label(baseline)}, backend {backend}", loc="left")
         panels[0, column].tick_params(axis="x", labelbottom=False)
     for axes in panels[:, 0]:
@@ -240,14 +240,14 @@ def cupc_fig5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, st
 def _fig5_panel(
     axes: Axes,
     datasets: Sequence[str],
-    found: Mapping[str, Mapping[str, VerifiedRecord]],
+    by_method: Mapping[str, Mapping[str, VerifiedRecord]],
     baseline: str,
     printed: Sequence[Mapping[str, str]],
 ) -> None:
     for x, dataset in enumerate(datasets):
-        slow = found[baseline].get(dataset)
+        slow = by_method[baseline].get(dataset)
         for side, method in zip((-0.2, 0.2), CUPC, strict=True):
-            fast = found[method].get(dataset)
+            fast = by_method[method].get(dataset)
             verified = all(run is None or run.verification != "unexplained" for run in (slow, fast))
             _bar(axes, x + side, speedup(slow, fast), style.colour(method), verified)
     place = len(datasets)
@@ -349,9 +349,9 @@ def cupc_fig6(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, st
 
 def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
     """The range of level 1 over those of the data sets that were measured."""
-    found = {(row["dataset"], row["method"]): row["percent"] for row in rows if row["part"] == "1"}
-    shares = [share for (dataset, _), share in found.items() if dataset in datasets]
-    count = len({dataset for dataset, _ in found if dataset in datasets})
+    percents = {(row["dataset"], row["method"]): row["percent"] for row in rows if row["part"] == "1"}
+    shares = [share for (dataset, _), share in percents.items() if dataset in datasets]
+    count = len({dataset for dataset, _ in percents if dataset in datasets})
     return f"{min(shares):.0f} to {max(shares):.0f} % in {count} of {len(datasets)}" if shares else "not measured"
 
 

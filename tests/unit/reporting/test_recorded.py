@@ -9,6 +9,9 @@ from gpupc_impl.reporting import recorded
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "results" / "recorded"
+KNOWN_DIFFERENCES = {("mcc", "cupc-authors"): 1618}
+"""Edges of the authors' program where it differs from all others (1640): MCC has identical columns (docs/peers.md)."""
+
 DEVICES = sorted(path for path in RECORDED.iterdir() if path.is_dir())
 
 
@@ -29,7 +32,9 @@ def test_all_methods_found_the_same(device):
     """One skeleton a problem, and one set of separating sets where they are canonical."""
     found = {}
     for record in recorded.read(device):
-        if record.ok and not record.random:
+        if (record.dataset, record.method) in KNOWN_DIFFERENCES:
+            assert record.edges == KNOWN_DIFFERENCES[record.dataset, record.method]
+        elif record.ok and not record.random:
             problem = record.problem["fingerprint"]
             found.setdefault((problem, "skeleton"), set()).add(record.result.skeleton_sha256)
             if record.canonical:
@@ -43,10 +48,11 @@ def test_the_page_shows_the_records(device, capsys):
     page = (ROOT / "docs" / "recorded.md").read_text(encoding="utf-8")
     assert recorded.main([str(device)]) == 0
     printed = capsys.readouterr().out
-    records, tests = recorded.markdown(recorded.read(device)), recorded.single_tests(recorded.read_tests(device))
-    assert printed == f"{records}\n{tests}"
-    assert records in page
-    assert tests in page
+    shown = [recorded.markdown(recorded.read(device))]
+    if timed := recorded.read_tests(device):
+        shown.append(recorded.single_tests(timed))
+    assert printed == "\n".join(shown)
+    assert all(part in page for part in shown)
 
 
 def test_statuses_and_numbers(tmp_path, save):

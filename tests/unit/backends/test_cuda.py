@@ -421,6 +421,15 @@ def test_arrays_come_back_as_they_went(backend, monkeypatch):
     np.testing.assert_array_equal(out, arrays[2])
 
 
+@pytest.mark.parametrize("limit", [10, 2000])
+def test_several_arrays_come_back_together(backend, monkeypatch, limit):
+    monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", limit)
+    arrays = [np.arange(20, dtype=np.int32).reshape(4, 5), np.zeros((3, 0)), np.arange(9.0)]
+    for array, down in zip(arrays, backend.download_all([backend.upload(array) for array in arrays]), strict=True):
+        assert (down.dtype, down.shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(down, array)
+
+
 def test_large_arrays_go_and_come_in_pieces(backend, monkeypatch):
     for module in (cuda, pinned):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
