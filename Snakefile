@@ -18,6 +18,12 @@ include: "workflow/rules/verify.smk"
 include: "workflow/rules/outputs.smk"
 
 
+onstart:
+    # To limit jobs a second, Snakemake looks for more of them every second, once for each job that has ended so far: after
+    # a hundred jobs that takes a third of a core, beside the measurements.
+    workflow.scheduler.job_rate_limiter = None
+
+
 localrules:
     all,
 
