@@ -28,6 +28,8 @@ venv: .venv/installed ## Create .venv with everything the project needs
 	@# Without a C++ compiler the host backend uses the one in the ziglang wheel.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[reproduce,test$(if $(shell command -v $${CXX:-c++} g++ clang++),,,compiler)]'
+	@# Hundreds of short processes follow; where PYTHONDONTWRITEBYTECODE is set, each would compile every module again.
+	$(BIN)/python -m compileall -q gpupc_impl baselines datasets workflow
 	@touch $@
 
 reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write results/report.html

@@ -51,8 +51,9 @@ class Family:
         name: its name everywhere: command line, config, records.
         problem: the class of its problems.
         retest: makes the test from scratch that verification uses, of a problem.
-        auto: what ``method="auto"`` means, by backend: the method that is fastest on ``"cuda"``, on ``"host"``, and, as
-            ``"cpu"``, the reference that is taken where no backend is asked for and there is no GPU.
+        auto: what ``method="auto"`` means, by backend: the method that is fastest on ``"cuda"`` and on ``"host"``, and,
+            as ``"cpu"``, among the references. Where no backend is asked for, the first that can be used here is taken,
+            in this order.
         packages: the packages that hold its methods; one that is not installed is passed over.
         data: what cells of a table are, ``"numbers"`` or ``"labels"`` of categories.
         default: whether such data are of this family where nothing else is said.

@@ -43,9 +43,10 @@ def choose_method(name: str, backend: str, family: str) -> Method:
         return get_method(name)
     auto, known = get_family(family).auto, methods(family)
     where = resolve_backend(backend)
-    asked = [where] if backend != "auto" else ["cuda", "cpu"] if where == "cuda" else ["cpu", "host"]
-    for candidate in (known.get(auto.get(place, "")) for place in asked):
-        if candidate is not None and (candidate.backends != ("cpu",) or candidate.unavailable_reason() is None):
+    asked = [where] if backend != "auto" else [place for place in auto if place != "cuda" or where == "cuda"]
+    for place in asked:
+        candidate = known.get(auto.get(place, ""))
+        if candidate is not None and (backend != "auto" or unavailable(candidate, place) is None):
             return candidate
     raise UnknownMethod(f"family {family!r} has no method for backend {backend!r} here; name one: {', '.join(known)}")
 

@@ -9,9 +9,9 @@ FAMILY = Family(
     name="gaussian",
     problem=GaussianProblem,
     retest=Retest,
-    # On cores the compiled reference makes the same tests in less time than kernels do (docs/timing.md), on large data
-    # at least; of the kernels, baseline-1 reads memory in the order that suits a CPU best.
-    auto={"cuda": "cupc-s", "host": "baseline-1", "cpu": "stable-parallel"},
+    # On a GPU and on cores alike pair-scan is ahead of all others (docs/performance.md); without a C++ compiler there
+    # is the compiled reference.
+    auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
     packages=("gpupc_impl.gaussian", "gpupc_impl.out_of_core", "baselines", "baselines.peers"),
     default=True,
     prepare_large=prepare_large,

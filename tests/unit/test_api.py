@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -102,12 +104,18 @@ def test_refuses(frame, call):
 
 def test_auto_takes_the_method_that_is_fastest_where_it_runs(monkeypatch):
     monkeypatch.setattr(solve, "resolve_backend", lambda name: "host" if name == "auto" else name)
-    assert choose_method("auto", "cuda", "gaussian").name == "cupc-s"
-    assert choose_method("auto", "auto", "gaussian").name == "stable-parallel"
-    assert choose_method("auto", "host", "gaussian").name == "baseline-1"
-    installed = {name: found for name, found in methods("gaussian").items() if not found.reference}
+    assert choose_method("auto", "cuda", "gaussian").name == "pair-scan"
+    assert choose_method("auto", "auto", "gaussian").name == "pair-scan"
+    assert choose_method("auto", "host", "gaussian").name == "pair-scan"
+    assert choose_method("auto", "auto", "discrete").name == "discrete-parallel"
+    assert choose_method("auto", "host", "discrete").name == "gpupc"
+    installed = {name: found for name, found in methods("discrete").items() if not found.reference}
     monkeypatch.setattr(solve, "methods", lambda family: installed)
-    assert choose_method("auto", "auto", "gaussian").name == "baseline-1"
+    assert choose_method("auto", "auto", "discrete").name == "gpupc"
+    monkeypatch.setattr(solve, "methods", methods)
+    no_compiler = types.SimpleNamespace(unavailable=lambda: "no C++ compiler found")
+    monkeypatch.setattr(solve, "backend_class", lambda name: no_compiler)
+    assert choose_method("auto", "auto", "gaussian").name == "stable-parallel"
     assert choose_method("cupc-e", "auto", "gaussian").name == "cupc-e"
 
 
@@ -135,7 +143,7 @@ def test_a_table_of_words_is_discrete_and_numbers_are_gaussian(frame, labels):
     assert (
         skeleton(labels.astype(str), 0.001, backend="host", max_level=1).adjacency.tolist() == found.adjacency.tolist()
     )
-    assert skeleton(frame, 0.001, max_level=0).facts["method"] in ("cupc-s", "stable-parallel", "baseline-1")
+    assert skeleton(frame, 0.001, max_level=0).facts["method"] == "pair-scan"
 
 
 def test_the_family_and_its_test_are_chosen(frame):

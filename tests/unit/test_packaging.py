@@ -26,7 +26,7 @@ TOOLS = {
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
     "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
-    "nvidia-cuda-nvrtc-cu12": ("tests/unit/test_kernels_compile.py", 'find_spec("nvidia")'),
+    "nvidia-cuda-nvrtc-cu12": ("tests/unit/backends/test_kernels_compile.py", 'find_spec("nvidia")'),
     "pgmpy": ("datasets/networks.py", 'distribution("pgmpy")'),
     "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),
     "pygments": ("Makefile", "$(SNAKEMAKE) --report"),  # which colours the code with it

@@ -10,7 +10,7 @@ from gpupc_impl.reporting import recorded
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "results" / "recorded"
 KNOWN_DIFFERENCES = {("mcc", "cupc-authors"): 1618}
-"""Edges of the authors' program where it differs from all others (1640): MCC has identical columns, see docs/peers.md."""
+"""Edges of the authors' program where it differs from all others (1640): MCC has identical columns (docs/peers.md)."""
 
 DEVICES = sorted(path for path in RECORDED.iterdir() if path.is_dir())
 

@@ -9,7 +9,7 @@ import pytest
 from gpupc_impl.core.registry import Method, methods
 from gpupc_impl.measurement import digest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 CLOCK = Method("timed", "gaussian", ("cpu",), "", "", solve=None, module="gpupc_impl.measurement.clock")
 ALWAYS = digest.code_sources(CLOCK, "cpu")

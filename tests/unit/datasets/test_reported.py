@@ -7,7 +7,7 @@ import pytest
 
 import datasets
 
-REPORTED = Path(__file__).parents[2] / "results" / "reported"
+REPORTED = Path(__file__).parents[3] / "results" / "reported"
 
 
 def table(name):

@@ -1,4 +1,4 @@
-// Kernels that use one CUDA word each; tests/unit/test_simt_words.py says what they must give.
+// Kernels that use one CUDA word each; tests/unit/backends/test_simt_words.py says what they must give.
 #include "backends/simt/portable.cuh"
 
 struct Place {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from datasets.dataset import DataError
 from datasets.readers import read_csv, read_npz, read_rdata, read_table
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 
 
 @pytest.fixture
