@@ -143,6 +143,17 @@ def test_every_squared_correlation_has_the_bits_of_cupc_s(kind):
         np.testing.assert_array_equal(ours[pairs].view(np.uint64), theirs[pairs].view(np.uint64))
 
 
+@pytest.mark.parametrize(("steps", "edges"), [(-1, 0), (0, 0), (1, 2)])
+def test_at_the_critical_value_a_pair_is_separated(backend, monkeypatch, steps, edges):
+    r, tiny = 0.3, 1e-12
+    near = np.nextafter(r, math.copysign(math.inf, steps)) if steps else r
+    monkeypatch.setattr(GaussianProblem, "critical_r_squared", lambda problem, level: r * r)
+    correlation = np.array([[1, near, tiny], [near, 1, -near], [tiny, -near, 1]])
+    problem = GaussianProblem.from_correlation(correlation, n_samples=100, max_level=0)
+    for name in ("pair-scan", "cupc-s"):
+        assert solve(problem, methods()[name], backend).n_edges == edges
+
+
 # --- shapes and limits -----------------------------------------------------------------------------------------------
 
 
