@@ -81,7 +81,6 @@ COLUMNS = {
         stride=np.int32,
         width=np.int32,
         groups=np.int32,
-        scratch=Pointer(np.int32),
     )
     for kind, (value, _) in TYPES.items()
 }
@@ -211,9 +210,10 @@ class Engine:
         self.values = backend.upload(values)
         self.psi = backend.upload(problem.psi)
         self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
-        if not gamma and self.shared_limit >= 4 * BINS * LANES:  # as many warps as there is room for
-            room = self.shared_limit // (4 * BINS * LANES) * LANES
-            self.tuning = dataclasses.replace(self.tuning, buckets=min(self.tuning.buckets, room))
+        warps = self.shared_limit // (4 * BINS * LANES)
+        self.tuning = dataclasses.replace(self.tuning, buckets=min(self.tuning.buckets, warps * LANES))
+        if self.selection == "buckets" and not warps:
+            self.selection = "counting"
         self._sorted = None
         self._capacity = (-1, 0)  # level and sets that the buffers are for
         self._buffers: dict[str, object] = {}
@@ -304,9 +304,6 @@ class Engine:
         padded = -(-(self.n - 1) // ENTRIES) * ENTRIES
         return (2 if level else 1) * padded * ENTRY_BYTES[self.kind]
 
-    def _counts_in_scratch(self) -> bool:
-        return 4 * BINS * self.tuning.buckets > self.shared_limit
-
     def _bucket_blocks(self, tests: int) -> tuple[int, int]:
         """Blocks that share the samples of a test for a group of lanes, and groups of lanes."""
         width = min(LANES, self.tuning.buckets)
@@ -317,9 +314,7 @@ class Engine:
     def _scratch_bytes(self, level: int, tests: int) -> int:
         """Global memory for one launch: lists, or in place of shared memory or registers."""
         if self.selection == "buckets":
-            blocks, groups = self._bucket_blocks(tests)
-            counts = 4 * BINS * self.tuning.buckets * blocks * groups * tests if self._counts_in_scratch() else 0
-            return counts + min(LEAST_LISTED, self.n * tests) * (self._neighbour_bytes(level) + HEADER_BYTES)
+            return min(LEAST_LISTED, self.n * tests) * (self._neighbour_bytes(level) + HEADER_BYTES)
         if self.selection == "insertion":
             if self.problem.k_cmi <= IN_REGISTERS[-1]:
                 return 0
@@ -441,10 +436,6 @@ class Engine:
         backend, n, threads = self.backend, self.n, self.tuning.buckets
         empty = "false" if level else "true"
         each = self._neighbour_bytes(level) + HEADER_BYTES
-        scratch = None
-        if self._counts_in_scratch():
-            blocks, groups = self._bucket_blocks(count)
-            scratch = backend.empty(BINS * threads * blocks * groups * count, np.int32)
         free = backend.memory_limit - backend.memory_used - 2 * ALLOCATION
         listed = max(1, min(self.tuning.list_bytes, free) // each)  # samples of tests, counted over all tests
         listed = min(listed, n * count)
@@ -463,7 +454,6 @@ class Engine:
                 stride=self.stride,
                 width=min(LANES, threads),
                 groups=groups,
-                scratch=scratch,
             )
             for samples in pieces(n, min(n, listed // some)):
                 lists = LISTS[self.kind](
@@ -483,7 +473,7 @@ class Engine:
                     (blocks * groups, some),
                     (threads,),
                     [sets, device_tests, lists, columns],
-                    shared_bytes=0 if scratch is not None else 4 * BINS * threads,
+                    shared_bytes=4 * BINS * -(-threads // LANES) * LANES,
                 )
 
     def _fine_buckets(self) -> tuple[int, int]:

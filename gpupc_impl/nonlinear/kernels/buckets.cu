@@ -14,25 +14,42 @@
 constexpr int BINS = 32;   // buckets of a list: below `low`, 30 of 2^shift keys each, all above
 constexpr int FINE = 256;  // buckets that `low` and the width of the others are found with
 constexpr int LAST = BINS - 1;
+constexpr int APART = 32;  // words of a thread; its neighbours' lie between
+
+// Keys as they are worked on in registers.
+template <class T>
+using Wide = decltype(KeyOf<T>() + 0);
+
+template <class T>
+__device__ __forceinline__ Wide<T> distance_between(T a, T b) {
+    if constexpr (Number<T>::whole) {
+        const int difference = a - b;
+        return difference < 0 ? -difference : difference;
+    } else {
+        return Number<T>::distance(a, b);
+    }
+}
 
 // A sample and its key.
 template <class T>
 struct Entry {
     KeyOf<T> key_;
-    int sample_;
-    __device__ __forceinline__ static Entry of(int sample, KeyOf<T> key) { return Entry{key, sample}; }
-    __device__ __forceinline__ int sample() const { return sample_; }
-    __device__ __forceinline__ KeyOf<T> key() const { return key_; }
+    unsigned sample_;
+    __device__ __forceinline__ static Entry of(int sample, Wide<T> key) {
+        return Entry{key, static_cast<unsigned>(sample)};
+    }
+    __device__ __forceinline__ unsigned sample() const { return sample_; }
+    __device__ __forceinline__ Wide<T> key() const { return key_; }
 };
 
 template <>
 struct Entry<short> {  // there are less than 2^15 samples where values are short
     unsigned both;
-    __device__ __forceinline__ static Entry of(int sample, short key) {
+    __device__ __forceinline__ static Entry of(int sample, int key) {
         return Entry{static_cast<unsigned>(key) << 16 | static_cast<unsigned>(sample)};
     }
-    __device__ __forceinline__ int sample() const { return static_cast<int>(both & 0xffffu); }
-    __device__ __forceinline__ short key() const { return static_cast<short>(both >> 16); }
+    __device__ __forceinline__ unsigned sample() const { return both & 0xffffu; }
+    __device__ __forceinline__ int key() const { return static_cast<int>(both >> 16); }
 };
 
 // As many as are read at a time: lists are padded to a multiple of it, with the largest key.
@@ -46,20 +63,14 @@ struct alignas(16) Entries {
 
 // What one sample's lists are like. List 0: by distances in (V_j, S); list 1: in S. Within a bucket there is no order.
 struct Header {
-    long long low;  // fewer than k_CMI distances in (V_j, S) are below
+    long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
     int shift;
     int starts[2][BINS + 1];  // of the buckets in the lists
 };
 
-template <class T>
-__device__ __forceinline__ int bin_of(KeyOf<T> key, KeyOf<T> low, int shift) {
-    const KeyOf<T> bin = static_cast<KeyOf<T>>((key - low) >> shift);  // rounded down, also below zero
-    return static_cast<int>(min(max(bin, KeyOf<T>(-1)), KeyOf<T>(LAST - 1))) + 1;
-}
-
-template <>
-__device__ __forceinline__ int bin_of<short>(short key, short low, int shift) {
-    return min(max((key - low) >> shift, -1), LAST - 1) + 1;
+template <class Key>
+__device__ __forceinline__ int bin_of(Key key, Key low, int shift) {
+    return static_cast<int>(min((key - low) >> shift, Key(LAST - 1))) + 1;  // rounded down: -1 for low - 1
 }
 
 // The lists of some samples of some tests.
@@ -92,7 +103,7 @@ struct Neighbours {
 template <class T, bool EMPTY>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
-    using Key = KeyOf<T>;
+    using Key = Wide<T>;
     using Here = Neighbours<T, EMPTY>;
     constexpr int LISTS = Here::LISTS;
     __shared__ int fine[FINE], sums[FINE], counts[LISTS][BINS];
@@ -103,17 +114,17 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     const int* set = sets.set(test[0]);
     const T* other = sets.of(test[1]);
     const Here here(lists, blockIdx.y, a);
-    // The distances of a sample: keys[0] in (V_j, S), keys[1] in S.
-    const auto measure = [&](int b, Key* keys) {
-        Key in_set = 0;
+    // The distances of a sample, at least `least`: keys[0] in (V_j, S), keys[1] in S.
+    const auto measure = [&](int b, Key* keys, Key least) {
+        Key in_set = least;
         if constexpr (!EMPTY) {
             for (int s = 1; s <= level; ++s) {
                 const T* v = sets.of(set[s]);
-                in_set = larger(in_set, Number<T>::distance(v[a], v[b]));
+                in_set = larger(in_set, distance_between(v[a], v[b]));
             }
             keys[1] = in_set;
         }
-        keys[0] = larger(in_set, Number<T>::distance(other[a], other[b]));
+        keys[0] = larger(in_set, distance_between(other[a], other[b]));
     };
 
     for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
@@ -123,10 +134,8 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     __syncthreads();
     for (int b = thread; b < n; b += threads) {
         Key keys[2];
-        measure(b, keys);
-        const Key bin =
-            keys[0] < lists.fine_low ? Key(0) : static_cast<Key>((keys[0] - lists.fine_low) >> lists.fine_shift);
-        if (b != a) atomicAdd(&fine[static_cast<int>(bin)], 1);
+        measure(b, keys, lists.fine_low);
+        if (b != a) atomicAdd(&fine[(keys[0] - lists.fine_low) >> lists.fine_shift], 1);
     }
     __syncthreads();
     const int width = (FINE + threads - 1) / threads;
@@ -147,17 +156,18 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         before = after;
     }
     __syncthreads();
-    const long long low = ends[0], span = ends[1] - low;
+    const auto low = static_cast<Key>(ends[0]);
+    const long long span = ends[1] - ends[0];
     const int shift = span < BINS - 2 ? 0 : 64 - __clzll(span / (BINS - 2));
 
     // The first and the last buckets are full, so each thread counts its own part of these.
     int below[LISTS] = {}, above[LISTS] = {};
     for (int b = thread; b < n; b += threads) {
         Key keys[2];
-        measure(b, keys);
+        measure(b, keys, low > 0 ? low - 1 : 0);
         if (b == a) continue;
         for (int l = 0; l < LISTS; ++l) {
-            const int bin = bin_of<T>(keys[l], static_cast<Key>(low), shift);
+            const int bin = bin_of(keys[l], low, shift);
             below[l] += bin == 0;
             above[l] += bin == LAST;
             if (bin != 0 && bin != LAST) atomicAdd(&counts[l][bin], 1);
@@ -191,10 +201,10 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     }
     for (int b = thread; b < n; b += threads) {
         Key keys[2];
-        measure(b, keys);
+        measure(b, keys, low > 0 ? low - 1 : 0);
         if (b == a) continue;
         for (int l = 0; l < LISTS; ++l) {
-            const int bin = bin_of<T>(keys[l], static_cast<Key>(low), shift);
+            const int bin = bin_of(keys[l], low, shift);
             const int place = bin == 0 ? below[l]++ : bin == LAST ? above[l]++ : atomicAdd(&counts[l][bin], 1);
             found[l][place] = Entry<T>::of(b, keys[l]);
         }
@@ -205,21 +215,20 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
 }
 
 // Keys of one thread, in the words that it counts in.
-template <class Wide>
+template <class Key>
 struct Kept {
-    static constexpr int WORDS = sizeof(Wide) / sizeof(int);
+    static constexpr int WORDS = sizeof(Key) / sizeof(int);
     int* words;
-    int apart;
-    __device__ __forceinline__ void set(int i, Wide key) {
-        words[i * WORDS * apart] = static_cast<int>(key);
-        if constexpr (WORDS == 2) words[(i * WORDS + 1) * apart] = static_cast<int>(key >> 32);
+    __device__ __forceinline__ void set(int i, Key key) {
+        words[i * WORDS * APART] = static_cast<int>(key);
+        if constexpr (WORDS == 2) words[(i * WORDS + 1) * APART] = static_cast<int>(key >> 32);
     }
-    __device__ __forceinline__ Wide get(int i) const {
+    __device__ __forceinline__ Key get(int i) const {
         if constexpr (WORDS == 1) {
-            return words[i * apart];
+            return words[i * APART];
         } else {
-            const unsigned low = static_cast<unsigned>(words[2 * i * apart]);
-            return static_cast<Wide>(words[(2 * i + 1) * apart]) << 32 | low;
+            const unsigned low = static_cast<unsigned>(words[2 * i * APART]);
+            return static_cast<Key>(words[(2 * i + 1) * APART]) << 32 | low;
         }
     }
 };
@@ -233,102 +242,100 @@ struct Columns {
     bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
     int stride;
     int width, groups;
-    int* scratch;  // takes the place of shared memory where there is not enough of it, or null
 };
 
-// The partials of tests of the samples that are listed. Shared memory or scratch: BINS words a thread.
+// The partials of tests of the samples that are listed. Shared memory: BINS words a thread, of whole warps.
 // Grid (groups x any, tests), block (gamma).
 template <class T, bool EMPTY>
 __global__ void __launch_bounds__(1024, 1)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                         const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
-    using Key = KeyOf<T>;
-    using Wide = decltype(Key() + 0);  // short keys are kept as int
-    constexpr int CAPACITY = BINS / Kept<Wide>::WORDS;
-    constexpr Wide FARTHEST = Number<T>::LARGEST - 1;
+    using Key = Wide<T>;
+    constexpr int CAPACITY = BINS / Kept<Key>::WORDS;
+    constexpr Key FARTHEST = Number<T>::LARGEST - 1;
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int group = blockIdx.x % columns.groups, part = blockIdx.x / columns.groups;
     const int parts = gridDim.x / columns.groups;
     const int width = min(columns.width, tests.lanes - group * columns.width);
     const int teams = blockDim.x / width, team = threadIdx.x / width;
     if (team >= teams) return;
-    const int n = sets.n, k = tests.k, stride = columns.stride, threads = blockDim.x;
+    const int n = sets.n, k = tests.k, stride = columns.stride;
     const int lane = group * columns.width + threadIdx.x % width;
-    int* room = shared;
-    if (columns.scratch != nullptr) {
-        room = columns.scratch + (static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x) * threads * BINS;
-    }
-    int* counts = room + threadIdx.x;  // of buckets, `threads` apart
-    Kept<Wide> kept{counts, threads};  // in their place: what is in one bucket
+    int* counts = shared + threadIdx.x / APART * (APART * BINS) + threadIdx.x % APART;  // of buckets
+    Kept<Key> kept{counts};  // in their place: what is in one
     const int* test = tests.first + 2ll * blockIdx.y;
     const int* set = sets.set(test[0]);
     const long long* psi = tests.psi;
-    const T* values = columns.values + static_cast<long long>(test[0]) * n * stride + lane;
+    const auto* values =
+        reinterpret_cast<const char*>(columns.values + static_cast<long long>(test[0]) * n * stride + lane);
+    const unsigned row = stride * sizeof(T);
+    const auto value = [&](unsigned sample) {  // one multiplication with a 64-bit sum
+        return *reinterpret_cast<const T*>(values + static_cast<unsigned long long>(sample) * row);
+    };
     unsigned long long sum = 0;
     for (int a = lists.first + part * teams + team; a < lists.first + lists.samples; a += parts * teams) {
         const Neighbours<T, EMPTY> here(lists, blockIdx.y, a);
         const Header& header = *here.header;
-        const Key low = static_cast<Key>(header.low);
+        const auto low = static_cast<Key>(header.low);
         const int shift = header.shift;
-        const T own = values[static_cast<long long>(a) * stride];
+        const T own = value(a);
         // The distances of some entries in V_i and in the space of the list.
         const auto measure = [&](const Entries<T>& entries, Key* keys) {
 #pragma unroll
             for (int s = 0; s < STEP<T>; ++s) {
-                keys[s] = Number<T>::distance(own, values[static_cast<long long>(entries.of[s].sample()) * stride]);
+                keys[s] = distance_between(own, value(entries.of[s].sample()));
             }
 #pragma unroll
             for (int s = 0; s < STEP<T>; ++s) keys[s] = larger(keys[s], entries.of[s].key());
         };
 
         // The bucket of the k-th distance. Once the list has come to a bucket, those before are complete.
-        for (int bin = 0; bin < BINS; ++bin) counts[bin * threads] = 0;
+        for (int bin = 0; bin < BINS; ++bin) counts[bin * APART] = 0;
         int bin = 0, before = 0;
         for (int j = 0;;) {
             const Entries<T> entries = here.lists[0][j];
             Key keys[STEP<T>];
             measure(entries, keys);
 #pragma unroll
-            for (int s = 0; s < STEP<T>; ++s) ++counts[bin_of<T>(keys[s], low, shift) * threads];
+            for (int s = 0; s < STEP<T>; ++s) ++counts[bin_of(keys[s], low, shift) * APART];
             ++j;
-            const int reached = j * STEP<T> < lists.padded ? bin_of<T>(here.lists[0][j].of[0].key(), low, shift) : BINS;
+            const int reached = j * STEP<T> < lists.padded ? bin_of(here.lists[0][j].of[0].key(), low, shift) : BINS;
             int count = 0;
-            while (bin < reached && before + (count = counts[bin * threads]) < k) {
+            while (bin < reached && before + (count = counts[bin * APART]) < k) {
                 before += count;
                 ++bin;
             }
             if (bin < reached) break;
         }
         const int end = header.starts[0][bin + 1];
-        int inside = counts[bin * threads];
-        Wide from = 0, to = FARTHEST;  // the keys in that bucket
-        if (bin == 0) to = low - 1;
-        if (bin > 0) from = low + (static_cast<Wide>(bin - 1) << shift);
-        if (bin > 0 && bin < LAST) to = from + min((Wide(1) << shift) - 1, FARTHEST - from);
+        int inside = counts[bin * APART];
+        // The keys in that bucket. It is not the first, in which there are too few.
+        Key from = low + (static_cast<Key>(bin - 1) << shift), to = FARTHEST;
+        if (bin < LAST) to = from + min((Key(1) << shift) - 1, FARTHEST - from);
+#pragma unroll 1
         while (inside > CAPACITY && from < to) {  // divided further
             const unsigned long long span = static_cast<unsigned long long>(to - from);
             const int finer = span < BINS ? 0 : 64 - __clzll(static_cast<long long>(span / BINS));
-            for (int part_of = 0; part_of < BINS; ++part_of) counts[part_of * threads] = 0;
+            for (int part_of = 0; part_of < BINS; ++part_of) counts[part_of * APART] = 0;
             for (int j = 0; j * STEP<T> < end; ++j) {
                 const Entries<T> entries = here.lists[0][j];
                 Key keys[STEP<T>];
                 measure(entries, keys);
 #pragma unroll
                 for (int s = 0; s < STEP<T>; ++s) {
-                    if (keys[s] >= from && keys[s] <= to)
-                        ++counts[static_cast<int>((keys[s] - from) >> finer) * threads];
+                    if (keys[s] >= from && keys[s] <= to) ++counts[static_cast<int>((keys[s] - from) >> finer) * APART];
                 }
             }
             int number = 0;
-            while (before + (inside = counts[number * threads]) < k) {
+            while (before + (inside = counts[number * APART]) < k) {
                 before += inside;
                 ++number;
             }
-            from += static_cast<Wide>(number) << finer;
-            to = from + min((Wide(1) << finer) - 1, to - from);
+            from += static_cast<Key>(number) << finer;
+            to = from + min((Key(1) << finer) - 1, to - from);
         }
         // Which of them it is.
-        Wide found = from;
+        Key found = from;
         if (from < to) {
             int length = 0;
             for (int j = 0; j * STEP<T> < end; ++j) {
@@ -340,9 +347,9 @@ __global__ void __launch_bounds__(1024, 1)
                     if (keys[s] >= from && keys[s] <= to) kept.set(length++, keys[s]);
                 }
             }
-            Wide least = from, most = to;
+            Key least = from, most = to;
             for (int i = 0; least < most; ++i) {
-                const Wide key = kept.get(i);
+                const Key key = kept.get(i);
                 if (key < least || key > most) continue;
                 int less = before, up_to = before;
                 for (int j = 0; j < length; ++j) {
@@ -359,10 +366,10 @@ __global__ void __launch_bounds__(1024, 1)
             }
             found = least;
         }
-        const Key radius = static_cast<Key>(max(found, Wide(1)));  // zero: those at distance zero count
+        const Key radius = max(found, Key(1));  // zero: those at distance zero count
 
         // The counts, with the sample itself: buckets before that of the radius count whole.
-        const int rim = bin_of<T>(radius, low, shift);
+        const int rim = bin_of(radius, low, shift);
         int near[2] = {1, 1};
 #pragma unroll
         for (int l = 0; l < Neighbours<T, EMPTY>::LISTS; ++l) {
@@ -373,8 +380,9 @@ __global__ void __launch_bounds__(1024, 1)
         }
         if constexpr (EMPTY) {
             const T* sorted = columns.sorted + static_cast<long long>(set[0]) * n;
-            sum += static_cast<unsigned long long>(psi[count_around<T>(sorted, n, columns.ranks, own, radius)] +
-                                                   psi[near[0]] - psi[n]);
+            sum += static_cast<unsigned long long>(
+                psi[count_around<T>(sorted, n, columns.ranks, own, static_cast<KeyOf<T>>(radius))] + psi[near[0]] -
+                psi[n]);
         } else {
             int near_x = 1;
             for (int j = 0; j * STEP<T> < header.starts[1][rim + 1]; ++j) {
