@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -110,7 +110,18 @@ PARAMS = {
     "beta": Parameter(0, "threads a block that permutes (beta); 0: what suits the backend", minimum=0, maximum=1024),
     "gamma": Parameter(0, "threads a block that estimates (gamma); 0: what suits the backend", minimum=0, maximum=512),
 }
-"""Parameters of every method of the family."""
+"""Parameters of every test of the family."""
+
+SEARCH_PARAMS = {
+    **PARAMS,
+    "stopping": Parameter(
+        "never",
+        "early: a test ends when no further permutation can change whether its set separates (not by insertion, nor "
+        "where p-values are asked for)",
+        choices=("never", "early"),
+    ),
+}
+"""Parameters of every search."""
 
 
 KERNELS = {
@@ -304,10 +315,10 @@ class Engine:
         padded = -(-(self.n - 1) // ENTRIES) * ENTRIES
         return (2 if level else 1) * padded * ENTRY_BYTES[self.kind]
 
-    def _bucket_blocks(self, tests: int) -> tuple[int, int]:
+    def _bucket_blocks(self, tests: int, lanes: int) -> tuple[int, int]:
         """Blocks that share the samples of a test for a group of lanes, and groups of lanes."""
         width = min(LANES, self.tuning.buckets)
-        groups = -(-self.lanes // width)
+        groups = -(-lanes // width)
         blocks = -(-self.tuning.blocks // 8 // (tests * groups))
         return max(1, min(blocks, -(-self.n * width // self.tuning.buckets))), groups
 
@@ -336,6 +347,31 @@ class Engine:
         """
         self.permute(level, sets)
         return self.estimate(level, sets, tests)
+
+    def counts(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
+        """(t,) how many permutations reach the data's CMI, of tests as `partials` takes them.
+
+        Args:
+            early: leave out permutations that cannot change which side of the critical count a test ends on. The counts
+                are then those of the permutations made.
+        """
+        if not early or not self.side_by_side:
+            return counts_of(self.partials(level, sets, tests))
+        self.permute(level, sets)
+        critical, perm = self.problem.critical_count, self.problem.permutations
+        counts, data = np.zeros(len(tests), np.int64), np.empty(len(tests), np.int64)
+        open_ = np.arange(len(tests))
+        first, stop = 0, min(LANES, self.lanes)
+        while True:
+            partials = self.estimate(level, sets, tests[open_], slice(first, stop))
+            if first == 0:
+                data, partials = partials[:, 0], partials[:, 1:]
+            counts[open_] += np.count_nonzero(partials <= data[open_, None], axis=1)
+            left = perm - (stop - 1)
+            open_ = open_[(counts[open_] < critical) & (counts[open_] + left >= critical)]
+            if not len(open_):
+                return counts
+            first, stop = stop, min(2 * stop, self.lanes)
 
     def permute(self, level: int, sets: np.ndarray) -> None:
         """Fill the buffers with the permutations of the sets' variables (Algorithm 3)."""
@@ -386,27 +422,34 @@ class Engine:
                     [rows, n, np.int32(self.lanes), np.int32(self.stride), buffers["columns"][part]],
                 )
 
-    def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
-        """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
+    def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray, lanes: slice | None = None) -> np.ndarray:
+        """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`.
+
+        Args:
+            lanes: those wanted, from a multiple of `LANES` on; not by insertion.
+        """
         backend = self.backend
         device_sets = self._sets(level, sets)
-        found = np.empty((len(tests), self.lanes), np.int64)
+        lanes = lanes or slice(0, self.lanes)
+        width = lanes.stop - lanes.start
+        columns = self._buffers["columns"].reshape(-1)[lanes.start :] if self.side_by_side else None
+        found = np.empty((len(tests), width), np.int64)
         for part in pieces(len(tests), MAX_GRID_Y):
             count = part.stop - part.start
-            partials = backend.full((count, self.lanes), 0, np.uint64)
+            partials = backend.full((count, width), 0, np.uint64)
             device_tests = TESTS(
                 first=backend.upload(np.ascontiguousarray(tests[part], np.int32)),
                 count=count,
-                lanes=self.lanes,
+                lanes=width,
                 k=self.problem.k_cmi,
                 psi=self.psi,
                 partials=partials,
             )
-            self._estimate_by[self.selection](self, level, count, device_sets, device_tests)
+            self._estimate_by[self.selection](self, level, count, device_sets, device_tests, columns)
             found[part] = backend.download(partials).view(np.int64)
         return found
 
-    def _estimate_by_counting(self, level: int, count: int, sets: Filled, tests: Filled) -> None:
+    def _estimate_by_counting(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
         tuning = self.tuning
         size, blocks = self._workspace_bytes(level), self._estimate_blocks(level, count)
         scratch, capacity, shared = None, 0, size
@@ -417,7 +460,7 @@ class Engine:
             capacity = min(self.n, room // (VECTOR_BYTES * tuning.estimate))
             shared += capacity * VECTOR_BYTES * tuning.estimate
         counting = COUNTING[self.kind](
-            columns=self._buffers["columns"],
+            columns=columns,
             sorted=self._sorted,
             ranks=self.problem.transform == "ranks",
             stride=self.stride,
@@ -431,7 +474,7 @@ class Engine:
             (blocks, count), (tuning.estimate,), [sets, tests, counting], shared_bytes=shared
         )
 
-    def _estimate_by_buckets(self, level: int, count: int, sets: Filled, tests: Filled) -> None:
+    def _estimate_by_buckets(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
         """Lists of neighbours, and the counts that they serve: of as many samples at a time as lists have room for."""
         backend, n, threads = self.backend, self.n, self.tuning.buckets
         empty = "false" if level else "true"
@@ -445,10 +488,10 @@ class Engine:
         first, partials = tests.values["first"], tests.values["partials"]
         for part in pieces(count, max(1, listed // n)):
             some = part.stop - part.start
-            blocks, groups = self._bucket_blocks(some)
+            blocks, groups = self._bucket_blocks(some, tests.values["lanes"])
             device_tests = TESTS(**tests.values | {"first": first[part], "partials": partials[part], "count": some})
-            columns = COLUMNS[self.kind](
-                values=self._buffers["columns"],
+            device_columns = COLUMNS[self.kind](
+                values=columns,
                 sorted=self._sorted,
                 ranks=self.problem.transform == "ranks",
                 stride=self.stride,
@@ -472,7 +515,7 @@ class Engine:
                 self._kernel("estimate_by_buckets", empty)(
                     (blocks * groups, some),
                     (threads,),
-                    [sets, device_tests, lists, columns],
+                    [sets, device_tests, lists, device_columns],
                     shared_bytes=4 * BINS * -(-threads // LANES) * LANES,
                 )
 
@@ -493,7 +536,7 @@ class Engine:
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
-    def _estimate_by_insertion(self, level: int, count: int, sets: Filled, tests: Filled) -> None:
+    def _estimate_by_insertion(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
         k = self.problem.k_cmi
         kept = next((capacity for capacity in IN_REGISTERS if k <= capacity), 0)
         items = -(-self.n // self.tuning.insert) * self.lanes * count
@@ -590,6 +633,7 @@ class Search(abc.ABC):
         p = self.p = problem.n_variables
         self.edges = ~np.eye(p, dtype=bool)
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
+        self.early = run.params["stopping"] == "early" and not run.pmax
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
         self._tests = 0
@@ -630,7 +674,7 @@ class Search(abc.ABC):
     def make(self, level: int, sets: Sequence[Sequence[int]], tests: Sequence[tuple[int, int]]) -> None:
         """Make tests, (a set's number, V_j) each, a variable's sets in lexicographic order; note what separates."""
         numbers, others = np.array(tests).T
-        counts = counts_of(self.engine.partials(level, np.array(sets), np.array(tests)))
+        counts = self.engine.counts(level, np.array(sets), np.array(tests), self.early)
         self._tests += len(tests)
         lower, upper = np.sort([np.array(sets)[numbers, 0], others], axis=0)
         if self._pmax is not None:

@@ -21,6 +21,8 @@ __global__ void known_answers(const unsigned* in, unsigned* out) {
 }
 """
 
+SELECTIONS = ("buckets", "counting", "insertion")
+
 # kat_vectors of the Random123 library, philox4x32 with 10 rounds: counter, key and result.
 KNOWN_ANSWERS = [
     ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
@@ -175,7 +177,7 @@ def brute_force_cmi(x, y, z, k):
     return special.digamma(k) - total / n
 
 
-@pytest.mark.parametrize("selection", ["counting", "insertion"])
+@pytest.mark.parametrize("selection", SELECTIONS)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
 @pytest.mark.parametrize("ties", [False, True])
@@ -202,7 +204,7 @@ def test_every_k_of_a_small_problem(backend):
             )
             for members in ([], [3], [0, 3]):
                 wanted = Retest(problem).partials(1, 2, members)
-                for selection in ("counting", "insertion"):
+                for selection in SELECTIONS:
                     found = run_engine(problem, backend, 1, 2, members, selection=selection)[1]
                     assert np.array_equal(found, wanted), (ties, precision, k, members, selection)
 
@@ -224,7 +226,7 @@ def test_independent_code_finds_the_same_on_random_problems(backend):
         )
         i, j, *members = rng.permutation(5)[: 2 + rng.integers(0, 4)].tolist()
         wanted = Retest(problem).partials(i, j, sorted(members))
-        for selection in ("counting", "insertion"):
+        for selection in SELECTIONS:
             assert np.array_equal(run_engine(problem, backend, i, j, sorted(members), selection=selection)[1], wanted)
 
 
@@ -239,7 +241,8 @@ def test_outliers_and_copies(backend):
         )
         for members in ([], [3], [2, 3]):
             wanted = Retest(problem).partials(0, 1, members)
-            assert np.array_equal(run_engine(problem, backend, 0, 1, members)[1], wanted)
+            for selection in SELECTIONS:
+                assert np.array_equal(run_engine(problem, backend, 0, 1, members, selection=selection)[1], wanted)
 
 
 @pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
@@ -260,7 +263,7 @@ def test_a_constant_variable_is_independent(backend, transform):
 def test_launch_parameters_change_nothing(backend, members, transform):
     problem = sample_problem(np.random.default_rng(4), 70, permutations=70, k_cmi=9, transform=transform)
     wanted = Retest(problem).partials(1, 2, members)
-    for selection in ("counting", "insertion"):
+    for selection in SELECTIONS:
         for beta, gamma in ((0, 0), (1, 1), (5, 3), (32, 32), (128, 64), (1024, 512)):
             found = run_engine(problem, backend, 1, 2, members, selection=selection, beta=beta, gamma=gamma)[1]
             assert np.array_equal(found, wanted), (selection, beta, gamma)
@@ -274,7 +277,7 @@ def test_scratch_takes_the_place_of_shared_memory(backend, members, precision, m
     wanted = Retest(problem).partials(1, 2, members)
     for limit in (8448 + 3000, 8448 + 100, 0):
         monkeypatch.setattr(backend, "max_shared_bytes", limit, raising=False)
-        for selection in ("counting", "insertion"):
+        for selection in SELECTIONS:
             assert np.array_equal(run_engine(problem, backend, 1, 2, members, selection=selection)[1], wanted)
 
 
@@ -283,7 +286,7 @@ def test_memory_is_forecast_and_kept():
     sets = np.array([[0, s] for s in range(1, 7)])
     tests = np.array([[number, 7] for number in range(6)])
     wanted = np.array([Retest(problem).partials(0, 7, [s]) for s in range(1, 7)])
-    for selection in ("counting", "insertion"):
+    for selection in SELECTIONS:
         params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": selection}
         fits = []
         for limit in (8_000, 30_000, 60_000, 90_000, 1 << 20):
