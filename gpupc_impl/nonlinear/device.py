@@ -537,13 +537,15 @@ class Engine:
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
     def _estimate_by_insertion(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
-        k = self.problem.k_cmi
+        k, threads = self.problem.k_cmi, self.tuning.insert
         kept = next((capacity for capacity in IN_REGISTERS if k <= capacity), 0)
-        items = -(-self.n // self.tuning.insert) * self.lanes * count
+        each = 2 * (level + 2) * self.dtype.itemsize  # the thread's samples in shared memory
+        threads = max(1, min(threads, self.shared_limit // each))
+        items = -(-self.n // threads) * self.lanes * count
         blocks = min(items, 2**31 - 1) if kept else min(items, self._insertion_blocks())
-        scratch = None if kept else self.backend.empty(blocks * self.tuning.insert * k, self.key_dtype)
+        scratch = None if kept else self.backend.empty(blocks * threads * k, self.key_dtype)
         self._kernel("estimate_by_insertion", str(kept))(
-            (blocks,), (self.tuning.insert,), [sets, tests, self._buffers["rows"], scratch]
+            (blocks,), (threads,), [sets, tests, self._buffers["rows"], scratch], shared_bytes=threads * each
         )
 
     _estimate_by: ClassVar = {

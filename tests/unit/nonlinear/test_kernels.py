@@ -275,7 +275,7 @@ def test_scratch_takes_the_place_of_shared_memory(backend, members, precision, m
     rng = np.random.default_rng(6)
     problem = sample_problem(rng, 90, k_perm=20, k_cmi=40, transform="standardize", precision=precision)
     wanted = Retest(problem).partials(1, 2, members)
-    for limit in (8448 + 3000, 8448 + 100, 0):
+    for limit in (8448 + 3000, 8448 + 100, 8448 + 64):
         monkeypatch.setattr(backend, "max_shared_bytes", limit, raising=False)
         for selection in SELECTIONS:
             assert np.array_equal(run_engine(problem, backend, 1, 2, members, selection=selection)[1], wanted)
