@@ -69,10 +69,11 @@ class ParallelSearch(Search):
         others = others[self.open(i, others)]
         if not len(others):
             return None
+        candidates = others.tolist()
         for members in sets:
-            chosen = others[~np.isin(others, members)] if level else others
-            if len(chosen):
-                return members, chosen.tolist()
+            chosen = [j for j in candidates if j not in members]
+            if chosen:
+                return members, chosen
         return None
 
     def _wanted(self, level: int, most_tests: int) -> int:

@@ -1,5 +1,6 @@
 """The CMIknn test's kernels: random numbers, permutations and CMI values, each against plain code."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy import special
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.nonlinear.device import PARAMS, Engine, ci_test, counts_of
+from gpupc_impl.nonlinear.device import PARAMS, TUNING, Engine, ci_test, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest, philox
 
@@ -308,6 +309,41 @@ def test_memory_is_forecast_and_kept():
         assert fits[-1] == 6
         assert fits == sorted(fits)
         assert len(set(fits)) >= 3
+
+
+@pytest.mark.parametrize("members", [[], [3]])
+def test_lists_of_a_few_samples_at_a_time_give_the_same(members):
+    """Lists that do not fit at once are made for some tests, or for some samples of one, after the other."""
+    problem = sample_problem(np.random.default_rng(9), 64, transform="standardize", permutations=9)
+    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    level, sets, tests = len(members), np.array([[0, *members]] * 2), np.array([[0, 1], [1, 2], [0, 4]])
+    wanted = [Retest(problem).partials(0, j, members) for _, j in tests]
+    peaks = []
+    for list_bytes in (1, 30_000, 100_000, 1 << 30):  # some samples of one test, one or two tests, all
+        backend = open_backend("host")
+        engine = Engine(problem, backend, params)
+        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes)
+        engine.fitting(level, 2, 2)
+        before = backend.memory_used
+        backend.reset_peak()
+        assert np.array_equal(engine.partials(level, sets, tests), wanted)
+        peaks.append(backend.memory_peak - before)
+    assert peaks == sorted(peaks)
+    assert peaks[0] < peaks[-1] / 20
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_ten_thousand_samples_take_bounded_memory(level):
+    """What docs/cmiknn.md says of a batch of a GPU at n = 10,000."""
+    problem = NonlinearProblem.from_data(np.random.default_rng(0).normal(size=(10_000, 5)), transform="standardize")
+    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    engine = Engine(problem, open_backend("host"), params)
+    engine.tuning = TUNING["cuda"]
+    batch = engine.tuning.samples // problem.n_samples
+    assert batch == 13
+    assert engine._needed(level, batch, 49) < 1.5e8
+    assert engine.tuning.list_bytes == 1 << 30
+    assert engine._needed(level, 1, 1) < 3.5e7
 
 
 def test_ci_test_refuses_what_is_no_test(backend):
