@@ -476,10 +476,10 @@ SWEEPS = {"n": "number of samples n", "p": "number of variables p", "k_cmi": "k_
 
 @figure("cmiknn_scaling", "Search time against n, p and k_CMI", paper=PAPER, experiments=("cmiknn_scaling",))
 def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> Drawing:
-    """Seconds of a whole search against the number of samples, of variables and k_CMI, on graphs generated as in section
-    5.1 of GPU-CMIknn, both axes logarithmic. Searches of different n, p and k also make different numbers of tests: these
-    stand beside the points. Triangles stand at a time limit that was exceeded. The paper has no such figure. Numbers:
-    ``results/tables/cmiknn_scaling.csv``.
+    """Seconds of a whole search against the number of samples, of variables and k_CMI, on graphs generated as in
+    section 5.1 of GPU-CMIknn, both axes logarithmic. Searches of different n, p and k also make different numbers of
+    tests: these stand beside the points. Triangles stand at a time limit that was exceeded. The paper has no such
+    figure. Numbers: ``results/tables/cmiknn_scaling.csv``.
     """
     style.use()
     figure, grid = plt.subplots(1, len(sweeps), figsize=(style.PAGE_WIDTH, 2.7), sharey=True, squeeze=False)
@@ -507,7 +507,7 @@ def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[
             late = [run for run in here if run.status == "timeout"]
             axes.plot([graphs[run.dataset] for run in late], [run.limits.time_s for run in late], "^", color="black")
             for run in done if first else ():
-                text = f"{sum(run.tests_per_level):,}"
+                text = f"{run.tests:,}"
                 spot = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 5}
                 axes.annotate(text, (graphs[run.dataset], run.median), **spot)
         axes.set_xscale("log")
