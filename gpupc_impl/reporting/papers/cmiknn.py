@@ -474,7 +474,7 @@ def _trend(changes: Mapping[int, Sequence[int]]) -> str:
 SWEEPS = {"n": "number of samples n", "p": "number of variables p", "k_cmi": "k_CMI"}
 
 
-@figure("cmiknn_scaling", "Search time against n, p and k_CMI", paper=PAPER, experiments=("cmiknn_scaling",))
+@figure("cmiknn_scaling", "Scaling: search time against n, p and k_CMI", paper=PAPER, experiments=("cmiknn_scaling",))
 def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> Drawing:
     """Seconds of a whole search against the number of samples, of variables and k_CMI, on graphs generated as in
     section 5.1 of GPU-CMIknn, both axes logarithmic. Searches of different n, p and k also make different numbers of
