@@ -29,7 +29,8 @@ DF_CONVENTIONS = ("pcalg", "cupc")
 CORRELATIONS = ("host", "device")
 
 RESIDUAL_TOLERANCE = 1e-10
-"""A residual variance (in units of the variable's own variance) at or below this counts as zero.
+"""The default of `GaussianProblem.residual_tolerance`: a residual variance (in units of the variable's own variance) at
+or below this counts as zero.
 
 One number serves two rules of the Gaussian CI test, in every method and reference:
 
@@ -55,6 +56,9 @@ class GaussianProblem(Problem):
         n_samples: m, the number of samples behind the correlations.
         df_convention: ``"pcalg"`` uses m - |S| - 3 degrees of freedom at level |S|, as equation 7 of cuPC;
             ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
+        residual_tolerance: see `RESIDUAL_TOLERANCE`. With 0 a test is whatever the arithmetic makes of it, as in pcalg
+            and in the published code: undefined only where its variances have no root, and decided by rounding errors
+            where the default would call it undefined (docs/ci-tests.md).
         constant: names of constant variables, whose correlations are set to zero.
         correlations: where they are made. ``"host"``: here, once, so that every method has the same bits. ``"device"``:
             methods that run on a device make them there, of the samples; the last bits are then the device's, and
@@ -63,11 +67,16 @@ class GaussianProblem(Problem):
     """
 
     family: ClassVar[str] = "gaussian"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg", "correlations": "host"}
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {
+        "df_convention": "pcalg",
+        "residual_tolerance": RESIDUAL_TOLERANCE,
+        "correlations": "host",
+    }
 
     correlation: np.ndarray
     n_samples: int
     df_convention: str = "pcalg"
+    residual_tolerance: float = RESIDUAL_TOLERANCE
     constant: tuple[str, ...] = ()
     correlations: str = "host"
     samples: np.ndarray | None = None
@@ -92,6 +101,7 @@ class GaussianProblem(Problem):
         alpha: float = 0.05,
         max_level: int | None = None,
         df_convention: str = "pcalg",
+        residual_tolerance: float = RESIDUAL_TOLERANCE,
         correlations: str = "host",
         names: Sequence[str] | None = None,
     ) -> GaussianProblem:
@@ -106,7 +116,7 @@ class GaussianProblem(Problem):
         values, names = finite_matrix(data, names)
         if len(values) < 2:
             raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
-        parameters = gaussian_parameters(len(values), alpha, max_level, df_convention)
+        parameters = gaussian_parameters(len(values), alpha, max_level, df_convention, residual_tolerance)
         if correlations not in CORRELATIONS:
             raise InvalidProblem(f"correlations is {correlations!r}; choose one of: {', '.join(CORRELATIONS)}")
         correlation = samples = None
@@ -128,6 +138,7 @@ class GaussianProblem(Problem):
         alpha: float = 0.05,
         max_level: int | None = None,
         df_convention: str = "pcalg",
+        residual_tolerance: float = RESIDUAL_TOLERANCE,
         names: Sequence[str] | None = None,
         constant: Sequence[str] = (),
     ) -> GaussianProblem:
@@ -144,7 +155,7 @@ class GaussianProblem(Problem):
             matrix, names = _mapped_correlation(correlation, names)
         else:
             matrix, names = _correlation_in_memory(correlation, names)
-        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention)
+        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention, residual_tolerance)
         return cls(names=names, correlation=matrix, constant=tuple(constant), **parameters)
 
     def degrees_of_freedom(self, level: int) -> int:
@@ -181,6 +192,8 @@ class GaussianProblem(Problem):
         """sha256 over everything that changes the answer; names do not."""
         matrix = self.correlation if self.samples is None else self.samples
         told = (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, matrix.shape)
+        if self.residual_tolerance != RESIDUAL_TOLERANCE:
+            told += (self.residual_tolerance,)
         digest = hashlib.sha256(repr(told if self.samples is None else (*told, self.correlations)).encode())
         mapped.update_digest(digest, matrix)
         return digest.hexdigest()
@@ -362,7 +375,13 @@ def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndar
     return matrix
 
 
-def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> dict[str, Any]:
+def gaussian_parameters(
+    n_samples: float,
+    alpha: float,
+    max_level: int | None,
+    df_convention: str,
+    residual_tolerance: float = RESIDUAL_TOLERANCE,
+) -> dict[str, Any]:
     """The parameters of a Gaussian problem by name, checked.
 
     Raises:
@@ -372,4 +391,7 @@ def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, d
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
     if df_convention not in DF_CONVENTIONS:
         raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
-    return {**search_parameters(alpha, max_level), "n_samples": int(n_samples), "df_convention": df_convention}
+    if not 0 <= residual_tolerance < 1:
+        raise InvalidProblem(f"residual_tolerance is {residual_tolerance!r}; it must be at least 0 and below 1")
+    own = {"df_convention": df_convention, "residual_tolerance": float(residual_tolerance)}
+    return {**search_parameters(alpha, max_level), "n_samples": int(n_samples), **own}

@@ -23,6 +23,7 @@ PAIR_BLOCK = Struct(  # pair_blocks.cuh
     **dict.fromkeys(("pitch", "c_pitch", "edges_first"), np.int64),
     **dict.fromkeys(("words", "edge_words", "width", "n_i", "n_j", "i0", "j0", "s0"), np.int32),
     critical_r_squared=np.float64,
+    residual_tolerance=np.float64,
     first_come=np.bool_,
 )
 ZERO = KernelSource(SOURCE, "level_zero_block")
@@ -72,6 +73,7 @@ class PairBlock:
             j0=self.columns.start,
             s0=members.start,
             critical_r_squared=layout.critical,
+            residual_tolerance=layout.problem.residual_tolerance,
             first_come=layout.first_come,
         )
         kernel, grid, block = EDGES, (n_i,), EDGE_THREADS[layout.backend.name]

@@ -92,6 +92,9 @@ def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
 @given(st.data())
 def test_every_method_finds_the_same(usable_settings, data):
     problem = data.draw(problems(), label="problem")
+    literal = data.draw(st.booleans(), label="residual_tolerance of zero")
+    if literal:
+        problem = dataclasses.replace(problem, residual_tolerance=0.0)
     expected = skeleton(problem, method="stable-serial")
     affordable = np.cumsum(expected.tests_per_level) <= MOST_TESTS
     if not affordable.all():
@@ -101,6 +104,11 @@ def test_every_method_finds_the_same(usable_settings, data):
     event(f"near-singular conditioning matrices: {expected.pseudo_inverses > 0}")
     event(f"undefined tests: {expected.undefined_tests > 0}")
 
+    if literal:  # rounding errors may decide, and kernels share theirs
+        usable_settings = {name: setting for name, setting in usable_settings.items() if setting[1] != "cpu"}
+        if "cupc-s-host" not in usable_settings:
+            return
+        expected = skeleton(problem, method="cupc-s", backend="host")
     some = st.lists(st.sampled_from(sorted(usable_settings)), min_size=2, max_size=2, unique=True)
     for name in usable_settings if problem.n_variables <= 8 else data.draw(some, label="settings"):
         method, backend = usable_settings[name]
@@ -111,7 +119,7 @@ def test_every_method_finds_the_same(usable_settings, data):
         assert found.edges_per_level == expected.edges_per_level
         assert found.stopped_because == expected.stopped_because
 
-    removed = list(expected.sepsets)
+    removed = [] if literal else list(expected.sepsets)
     chosen = np.random.default_rng(0).permutation(len(removed))[:CERTIFIED]
     for i, j in (removed[k] for k in chosen):
         assert_separates(problem, i, j, expected.sepsets[i, j])

@@ -11,6 +11,7 @@ from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from gpupc_impl.out_of_core import _plan
 
 LAYOUTS = ("auto", "blocks", "panels", "gather")
@@ -60,7 +61,8 @@ def problems(draw) -> GaussianProblem:
         original, copy = rng.integers(p, size=2)
         data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
     alpha = draw(st.sampled_from([0.001, 0.01, 0.05, 0.3]))
-    return GaussianProblem.from_data(data, alpha=alpha, max_level=4 if p <= 15 else 2)
+    tolerance = draw(st.sampled_from([RESIDUAL_TOLERANCE, 0.0]))
+    return GaussianProblem.from_data(data, alpha=alpha, max_level=4 if p <= 15 else 2, residual_tolerance=tolerance)
 
 
 @settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))

@@ -6,8 +6,8 @@
 
 #include "backends/simt/portable.cuh"
 
-// gpupc_impl/gaussian/problem.py states both tolerances and what they mean.
-constexpr double RESIDUAL_TOLERANCE = 1e-10;
+// gpupc_impl/gaussian/problem.py states both tolerances and what they mean; the other one belongs to the problem, and
+// is handed to every test.
 constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
 
 // Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads hold sets that differ in their last
@@ -25,11 +25,26 @@ struct Residuals {
     double ii, jj, ij;
 
     // No variance left in an endpoint: the partial correlation is 0/0 and the test decides nothing.
-    __device__ bool undefined() const { return (ii <= RESIDUAL_TOLERANCE) | (jj <= RESIDUAL_TOLERANCE); }
+    __device__ bool undefined(double residual_tolerance) const {
+        if (residual_tolerance == 0.0) return (ii == 0.0) | (jj == 0.0);
+        return (ii <= residual_tolerance) | (jj <= residual_tolerance);
+    }
 
-    __device__ bool independent(double critical_r_squared) const { return ij * ij <= critical_r_squared * (ii * jj); }
+    // With a tolerance of zero rounding errors may make variances negative and |r| larger than one. As published, sizes
+    // of variances count then, and |log|(1 + r) / (1 - r)|| is the same for r and 1 / r. What is no number (NaN)
+    // separates nothing.
+    __device__ bool independent(double critical_r_squared, double residual_tolerance) const {
+        const double explained = ij * ij, possible = ii * jj;
+        if (residual_tolerance != 0.0) return explained <= critical_r_squared * possible;
+        const double size = fabs(possible);
+        return explained <= critical_r_squared * size || size <= critical_r_squared * explained;
+    }
 
-    __device__ double r_squared() const { return (ij * ij) / (ii * jj); }
+    __device__ double r_squared(double residual_tolerance) const {
+        const double square = (ij * ij) / (ii * jj);
+        if (residual_tolerance != 0.0) return square;
+        return fabs(square) > 1.0 ? 1.0 / fabs(square) : fabs(square);
+    }
 };
 
 // The rare case: M2 = C[S, S] is near singular and takes its Moore-Penrose inverse (cuPC, Algorithm 7). Kept out of
@@ -149,7 +164,7 @@ struct ConditioningSet {
     bool singular;         // the factor is not to be used: see `pseudo`
     PseudoInverse<L> pseudo;
 
-    __device__ __forceinline__ void factorise(const double* C, int p, int i) {
+    __device__ __forceinline__ void factorise(const double* C, int p, int i, double residual_tolerance) {
         singular = false;
 #pragma unroll
         for (int a = 0; a < L; ++a) {
@@ -163,7 +178,7 @@ struct ConditioningSet {
             double pivot = 1.0;
 #pragma unroll
             for (int k = 0; k < a; ++k) pivot = fma(-factor[a * L + k], factor[a * L + k], pivot);
-            if (pivot <= RESIDUAL_TOLERANCE) {
+            if (a > 0 && pivot <= residual_tolerance) {  // the first is one
                 singular = true;
                 pivot = 1.0;
             }

@@ -44,15 +44,15 @@ __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ P
                     if (done) break;
                     const Residuals h = residuals_given_one(c_i[k], c_j[k], c_ij);
                     ++tally.tests;
-                    if (h.undefined()) {
+                    if (h.undefined(block.residual_tolerance)) {
                         ++tally.undefined;
                         continue;
                     }
                     if (block.min_r_squared != nullptr) {
-                        const unsigned long long bits = __double_as_longlong(h.r_squared());
+                        const unsigned long long bits = __double_as_longlong(h.r_squared(block.residual_tolerance));
                         atomicMin(&block.min_r_squared[block.cell(i, j)], bits);
                     }
-                    if (h.independent(block.critical_r_squared)) atomicMin(best, key);
+                    if (h.independent(block.critical_r_squared, block.residual_tolerance)) atomicMin(best, key);
                 }
             }
         }
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_consta
                 value = (of_j ? block.rows_j : block.rows_i)[r * block.pitch + first + k];
             }
             (of_j ? c_j : c_i)[k][row] = value;
-            if (fma(-value, value, 1.0) <= RESIDUAL_TOLERANCE) {
+            if (fma(-value, value, 1.0) <= block.residual_tolerance) {
                 atomicOr(&(of_j ? undefined_j : undefined_i)[half][row], 1u << k);
             }
         }
@@ -156,7 +156,8 @@ __global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_consta
 #pragma unroll
                 for (int b = 0; b < PER_THREAD; ++b) {
                     const Residuals h = residuals_given_one(i_k[a], j_k[b], c_ij[a][b]);
-                    if (!(left[a][b] >> k & 1u) || !h.independent(block.critical_r_squared)) continue;
+                    if (!(left[a][b] >> k & 1u) || !h.independent(block.critical_r_squared, block.residual_tolerance))
+                        continue;
                     const bool from_i = near_i[a] >> k & 1u;
                     const unsigned s = static_cast<unsigned>(s_first + k);
                     best[a][b] = min(best[a][b], from_i ? s : SECOND_SIDE_MEMBER | s);

@@ -123,6 +123,18 @@ def test_a_vanishing_residual_is_undefined_and_a_singular_set_takes_the_pseudo_i
     assert float(squares[1]) == pytest.approx(float(alone[0]), rel=1e-12)
 
 
+def test_a_test_that_rounding_errors_decide_is_near_its_threshold_whatever_it_gives():
+    data = linear_data(p=6)
+    data = np.column_stack([data, data[:, 0] + 1e-6 * data[:, 0].std() * linear_data(p=1, seed=1)[:, 0]])  # a near copy
+    pairs, sets = np.array([[0, 1], [2, 3], [2, 3]]), np.array([[6, 4], [0, 6], [0, 4]])
+    for tolerance, by_rounding in ((1e-10, [False, False, False]), (0.0, [True, True, False])):
+        retest = Retest(GaussianProblem.from_data(data, residual_tolerance=tolerance))
+        ratios, tolerances = retest.ratios(pairs, sets)
+        assert np.isinf(tolerances).tolist() == by_rounding
+        assert (ratios[by_rounding] == 1).all()
+        assert np.isinf(ratios[0]) == (tolerance > 0)
+
+
 @pytest.mark.parametrize("rank", [1, 3, 5])
 def test_the_pseudo_inverse_is_that_of_moore_and_penrose(rank):
     rng = np.random.default_rng(rank)
