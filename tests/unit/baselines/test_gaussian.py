@@ -215,7 +215,7 @@ def test_causal_learn_says_that_it_is_missing(monkeypatch):
     assert "not installed" in methods()["causal-learn"].unavailable_reason()
 
 
-# --- without a tolerance -----------------------------------------------------------------------------------------------
+# --- without a tolerance ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["stable-serial", "cupc-s", "pair-scan"])
