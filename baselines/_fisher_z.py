@@ -5,8 +5,9 @@ H12^2 <= critical_r_squared * H11 * H22. H comes from a factorisation M2 = W D W
 a time in ascending order, so that sets which follow each other lexicographically share the rows of their common
 prefix. The entries of D are the Cholesky pivots: the residual variance of each member given those before it.
 
-``limits`` is (critical_r_squared, residual_tolerance, PSEUDO_INVERSE_TOLERANCE): the second is the problem's, and the
-last is handed in because numba's cache would not notice a constant that changed in another module.
+``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE): the first three are
+the problem's, and the last is handed in because numba's cache would not notice a constant that changed in another
+module.
 """
 
 import collections
@@ -67,7 +68,7 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
 
     Level 1 makes nearly all tests of a search on wide data, and its H needs no factorisation.
     """
-    critical, no_variance, _ = limits
+    critical, no_variance, _, _ = limits
     record = len(smallest) > 0
     removed = np.empty(len(edges), np.int64)
     sets = np.empty((len(edges), 1), np.int32)
@@ -149,7 +150,7 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
         whether there is one (it is then in ``members``), the smallest r^2 met when ``record`` is set, and the numbers
         of tests, of undefined tests and of near-singular conditioning matrices.
     """
-    critical, no_variance, no_pivot = limits
+    critical, no_variance, near_pivot, no_pivot = limits
     level = len(members)
     factor = new_factor(level)
     chosen = np.arange(level)  # positions of the members among the candidates
@@ -163,7 +164,7 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
         if singular >= changed:
             singular = level
             for t in range(changed, level):
-                if not add_member(correlation, i, j, members, t, factor, no_variance):
+                if not add_member(correlation, i, j, members, t, factor, near_pivot):
                     singular = t
                     break
         tests += 1
@@ -202,7 +203,7 @@ def new_factor(level):
 
 
 @_inlined
-def add_member(correlation, i, j, members, t, factor, no_variance):
+def add_member(correlation, i, j, members, t, factor, near_pivot):
     """Add member t to the factorisation; False, and nothing added, when those before it determine it."""
     g, w, scale, g_i, g_j, h = factor
     s = members[t]
@@ -217,7 +218,7 @@ def add_member(correlation, i, j, members, t, factor, no_variance):
         cov_i -= weight * g_i[u]
         cov_j -= weight * g_j[u]
         g[t, u], w[t, u] = cov, weight
-    if pivot <= no_variance:
+    if pivot <= near_pivot:
         return False
     if t == 0:
         h[0, 0], h[0, 1], h[0, 2] = 1.0, correlation[i, j], 1.0

@@ -29,7 +29,8 @@ class _FisherZTests:
 
     def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
         problem, edges = self._problem, graph.edges[task]
-        limits = (problem.critical_r_squared(level), problem.residual_tolerance, PSEUDO_INVERSE_TOLERANCE)
+        tolerances = problem.residual_tolerance, problem.pivot_tolerance, PSEUDO_INVERSE_TOLERANCE
+        limits = problem.critical_r_squared(level), *tolerances
         smallest = np.full(len(edges) if self._record else 0, np.inf)
         asked = (problem.correlation, graph.starts, graph.neighbours, edges)
         if level == 1:

@@ -12,12 +12,20 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
-from gpupc_impl.core.registry import Run
+from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
+
+PSEUDO_INVERSE = {
+    "pseudo_inverse": Parameter(
+        "problem",
+        "where M2 takes its Moore-Penrose inverse (Algorithm 7): as the problem says, or always, which is another test",
+        choices=("problem", "always"),
+    )
+}
 
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
 SEARCH = Struct(  # search.cuh
@@ -25,6 +33,7 @@ SEARCH = Struct(  # search.cuh
     C=Pointer(np.float64),
     critical_r_squared=np.float64,
     residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
     best=graph.BEST_KEYS,
     min_r_squared=Pointer(np.uint64),
     counters=Pointer(np.uint64),
@@ -57,6 +66,9 @@ class LevelKernel:
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
         """The method that consists of this kernel."""
+        if run.params.get("pseudo_inverse") == "always":
+            problem = problem.by_pseudo_inverse
+            run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
         return pc_stable(problem, GaussianSearch(problem, run, self), facts=dict(run.facts), progress=run.progress)
 
 
@@ -126,6 +138,7 @@ class GaussianSearch:
             C=self.correlation,
             critical_r_squared=self.problem.critical_r_squared(level),
             residual_tolerance=self.problem.residual_tolerance,
+            pivot_tolerance=self.problem.pivot_tolerance,
             best=self.graph.best_keys(self.run.separating_sets == "first-come"),
             min_r_squared=min_r_squared,
             counters=counters,

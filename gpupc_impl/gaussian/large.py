@@ -137,6 +137,7 @@ def problem_from_data(
     max_level: int | None = None,
     df_convention: str = "pcalg",
     residual_tolerance: float = RESIDUAL_TOLERANCE,
+    pseudo_inverse: str = "near-singular",
     names: Sequence[str] | None = None,
     tile: int = TILE,
     progress: Progress | None = None,
@@ -157,13 +158,13 @@ def problem_from_data(
     width = data.shape[1] if len(data.shape) == 2 else 0
     if width:  # names and parameters are checked before the long work, the values by it
         _, names = as_matrix(np.zeros((1, width)), names)
-        gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance)
+        gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance, pseudo_inverse)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
     return GaussianProblem(
         names=names,
         correlation=matrix,
         constant=name_constants(names, constant),
-        **gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance),
+        **gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance, pseudo_inverse),
     )
 
 

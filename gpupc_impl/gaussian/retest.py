@@ -69,7 +69,7 @@ class Retest:
                 column = matrix[:, k + 1 :, k]
                 matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * column[:, None, :] / pivot[:, None, None]
         zero = self._problem.residual_tolerance
-        singular = np.flatnonzero(smallest <= zero) if size else []
+        singular = np.flatnonzero(smallest <= self._problem.pivot_tolerance) if size > 1 else []
         residual = matrix[:, size:, size:]
         for k in singular:
             explained = pseudo_inverse_products(original[k, :size, :size], original[k, :size, size:])

@@ -23,6 +23,7 @@ ROW_SEARCH = Struct(  # row_search.cuh
     binomial=BINOMIALS,
     critical_r_squared=np.float64,
     residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
     first_come=np.bool_,
 )
 SPLIT_ROW = Struct(  # split_row.cu

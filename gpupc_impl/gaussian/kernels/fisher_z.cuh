@@ -57,22 +57,25 @@ struct Residuals {
 template <int L>
 struct PseudoInverse {
     int members[L];
-    int rank;
-    double q[L * L];         // orthonormal columns ...
-    double triangle[L * L];  // ... and upper triangle: F = q triangle
+    int rank, i;
+    double left_i[L], right_i[L];  // the solutions for Vi
+    double q[L * L];               // orthonormal columns ...
+    double triangle[L * L];        // ... and upper triangle: F = q triangle
 
-    __device__ __noinline__ void compute(const double* C, int p);
-    __device__ __noinline__ Residuals residuals(const double* C, int p, int i, int j) const;
+    // For tests of Vi.
+    __device__ __noinline__ void compute(const double* C, int p, int i);
+    __device__ __noinline__ Residuals residuals(const double* C, int p, int j) const;
 
  private:
     __device__ double entry(const double* C, int p, int a, int b) const {
         return a == b ? 1.0 : correlation(C, p, members[a], members[b]);
     }
     __device__ void solve(double* right_hand_side, double* x) const;
+    __device__ void project(const double* C, int p, int v, double* left, double* right) const;
 };
 
 template <int L>
-__device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p) {
+__device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, int i) {
     // Line 1: Courrieu's full-rank Cholesky factorisation, in place of q.
     double gram[L * L];
     double smallest = 0.0;
@@ -112,6 +115,8 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p) {
             for (int a = 0; a < L; ++a) q[a * L + b] = fma(-along, q[a * L + k], q[a * L + b]);
         }
     }
+    this->i = i;
+    project(C, p, i, left_i, right_i);
 }
 
 // The x that minimises |F x - right_hand_side|, which is used up.
@@ -129,28 +134,32 @@ __device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) cons
     }
 }
 
-// The smaller index first, so that (i, j) and (j, i) give the same bits.
+// Least-squares solutions of F x = C[S, v] and F x = M2 C[S, v].
 template <int L>
-__device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, int p, int i, int j) const {
-    const int ends[2] = {i < j ? i : j, i < j ? j : i};
-    double left[2][L], right[2][L];
-    for (int end = 0; end < 2; ++end) {
-        double c[L], m2_c[L];
-        for (int a = 0; a < L; ++a) c[a] = correlation(C, p, members[a], ends[end]);
-        for (int a = 0; a < L; ++a) {
-            m2_c[a] = 0.0;
-            for (int b = 0; b < L; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
-        }
-        solve(c, left[end]);
-        solve(m2_c, right[end]);
+__device__ void PseudoInverse<L>::project(const double* C, int p, int v, double* left, double* right) const {
+    double c[L], m2_c[L];
+    for (int a = 0; a < L; ++a) c[a] = correlation(C, p, members[a], v);
+    for (int a = 0; a < L; ++a) {
+        m2_c[a] = 0.0;
+        for (int b = 0; b < L; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
     }
-    double low = 1.0, high = 1.0, both = C[static_cast<long long>(ends[0]) * p + ends[1]];
+    solve(c, left);
+    solve(m2_c, right);
+}
+
+// The covariance takes the left solution of the smaller index, so that (i, j) and (j, i) give the same bits.
+template <int L>
+__device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, int p, int j) const {
+    double left_j[L], right_j[L];
+    project(C, p, j, left_j, right_j);
+    const bool ascending = i < j;
+    Residuals h{1.0, 1.0, C[static_cast<long long>(ascending ? i : j) * p + (ascending ? j : i)]};
     for (int k = 0; k < rank; ++k) {
-        low = fma(-left[0][k], right[0][k], low);
-        high = fma(-left[1][k], right[1][k], high);
-        both = fma(-left[0][k], right[1][k], both);
+        h.ii = fma(-left_i[k], right_i[k], h.ii);
+        h.jj = fma(-left_j[k], right_j[k], h.jj);
+        h.ij = fma(-(ascending ? left_i[k] : left_j[k]), ascending ? right_j[k] : right_i[k], h.ij);
     }
-    return i < j ? Residuals{low, high, both} : Residuals{high, low, both};
+    return h;
 }
 
 // A conditioning set S of L variables in ascending order, its M2 factorised once for all tests that share it, and Vi
@@ -164,7 +173,8 @@ struct ConditioningSet {
     bool singular;         // the factor is not to be used: see `pseudo`
     PseudoInverse<L> pseudo;
 
-    __device__ __forceinline__ void factorise(const double* C, int p, int i, double residual_tolerance) {
+    // A pivot of at most `pivot_tolerance` makes M2 near singular; with 1, which is the most that there is, all are.
+    __device__ __forceinline__ void factorise(const double* C, int p, int i, double pivot_tolerance) {
         singular = false;
 #pragma unroll
         for (int a = 0; a < L; ++a) {
@@ -178,7 +188,7 @@ struct ConditioningSet {
             double pivot = 1.0;
 #pragma unroll
             for (int k = 0; k < a; ++k) pivot = fma(-factor[a * L + k], factor[a * L + k], pivot);
-            if (a > 0 && pivot <= residual_tolerance) {  // the first is one
+            if (a > 0 && pivot <= pivot_tolerance) {  // the first is one
                 singular = true;
                 pivot = 1.0;
             }
@@ -187,7 +197,7 @@ struct ConditioningSet {
         if (singular) {
 #pragma unroll
             for (int a = 0; a < L; ++a) pseudo.members[a] = members[a];
-            pseudo.compute(C, p);
+            pseudo.compute(C, p, i);
         } else {
             residual = project(C, p, i, projection);
         }
@@ -195,7 +205,7 @@ struct ConditioningSet {
 
     // The test of Vi and Vj, whose correlation is `c_ij`.
     __device__ __forceinline__ Residuals residuals(const double* C, int p, int i, int j, double c_ij) const {
-        if (singular) return pseudo.residuals(C, p, i, j);
+        if (singular) return pseudo.residuals(C, p, j);
         double other[L];
         Residuals h;
         h.ii = residual;

@@ -65,14 +65,14 @@ struct Prefix {
     }
 
     // Takes in the members from number `first` on.
-    __device__ __forceinline__ void add(const double* C, int p, const int* row, int first, double residual_tolerance) {
+    __device__ __forceinline__ void add(const double* C, int p, const int* row, int first, double pivot_tolerance) {
         if (singular >= first) singular = K;
 #pragma unroll
         for (int a = 0; a < K; ++a) {
             if (a < first) continue;
             const int member = positions[a];
             const double pivot = variance(a, member);
-            const bool near = a > 0 && pivot <= residual_tolerance;
+            const bool near = a > 0 && pivot <= pivot_tolerance;
             if (near && singular == K) singular = a;
             const double inverse = 1.0 / sqrt(near ? 1.0 : pivot);
             const double of_i = covariance(a, member) * inverse;
@@ -127,8 +127,8 @@ template <int L>
 __device__ __noinline__ Residuals careful_test(const double* C, int p, const int* members, int i, int j) {
     PseudoInverse<L> pseudo;
     for (int a = 0; a < L; ++a) pseudo.members[a] = members[a];
-    pseudo.compute(C, p);
-    return pseudo.residuals(C, p, i, j);
+    pseudo.compute(C, p, i);
+    return pseudo.residuals(C, p, j);
 }
 
 // What a level of sets of L needs: rows of neighbours, best ranks, runs of prefixes, and two copies of the graph. Every
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
                 if (partner_count == 0) break;
                 if (step_of_run == 0) P.begin(c_i, row);
             }
-            P.add(C, p, row, changed, s.residual_tolerance);
+            P.add(C, p, row, changed, s.pivot_tolerance);
             const int first = P.positions[K - 1] + 1;
 #ifdef GPUPC_HOST
             constexpr int shift = 5;
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
                 const unsigned near = ballot(LANES, [&](int lane) {
                     const int at = base + min(lane & (width - 1), candidates - 1);
                     const double pivot = P.variance(K, at);
-                    const bool is_near = P.singular < K || pivot <= s.residual_tolerance;
+                    const bool is_near = P.singular < K || pivot <= s.pivot_tolerance;
                     const double inverse = 1.0 / sqrt(is_near ? 1.0 : pivot), along = P.covariance(K, at) * inverse;
 #pragma unroll
                     for (int a = 0; a < K; ++a) of_k[a][lane] = P.projected(a, at);

@@ -14,7 +14,7 @@ constexpr int BLOCKS_AT_ONCE = L < 3 ? 4 - L : 1;
 
 struct Search {
     const double* C;  // (p, p) correlations
-    double critical_r_squared, residual_tolerance;
+    double critical_r_squared, residual_tolerance, pivot_tolerance;
     BestKeys best;
     unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 met, or null
     unsigned long long* counters;       // see Tally

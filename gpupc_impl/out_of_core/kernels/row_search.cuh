@@ -9,7 +9,7 @@ struct RowSearch {
     unsigned long long* min_r_squared;  // bits of the smallest r^2 met with each neighbour, or null
     unsigned long long* counters;       // see Tally
     Binomials binomial;
-    double critical_r_squared, residual_tolerance;
+    double critical_r_squared, residual_tolerance, pivot_tolerance;
     bool first_come;
 
     __device__ __forceinline__ unsigned long long found(long long slot) const { return load_relaxed(&keys[slot]); }

@@ -14,7 +14,7 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 
-NEVER = (-1.0, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)
+NEVER = (-1.0, RESIDUAL_TOLERANCE, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)
 """Limits by which no set separates, so that all tests are made."""
 
 NUMBA = settings(deadline=None, derandomize=True, max_examples=100)

@@ -38,6 +38,7 @@ def problem(**changes):
         ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
         ({"max_level": 1.5}, r"max_level is 1\.5;"),
         ({"df_convention": "cuPC"}, "df_convention is 'cuPC'; choose one of: pcalg, cupc"),
+        ({"pseudo_inverse": "never"}, "pseudo_inverse is 'never'; choose one of: near-singular, always"),
         ({"residual_tolerance": -1e-300}, "residual_tolerance is -1e-300; it must be at least 0 and below 1"),
         ({"residual_tolerance": 1}, "residual_tolerance is 1; it must be at least 0 and below 1"),
         ({"residual_tolerance": float("nan")}, "residual_tolerance is nan; it must be at least 0 and below 1"),
@@ -207,6 +208,7 @@ def test_fingerprint_is_of_all_that_changes_the_answer():
         {"max_level": 2},
         {"df_convention": "cupc"},
         {"residual_tolerance": 0},
+        {"pseudo_inverse": "always"},
         {"correlation": [[1, 0.5], [0.5, 1]]},
     ]
     prints = [problem(**change).fingerprint for change in changes]
@@ -232,6 +234,7 @@ def test_save_and_load_keep_every_bit(values, tmp_path, max_level):
             max_level=max_level,
             df_convention="cupc",
             residual_tolerance=0,
+            pseudo_inverse="always",
             names=["a", "β", "c d"],
         )
     path = tmp_path / "problem.npz"

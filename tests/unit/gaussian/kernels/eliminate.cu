@@ -4,8 +4,8 @@
 // For every set S of L among the first n - 1 neighbours, in order, and every neighbour q: {ii, jj, ij} of the test of
 // Vi and row[q] given S. singular: of each set, what either way says of M2. One warp.
 template <int L>
-__global__ void eliminate(const double* C, int p, int i, const int* row, int n, double residual_tolerance, double* cells,
-                          double* by_prefix, double* by_set, int* singular) {
+__global__ void eliminate(const double* C, int p, int i, const int* row, int n, double residual_tolerance,
+                          double* cells, double* by_prefix, double* by_set, int* singular) {
     Prefix<L> P;
     P.cells = cells;
     P.n = n;
