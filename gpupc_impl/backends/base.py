@@ -199,6 +199,16 @@ class Backend(abc.ABC):
         The budget holds as ever, unless `oversubscribe` lifts it to the host's memory as well.
         """
 
+    @abc.abstractmethod
+    def smaller_device(self, left: int) -> contextlib.AbstractContextManager[None]:
+        """Inside this context plain allocations hold what is free beyond `left` bytes, as on a smaller device.
+
+        The budget is at most `left`. Where device memory is only counted, so is this.
+
+        Raises:
+            DeviceMemoryError: the device does not grant what is to be held.
+        """
+
     @property
     @abc.abstractmethod
     def memory_used(self) -> int:

@@ -308,6 +308,27 @@ class CudaBackend(Backend):
         finally:
             self._pool, self._limit, self._other_pool = device_pool, limit, None
 
+    @contextlib.contextmanager
+    def smaller_device(self, left: int) -> Iterator[None]:
+        runtime, limit = self._cupy.cuda.runtime, self._limit
+        with self._on_device():
+            self._pool.free_all_blocks()
+            free, _ = runtime.memGetInfo()
+            held = 0
+            if free > left:
+                try:
+                    held = runtime.malloc(free - left)
+                except runtime.CUDARuntimeError as error:
+                    raise DeviceMemoryError(free - left, self._used_bytes(), limit) from error
+        self._limit = min(limit, left)
+        try:
+            yield
+        finally:
+            self._limit = limit
+            if held:
+                with self._on_device():
+                    runtime.free(held)
+
     @property
     def memory_used(self) -> int:
         with self._on_device():

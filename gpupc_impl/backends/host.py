@@ -370,6 +370,15 @@ class HostBackend(Backend):
         finally:
             self._account.limit = limit
 
+    @contextlib.contextmanager
+    def smaller_device(self, left: int) -> Iterator[None]:
+        limit = self._account.limit
+        self._account.limit = min(limit, left)
+        try:
+            yield
+        finally:
+            self._account.limit = limit
+
     @property
     def memory_used(self) -> int:
         return self._account.used

@@ -19,11 +19,11 @@ from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
 
-PSEUDO_INVERSE = {
-    "pseudo_inverse": Parameter(
-        "problem",
-        "where M2 takes its Moore-Penrose inverse (Algorithm 7): as the problem says, or always, which is another test",
-        choices=("problem", "always"),
+INVERSE = {
+    "inverse": Parameter(
+        "cholesky",
+        "of M2: Cholesky's where the problem allows it, or Algorithm 7's pseudo-inverse always, which is another test",
+        choices=("cholesky", "pseudo"),
     )
 }
 
@@ -66,7 +66,7 @@ class LevelKernel:
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
         """The method that consists of this kernel."""
-        if run.params.get("pseudo_inverse") == "always":
+        if run.params.get("inverse") == "pseudo":
             problem = problem.by_pseudo_inverse
             run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
         return pc_stable(problem, GaussianSearch(problem, run, self), facts=dict(run.facts), progress=run.progress)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
-from gpupc_impl.engine.graph import NO_KEY
+from gpupc_impl.engine.graph import NO_KEY, ROWS
 from gpupc_impl.out_of_core._layout import Layout, length
 from gpupc_impl.out_of_core._pipelines import Pipeline
 
@@ -27,6 +27,7 @@ PAIR_BLOCK = Struct(  # pair_blocks.cuh
     first_come=np.bool_,
 )
 ZERO = KernelSource(SOURCE, "level_zero_block")
+RANKS = KernelSource(SOURCE, "rank_members", (ROWS,))
 EDGES, TILES = (KernelSource(SOURCE, name, (PAIR_BLOCK,)) for name in ("level_one_edges", "level_one_tile"))
 
 NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
@@ -42,6 +43,15 @@ EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
 def result_bytes(layout: Layout, pairs: int) -> dict[str, int]:
     """Areas of a pipeline for what is found of so many pairs."""
     return {"keys": 4 * pairs} | ({} if layout.largest_p is None else {"smallest": 8 * pairs})
+
+
+def level_one_launch(
+    backend: str, n_i: int, n_j: int, dense: bool
+) -> tuple[KernelSource, tuple[int, ...], tuple[int, ...]]:
+    """The kernel of level 1 for a block of n_i x n_j pairs, its grid and its block."""
+    if dense:
+        return TILES, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
+    return EDGES, (n_i,), EDGE_THREADS[backend]
 
 
 class PairBlock:
@@ -76,9 +86,8 @@ class PairBlock:
             residual_tolerance=layout.problem.residual_tolerance,
             first_come=layout.first_come,
         )
-        kernel, grid, block = EDGES, (n_i,), EDGE_THREADS[layout.backend.name]
-        if self.dense and smallest is None:
-            kernel, grid, block = TILES, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
+        dense = self.dense and smallest is None
+        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, dense)
         pipeline.launch(layout.backend.kernel(*kernel), grid, block, [argument])
 
     def fetch(self) -> None:

@@ -85,7 +85,7 @@ def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
             return False
         return True
 
-    drawn = method.params.keys() - {"pseudo_inverse"}  # with which a method solves another problem
+    drawn = method.params.keys() - {"inverse"}  # with which a method solves another problem
     each = {name: values(method.params[name]) for name in sorted(drawn)}
     return st.fixed_dictionaries(each).filter(allowed)
 

@@ -209,3 +209,17 @@ def test_a_matrix_that_can_only_be_sliced(monkeypatch):
     sliced.__dict__["fingerprint"] = problem.fingerprint
     for layout in LAYOUTS:
         assert_same(out_of_core(sliced, 600_000, layout=layout, block_size=32), in_core(problem))
+
+
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
+@given(problem=problems(), pmax=st.booleans())
+def test_unified_memory_with_the_kernels_of_blocks_finds_the_same(problem, pmax):
+    expected = in_core(problem, pmax=pmax)
+    found = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", pmax=pmax)
+    assert_same(found, expected)
+    if pmax:
+        np.testing.assert_array_equal(found.pmax, expected.pmax)
+    first_come = skeleton(
+        problem, method="out-of-core-um", backend="host", level_one="pairs", separating_sets="first-come"
+    )
+    assert np.array_equal(first_come.adjacency, expected.adjacency)

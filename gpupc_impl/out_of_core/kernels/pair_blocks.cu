@@ -60,6 +60,30 @@ __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ P
     tally.add_to(block.counters);
 }
 
+// Best keys of level 1 by members as the keys by ranks that rows of the graph have, for both triangles. Grid (p), any
+// block.
+__global__ void rank_members(const __grid_constant__ Rows rows, const unsigned* members, unsigned long long* best) {
+    const int i = blockIdx.x;
+    const long long p = rows.p;
+    for (int j = i + 1 + static_cast<int>(threadIdx.x); j < p; j += blockDim.x) {
+        const unsigned key = members[i * p + j];
+        if (key == NO_MEMBER) continue;
+        const bool second = (key & SECOND_SIDE_MEMBER) != 0;
+        const int owner = second ? j : i, member = static_cast<int>(key & ~SECOND_SIDE_MEMBER);
+        const int* row = rows.of(owner);
+        int low = 0, high = rows.degrees[owner];
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (row[middle] < member) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        best[i * p + j] = best[j * p + i] = second ? SECOND_SIDE | low : low;
+    }
+}
+
 constexpr int TILE = 64, STEP = 32, SIDE = 16, PER_THREAD = TILE / SIDE;
 
 __device__ __forceinline__ unsigned without(unsigned members, int at) {

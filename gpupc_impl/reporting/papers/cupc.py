@@ -51,8 +51,9 @@ RULES = ("first-come", "canonical")
 
 
 def runs_of(runs: Sequence[VerifiedRecord], method: str, rules: Sequence[str] = RULES) -> list[VerifiedRecord]:
-    """One setting of a method, in the paper's configuration where that was measured."""
-    return of_method(runs, method, rules, **SELECTED.get(method, {}))
+    """One setting of a method, in the paper's configuration where that was measured; none with another test."""
+    same_test = [run for run in runs if run.params.get("inverse") != "pseudo"]
+    return of_method(same_test, method, rules, **SELECTED.get(method, {}))
 
 
 # --- Table 1 ---------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class Evidence:
     """
 
     def __init__(self, runs: Iterable[VerifiedRecord], backend: str, shared: Iterable[shared_sets.Sharing]):
-        runs = on_backend(runs, backend)
+        runs = [run for run in on_backend(runs, backend) if run.params.get("inverse") != "pseudo"]
         as_published = [self._configuration(run) for run in runs if run.separating_sets == "first-come"]
         self.runs = [
             run for run in runs if run.separating_sets == "first-come" or self._configuration(run) not in as_published

@@ -512,6 +512,23 @@ def test_managed_memory_has_the_same_budget_unless_asked(backend):
     assert held.nbytes + managed.nbytes + more.nbytes == 156 * KIB
 
 
+def test_a_device_seems_smaller_while_plain_memory_is_held(cupy, backend, monkeypatch):
+    runtime, held = cupy.cuda.runtime, []
+    monkeypatch.setattr(runtime, "memGetInfo", lambda: (50 * KIB, 64 * KIB))
+    monkeypatch.setattr(runtime, "malloc", lambda size: held.append(size) or len(held), raising=False)
+    monkeypatch.setattr(runtime, "free", lambda address: held.__setitem__(address - 1, 0), raising=False)
+    with backend.smaller_device(20 * KIB):
+        assert held == [30 * KIB]
+        assert backend.memory_limit == 20 * KIB
+    assert (held, backend.memory_limit) == ([0], 64 * KIB)
+    with backend.smaller_device(60 * KIB):  # there is no more than that
+        assert (held, backend.memory_limit) == ([0], 60 * KIB)
+    monkeypatch.setattr(runtime, "malloc", fail("cudaErrorMemoryAllocation"))
+    with pytest.raises(DeviceMemoryError), backend.smaller_device(20 * KIB):
+        pass
+    assert backend.memory_limit == 64 * KIB
+
+
 def test_the_chosen_device_does_the_work(cupy, compiled, monkeypatch):
     monkeypatch.setenv("GPUPC_CUDA_DEVICE", "1")
     backend = open_backend("cuda")

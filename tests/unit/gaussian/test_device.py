@@ -156,7 +156,7 @@ def test_too_many_sets_stop_the_search_cleanly():
 @pytest.mark.parametrize("method", ["cupc-e", "cupc-s", "baseline-1", "baseline-2"])
 def test_a_method_that_always_takes_the_pseudo_inverse_solves_that_problem_and_says_so(method):
     problem = GaussianProblem.from_data(np.random.default_rng(0).standard_normal((50, 12)), alpha=0.3)
-    found = skeleton(problem, method=method, backend="host", pseudo_inverse="always")
+    found = skeleton(problem, method=method, backend="host", inverse="pseudo")
     assert found.facts["problem"] == problem.by_pseudo_inverse.facts()
     assert found.facts["problem"]["pseudo_inverse"] == "always"
     plain = skeleton(problem.by_pseudo_inverse, method=method, backend="host")
