@@ -28,7 +28,8 @@ PAIR_BLOCK = Struct(  # pair_blocks.cuh
 )
 ZERO = KernelSource(SOURCE, "level_zero_block")
 RANKS = KernelSource(SOURCE, "rank_members", (ROWS,))
-EDGES, TILES = (KernelSource(SOURCE, name, (PAIR_BLOCK,)) for name in ("level_one_edges", "level_one_tile"))
+EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
+TILES = {flag: KernelSource(SOURCE, f"level_one_tile<{flag}>", (PAIR_BLOCK,)) for flag in ("true", "false")}
 
 NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
 MEMBER = np.uint32(2**31 - 1)  # its key without the side
@@ -46,11 +47,15 @@ def result_bytes(layout: Layout, pairs: int) -> dict[str, int]:
 
 
 def level_one_launch(
-    backend: str, n_i: int, n_j: int, dense: bool
+    backend: str, n_i: int, n_j: int, dense: bool, residual_tolerance: float
 ) -> tuple[KernelSource, tuple[int, ...], tuple[int, ...]]:
     """The kernel of level 1 for a block of n_i x n_j pairs, its grid and its block."""
     if dense:
-        return TILES, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
+        return (
+            TILES["true" if residual_tolerance > 0 else "false"],
+            (-(-n_j // TILE), -(-n_i // TILE)),
+            (TILE_SIDE, TILE_SIDE),
+        )
     return EDGES, (n_i,), EDGE_THREADS[backend]
 
 
@@ -87,7 +92,7 @@ class PairBlock:
             first_come=layout.first_come,
         )
         dense = self.dense and smallest is None
-        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, dense)
+        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, dense, layout.problem.residual_tolerance)
         pipeline.launch(layout.backend.kernel(*kernel), grid, block, [argument])
 
     def fetch(self) -> None:

@@ -106,7 +106,7 @@ class PairSearch(GaussianSearch):
         )
         edges = int(backend.download(self.graph.degrees).sum(dtype=np.int64))
         dense = smallest is None and edges >= _pairs.DENSE * p * p
-        kernel, grid, threads = _pairs.level_one_launch(backend.name, p, p, dense)
+        kernel, grid, threads = _pairs.level_one_launch(backend.name, p, p, dense, self.problem.residual_tolerance)
         backend.kernel(*kernel)(grid, threads, [block])
         backend.kernel(*_pairs.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])
         del members, bits, block

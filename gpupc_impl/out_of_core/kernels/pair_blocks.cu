@@ -92,7 +92,8 @@ __device__ __forceinline__ unsigned without(unsigned members, int at) {
 
 // Level 1 where edges are many: a block of threads TILE x TILE pairs, a thread PER_THREAD^2 of them in registers, and
 // the correlations with STEP variables s at a time in shared memory. Grid (ceil(n_j / TILE), ceil(n_i / TILE)), block
-// (SIDE, SIDE). min_r_squared must be null.
+// (SIDE, SIDE). min_r_squared must be null; WITH_TOLERANCE: whether the problem's residual tolerance is above zero.
+template <bool WITH_TOLERANCE>
 __global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_constant__ PairBlock block) {
     __shared__ double c_i[STEP][TILE + 1], c_j[STEP][TILE + 1];
     __shared__ unsigned undefined_i[2][TILE], undefined_j[2][TILE];
@@ -180,8 +181,8 @@ __global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_consta
 #pragma unroll
                 for (int b = 0; b < PER_THREAD; ++b) {
                     const Residuals h = residuals_given_one(i_k[a], j_k[b], c_ij[a][b]);
-                    if (!(left[a][b] >> k & 1u) || !h.independent(block.critical_r_squared, block.residual_tolerance))
-                        continue;
+                    if (!(left[a][b] >> k & 1u)) continue;
+                    if (!h.independent(block.critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0)) continue;
                     const bool from_i = near_i[a] >> k & 1u;
                     const unsigned s = static_cast<unsigned>(s_first + k);
                     best[a][b] = min(best[a][b], from_i ? s : SECOND_SIDE_MEMBER | s);
