@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from numba import njit, prange
+from numba import njit, prange, types
 
 _ALONE = threading.Lock()
 """Not every threading layer of numba lets two threads start parallel work."""
 
 
-@njit("void(u1[::1],u1[::1],i8,i8,i8,i8)", parallel=True, nogil=True, cache=True)  # type: ignore[untyped-decorator]
+_INTO, _FROM = (types.Array(types.uint8, 1, "C", readonly=readonly) for readonly in (False, True))
+
+
+@njit(types.void(_INTO, _FROM, *[types.int64] * 4), parallel=True, nogil=True, cache=True)  # type: ignore[untyped-decorator]
 def _copy(target: np.ndarray, source: np.ndarray, first: int, rows: int, width: int, stride: int) -> None:
     for row in prange(rows):
         start = first + row * stride
