@@ -104,6 +104,8 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
         search = SEARCH(
             C=correlation,
             critical_r_squared=small.critical_r_squared(level),
+            residual_tolerance=small.residual_tolerance,
+            pivot_tolerance=small.pivot_tolerance,
             best=graph.BEST_KEYS(keys=best, p=P, first_come=False),
             min_r_squared=None,
             counters=counters,
