@@ -80,10 +80,11 @@ class Retest:
             squares = residual[:, 0, 1] ** 2 / (residual[:, 0, 0] * residual[:, 1, 1])
         squares[undefined] = np.inf
         conditioning = np.minimum(smallest, variance)
-        tolerances = np.minimum(NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE), NEAR_LIMIT).astype(float)
-        if zero < RESIDUAL_TOLERANCE:
+        tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
+        if zero < RESIDUAL_TOLERANCE:  # no limit: such problems consist of ill-conditioned tests
             tolerances[~(conditioning > RESIDUAL_TOLERANCE)] = np.inf
-        return squares, tolerances
+            return squares, tolerances
+        return squares, np.minimum(tolerances, NEAR_LIMIT)
 
 
 def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
