@@ -14,6 +14,7 @@ from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.reporting import tables
 from gpupc_impl.reporting.cells import grouped, number, status_word
 
+
 def read(folder: str | Path) -> list[Record]:
     """All records of a folder (``records/DATASET/SETTING.json``)."""
     return load_records(sorted(Path(folder).glob("records/*/*.json")))

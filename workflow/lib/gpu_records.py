@@ -147,8 +147,12 @@ class Folder:
         """The version of the code that a record of a setting would have now."""
         return code_version(setting.registered, self.backend if setting.has_kernels else "cpu")
 
-    def left(self, rates: Rates, measure_stale: bool) -> list[Left]:
-        """What is left of each unit, those of which nothing is left and nothing is stale apart."""
+    def left(self, rates: Rates, measure_stale: bool, longest: float) -> list[Left]:
+        """What is left of each unit, unless nothing is left and nothing is stale.
+
+        Args:
+            longest: a unit that takes more seconds is taken apart, setting by setting.
+        """
         found = []
         for unit in slices.units(self.plan):
             states = self.states(unit)
@@ -157,7 +161,12 @@ class Folder:
             if todo or stale:
                 prepared = unit.kind == "tests" or self._made(unit) == self._making(unit)
                 estimate = rates.of(self.plan, unit, todo, prepared) if todo else Estimate(0)
-                found.append(Left(unit, todo, stale, estimate))
+                if estimate.seconds <= longest or len(todo) == 1:
+                    found.append(Left(unit, todo, stale, estimate))
+                    continue
+                for name in todo:
+                    its = tuple(each for each in stale if each == name)
+                    found.append(Left(unit, (name,), its, rates.of(self.plan, unit, (name,), prepared)))
         return found
 
     # --- problems ----------------------------------------------------------------------------------------------------
@@ -462,7 +471,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = Folder(Plan(config), options.into, options.store)
     folders = [options.into, *sorted(RECORDED.iterdir())]  # those of this device first
     rates = read_rates(dict.fromkeys(folder.resolve() for folder in folders), folder.backend)
-    left = folder.left(rates, options.stale)
+    left = folder.left(rates, options.stale, 60 * options.slice_minutes)
     todo = [each for each in left if each.settings]
     parts = slices.cut([each.estimate for each in todo], 60 * options.slice_minutes)
     if options.plan:

@@ -86,22 +86,22 @@ def units(plan: Plan) -> list[Unit]:
     shown = plan.outputs().values()
     in_tables = {name for entry in shown if not entry.figure for name in (*entry.experiments, entry.tests)}
     tests, timelines = plan.config["ci_tests"], plan.timelines()
-    found = []
+    found: dict[int, list[Unit]] = {0: [], 1: [], 2: [], 3: []}
     for name, measurement in plan.measurements().items():
         weight = 0 if name in plan.families else 1 if name in in_tables else 2
         for dataset in measurement.datasets:
-            its = [
-                Unit("search", name, measurement.family, dataset, settings, references, measurement.repeats)
-                for references, settings in _parted(measurement.settings, plan)
-            ]
+            for references, settings in _parted(measurement.settings, plan):
+                unit = Unit(
+                    "search", name, measurement.family, dataset, settings, references, repeats=measurement.repeats
+                )
+                found[3 if references and weight else weight].append(unit)
             if name in plan.experiments and (timeline := timelines.get(dataset)):
-                its.append(Unit("timeline", name, measurement.family, dataset, timeline, references=False))
-            found.append((weight, its))
+                found[2].append(Unit("timeline", name, measurement.family, dataset, timeline, references=False))
     for name in tests["tables"]:
-        family = tests["spec"]["family"]
-        its = [Unit("tests", name, family, name, some, refs) for refs, some in _parted(tests["implementations"], plan)]
-        found.append((1, its))
-    return [unit for _, its in sorted(found, key=lambda each: each[0]) for unit in its]
+        for references, some in _parted(tests["implementations"], plan):
+            unit = Unit("tests", name, tests["spec"]["family"], name, some, references)
+            found[3 if references else 1].append(unit)
+    return [unit for its in found.values() for unit in its]
 
 
 def _parted(

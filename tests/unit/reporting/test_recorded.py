@@ -78,6 +78,7 @@ def test_statuses_and_numbers(tmp_path, save):
         },
     }
     slow = {**record, "setting": "slow", "status": "oom", "result": None, "time_s": {"warm": [], "levels": []}}
+    (tmp_path / "records" / "small").mkdir(parents=True)
     for name, content in (("fast", record), ("slow", slow)):
         save(content, tmp_path / "records" / "small" / f"{name}.json")
     shown = recorded.markdown(recorded.read(tmp_path))
