@@ -55,6 +55,7 @@ from gpupc_impl.measurement.record import InvalidRecord, Record, load_tests, sav
 from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Event
 from gpupc_impl.reporting import sharing
+from gpupc_impl.verification.single_tests import verify_test_files
 from gpupc_impl.verification.verify import complaints, verify_files
 from workflow.lib import slices
 from workflow.lib.config import complete
@@ -125,12 +126,7 @@ class Folder:
         if unit.kind == "tests":
             path = self.tests_path(unit.target)
             cells = load_tests(path)["cells"] if path.is_file() else []
-            timed = {cell["implementation"]: cell["params"] for cell in cells}
-            wanted = {name: slices.as_setting(name, choice, self.plan) for name, choice in unit.settings.items()}
-            return {
-                name: "missing" if name not in timed else "recorded" if timed[name] == own.all_params else "stale"
-                for name, own in wanted.items()
-            }
+            return {name: self._state_of_tests(unit, name, cells) for name in unit.settings}
         return {name: self._state(unit, name) for name in unit.settings}
 
     def _state(self, unit: Unit, name: str) -> str:
@@ -142,6 +138,18 @@ class Folder:
             return "missing"
         setting = slices.as_setting(name, unit.settings[name], self.plan)
         return "recorded" if record.code == self.code(setting) and asked_for(record, setting) else "stale"
+
+    def _state_of_tests(self, unit: Unit, name: str, cells: Iterable[Mapping[str, Any]]) -> str:
+        """The same for an implementation of single tests; cells do not say by which code they were timed."""
+        asked = self.plan.config["ci_tests"]
+        cases = slices.cases(asked["tables"][unit.target])
+        timed = [cell for cell in cells if cell["implementation"] == name]
+        failed = any(cell["status"] in AGAIN for cell in timed)
+        tests = {len(cell["seconds"]) for cell in timed if cell["status"] == "ok"}
+        if len(timed) != len(cases) or failed or tests - {asked["tests"]}:
+            return "missing"
+        params = slices.as_setting(name, unit.settings[name], self.plan).all_params
+        return "recorded" if all(cell["params"] == params for cell in timed) else "stale"
 
     def code(self, setting: Setting) -> str:
         """The version of the code that a record of a setting would have now."""
@@ -217,12 +225,15 @@ class Folder:
 
     # --- measuring ---------------------------------------------------------------------------------------------------
 
-    def measure(self, unit: Unit, settings: Sequence[str], bench: Bench, tell: Callable[[str], None]) -> None:
-        """Measure some settings of a unit; each record is in the folder as soon as it is made."""
+    def measure(self, unit: Unit, settings: Sequence[str], bench: Bench, tell: Callable[[str], None]) -> list[str]:
+        """Measure some settings of a unit; each record is in the folder as soon as it is made.
+
+        Returns:
+            Sentences about single tests whose p-values differ; searches are verified apart.
+        """
         chosen = {name: unit.settings[name] for name in settings}
         if unit.kind == "tests":
-            self._measure_tests(unit, chosen, bench, tell)
-            return
+            return self._measure_tests(unit, chosen, bench, tell)
         facts = self.prepare(unit)
         problem, config = self.problem_path(unit.dataset), self.plan.config
         if unit.kind == "timeline":
@@ -232,7 +243,7 @@ class Folder:
                 why = pool.submit(record_timeline, problem, facts, chosen, config["limits"], self.backend, out).result()
             if why is not None:
                 tell(f"{unit.dataset}: no timeline: {why}")
-            return
+            return []
         made = self.store / "records" / unit.dataset
 
         def progress(event: Event) -> None:
@@ -247,6 +258,7 @@ class Folder:
         )
         for name in settings:  # those that were not measured told nothing
             self._keep(made / f"{name}.json", facts)
+        return []
 
     def _keep(self, record: Path, facts: Mapping[str, Any]) -> None:
         """Take a record from the store into the folder, with its skeleton where tables need that and it is small."""
@@ -260,8 +272,8 @@ class Folder:
 
     def _measure_tests(
         self, unit: Unit, chosen: Mapping[str, Mapping[str, Any]], bench: Bench, tell: Callable[[str], None]
-    ) -> None:
-        """Time single tests; the cells of implementations that were timed before stay."""
+    ) -> list[str]:
+        """Time single tests, and compare all p-values; the cells of implementations that were timed before stay."""
         asked = self.plan.config["ci_tests"]
         timed = time_table(
             asked["tables"][unit.target],
@@ -281,18 +293,26 @@ class Folder:
             timed["cells"] = sorted(others + timed["cells"], key=lambda cell: order.index(cell["implementation"]))
             timed["environments"] = earlier["environments"] | timed["environments"]
         save_tests(timed, path)
+        tables = map(self.tests_path, asked["tables"])
+        verified = verify_test_files(each for each in tables if each.is_file())
+        write(self.into / "verification" / "ci_tests.csv", verified)
+        return complaints(verified)
 
     # --- verification ------------------------------------------------------------------------------------------------
 
-    def verify(self, unit: Unit) -> list[str]:
-        """Verify the records of a unit's data set under its target; what is wrong with them, as sentences."""
+    def verify(self, unit: Unit, digests: bool) -> list[str]:
+        """Verify the records of a unit's data set under its target; what is wrong with them, as sentences.
+
+        Args:
+            digests: compare by digests alone, which takes no time.
+        """
         if unit.target in self.plan.families:
             wanted, name = self.plan.records_of([unit.dataset]), unit.dataset
         else:
             found = self.plan.references_of_experiment(unit.target) + self.plan.records_of_experiment(unit.target)
             wanted, name = [path for path in found if Path(path).parent.name == unit.dataset], unit.target
-        paths = [self._with_skeleton(unit.dataset, Path(path).stem) for path in wanted]
-        paths = [path for path in paths if path.is_file()]
+        find = self.record_path if digests else self._with_skeleton
+        paths = [path for path in (find(unit.dataset, Path(each).stem) for each in wanted) if path.is_file()]
         table = self.into / "verification" / f"{name}.csv"
         earlier = read_csv(table) if table.is_file() else []
         rows = verify_files(
@@ -406,8 +426,12 @@ def show(todo: Sequence[Left], parts: Sequence[Sequence[int]], left: Sequence[Le
             print(f"stale, by other code or another config ({kept}): {each.unit.dataset}: {', '.join(each.stale)}")
 
 
-def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, log: Path) -> list[str]:
-    """Measure and verify units, one after another, as long as there is time: what went wrong, as sentences."""
+def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: bool, log: Path) -> list[str]:
+    """Measure and verify units, one after another, as long as there is time: what went wrong, as sentences.
+
+    Args:
+        digests: see `Folder.verify`; so it is, too, where the time is up.
+    """
     end = None if minutes is None else time.monotonic() + 60 * minutes
     problems = []
     not_started = []
@@ -428,7 +452,7 @@ def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, log: Path
                     continue
                 start = time.monotonic()
                 try:
-                    folder.measure(each.unit, each.settings, bench, tell)
+                    problems += folder.measure(each.unit, each.settings, bench, tell)
                 except Exception as error:
                     out.write(traceback.format_exc())
                     problems.append(f"{each}: {type(error).__name__}: {error}")
@@ -437,12 +461,13 @@ def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, log: Path
                 tell(f"{each.unit.dataset}: {(time.monotonic() - start) / 60:.1f} min, estimated {each.estimate}")
             if measured is not None:
                 try:
-                    problems += folder.verify(measured)
+                    late = end is not None and time.monotonic() > end
+                    problems += folder.verify(measured, digests or late)
                 except Exception as error:
                     out.write(traceback.format_exc())
                     problems.append(f"verifying {dataset}: {type(error).__name__}: {error}")
                     tell(problems[-1])
-                folder.drop_large(dataset)
+            folder.drop_large(dataset)
     if not_started:
         print("no time was left for:\n" + "\n".join(f"  {each}" for each in not_started))
     return problems
@@ -461,6 +486,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--slice-minutes", type=float, default=8, help="length of a slice (default: 8)")
     parser.add_argument("--plan", action="store_true", help="print slices and estimated minutes, and measure nothing")
     parser.add_argument("--prepare", action="store_true", help="put the problems into the store, and measure nothing")
+    parser.add_argument("--digests", action="store_true", help="verify by digests: test no removed edge again")
     parser.add_argument("--stale", action="store_true", help="measure again what other code or another config recorded")
     options = parser.parse_args(argv)
     config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
@@ -470,7 +496,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"config: {error}")
     folder = Folder(Plan(config), options.into, options.store)
     folders = [options.into, *sorted(RECORDED.iterdir())]  # those of this device first
-    rates = read_rates(dict.fromkeys(folder.resolve() for folder in folders), folder.backend)
+    rates = read_rates(dict.fromkeys(each.resolve() for each in folders), folder.backend)
     left = folder.left(rates, options.stale, 60 * options.slice_minutes)
     todo = [each for each in left if each.settings]
     parts = slices.cut([each.estimate for each in todo], 60 * options.slice_minutes)
@@ -488,10 +514,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{each.unit.dataset}: {facts['why'] or 'prepared'}", flush=True)
         return 0
     numbered = options.slices and all(name.isdigit() for name in options.slices)
-    minutes = options.minutes or (options.slice_minutes * len(options.slices) if numbered else None)
+    minutes = options.slice_minutes * len(options.slices) if numbered and options.minutes is None else options.minutes
     options.into.mkdir(parents=True, exist_ok=True)
     (options.into / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    problems = run(folder, chosen, minutes, options.store / "log.txt")
+    problems = run(folder, chosen, minutes, options.digests, options.store / "log.txt")
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return 1 if problems else 0

@@ -78,7 +78,8 @@ class Unit:
 
     def __str__(self) -> str:
         what = self.dataset if self.dataset == self.target else f"{self.target}, {self.dataset}"
-        return f"{what}: {', '.join(self.settings)}"
+        kind = ", timeline" if self.kind == "timeline" else ""
+        return f"{what}{kind}: {', '.join(self.settings)}"
 
 
 def units(plan: Plan) -> list[Unit]:
@@ -87,6 +88,10 @@ def units(plan: Plan) -> list[Unit]:
     in_tables = {name for entry in shown if not entry.figure for name in (*entry.experiments, entry.tests)}
     tests, timelines = plan.config["ci_tests"], plan.timelines()
     found: dict[int, list[Unit]] = {0: [], 1: [], 2: [], 3: []}
+    for name in tests["tables"]:
+        for references, some in _parted(tests["implementations"], plan):
+            unit = Unit("tests", name, tests["spec"]["family"], name, some, references)
+            found[3 if references else 1].append(unit)
     for name, measurement in plan.measurements().items():
         weight = 0 if name in plan.families else 1 if name in in_tables else 2
         for dataset in measurement.datasets:
@@ -97,10 +102,6 @@ def units(plan: Plan) -> list[Unit]:
                 found[3 if references and weight else weight].append(unit)
             if name in plan.experiments and (timeline := timelines.get(dataset)):
                 found[2].append(Unit("timeline", name, measurement.family, dataset, timeline, references=False))
-    for name in tests["tables"]:
-        for references, some in _parted(tests["implementations"], plan):
-            unit = Unit("tests", name, tests["spec"]["family"], name, some, references)
-            found[3 if references else 1].append(unit)
     return [unit for its in found.values() for unit in its]
 
 
@@ -183,7 +184,7 @@ class Rates:
         for name in implementations:
             setting = as_setting(name, unit.settings[name], plan)
             total += Estimate(EACH_S)
-            for case in combinations({key: table[key] for key in DIMENSIONS}):
+            for case in cases(table):
                 total += self._cell(setting, case, asked)
         return total
 
@@ -211,6 +212,11 @@ class Rates:
             return self.tests(plan, unit, settings)
         one_repeat = dataclasses.replace(unit, repeats=1) if unit.kind == "timeline" else unit
         return self.search(plan, one_repeat, settings, prepared)
+
+
+def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases of a table of single tests, as values of its dimensions."""
+    return list(combinations({key: table[key] for key in DIMENSIONS}))
 
 
 def _same(record: Record, setting: Setting) -> bool:
