@@ -152,6 +152,10 @@ class Backend(abc.ABC):
             DeviceMemoryError: the array does not fit in what is left of the device or of the budget.
         """
 
+    def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
+        """Several arrays at once, by name ``(shape, type)``: see `empty`. They may be freed together only."""
+        return {name: self.empty(shape, dtype) for name, (shape, dtype) in arrays.items()}
+
     @abc.abstractmethod
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
         """A device array filled with one value."""
