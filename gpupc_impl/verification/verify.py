@@ -113,7 +113,7 @@ def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def verify_files(
-    problem_path: str | Path,
+    problem_path: str | Path | None,
     record_paths: Iterable[str | Path],
     earlier: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
@@ -121,7 +121,8 @@ def verify_files(
 
     Args:
         earlier: the rows of an earlier verification, maybe none, where skeletons of earlier measurements were not kept:
-            a record whose skeleton is missing is then compared by its digests (`row_by_digests`). None: they are here.
+            a record whose skeleton is missing is then compared by its digests (`row_by_digests`), and all of them are
+            where there is no problem. None: they are here.
 
     Raises:
         ValueError: a skeleton is missing, or is not the one its record is about; a record is not valid
@@ -129,12 +130,12 @@ def verify_files(
     """
     paths = list(map(Path, record_paths))
     records = load_records(paths)
-    kept = paths if earlier is None else [path for path in paths if path.with_suffix(".npz").is_file()]
+    kept = paths if earlier is None else [path for path in paths if problem_path and path.with_suffix(".npz").is_file()]
     outcomes = [(r, _skeleton_of(r, path)) for r, path in zip(records, paths, strict=True) if path in kept]
     if all(skeleton is None for _, skeleton in outcomes):  # there may be no problem: the data set may be missing
         rows = [row_of(record, None, None, {}) for record, _ in outcomes]
     else:
-        rows = verify(load_problem(problem_path), outcomes)
+        rows = verify(load_problem(str(problem_path)), outcomes)
     if len(kept) == len(paths):
         return rows
     fresh, known = {row["setting"]: row for row in rows}, {row["setting"]: row for row in earlier or ()}

@@ -146,8 +146,6 @@ def test_a_second_call_measures_only_what_is_missing(again, capsys):
     kept = {path: path.read_bytes() for path in again.into.glob("records/*/*.json")}
     gone = again.record("tiny", "cupc-e")
     gone.unlink()
-    for path in again.into.glob("records/*/*.npz"):
-        path.unlink()
     assert again("--plan") == 0
     shown = capsys.readouterr().out
     assert "slice 1: 0.1 min\n  0.1 min: gaussian, tiny: cupc-e\n1 slices" in shown
@@ -158,6 +156,20 @@ def test_a_second_call_measures_only_what_is_missing(again, capsys):
     assert rows["stable-serial"]["status"] == rows["cupc-e"]["status"] == "equal"
     assert rows["cupc-e"]["compared_with"] == "stable-serial"
     assert int(rows["stable-serial"]["certificates_checked"]) > 0
+
+
+def test_without_time_digests_are_compared_and_the_rest_is_verified_later(recorded, tmp_path):
+    runs = Runs(tmp_path)
+    assert runs("tiny", "--digests") == 0
+    table = runs.into / "verification" / "tiny.csv"
+
+    def rows():
+        return {row["setting"]: row for row in read_csv(table)}
+
+    assert rows()["cupc-e"]["status"] == "equal"
+    assert rows()["cupc-e"]["detail"].startswith("by digests")
+    assert runs("--verify") == 0
+    assert rows() == {row["setting"]: row for row in read_csv(recorded[0].into / "verification" / "tiny.csv")}
 
 
 def test_samples_that_were_cut_off_are_gone_on_with(recorded, tmp_path):

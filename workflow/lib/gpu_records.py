@@ -304,20 +304,20 @@ class Folder:
         """Verify the records of a unit's data set under its target; what is wrong with them, as sentences.
 
         Args:
-            digests: compare by digests alone, which takes no time.
+            digests: compare by digests alone, which takes no time; so it is, too, without the problem in the store.
         """
         if unit.target in self.plan.families:
             wanted, name = self.plan.records_of([unit.dataset]), unit.dataset
         else:
             found = self.plan.references_of_experiment(unit.target) + self.plan.records_of_experiment(unit.target)
             wanted, name = [path for path in found if Path(path).parent.name == unit.dataset], unit.target
-        find = self.record_path if digests else self._with_skeleton
-        paths = [path for path in (find(unit.dataset, Path(each).stem) for each in wanted) if path.is_file()]
+        problem = self.problem_path(unit.dataset)
+        known = None if digests or not problem.is_file() else problem
+        paths = [self._with_skeleton(unit.dataset, Path(path).stem) for path in wanted]
+        paths = [path for path in paths if path.is_file()]
         table = self.into / "verification" / f"{name}.csv"
         earlier = read_csv(table) if table.is_file() else []
-        rows = verify_files(
-            self.problem_path(unit.dataset), paths, [row for row in earlier if row["dataset"] == unit.dataset]
-        )
+        rows = verify_files(known, paths, [row for row in earlier if row["dataset"] == unit.dataset])
         others = [row for row in earlier if row["dataset"] != unit.dataset]
         write(table, in_order([*others, *rows], self._datasets(unit.target)))
         if unit.target in self.plan.families:
@@ -430,7 +430,7 @@ def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: 
     """Measure and verify units, one after another, as long as there is time: what went wrong, as sentences.
 
     Args:
-        digests: see `Folder.verify`; so it is, too, where the time is up.
+        digests: see `Folder.verify`; so it is, too, where there is no time for more.
     """
     end = None if minutes is None else time.monotonic() + 60 * minutes
     problems = []
@@ -461,7 +461,8 @@ def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: 
                 tell(f"{each.unit.dataset}: {(time.monotonic() - start) / 60:.1f} min, estimated {each.estimate}")
             if measured is not None:
                 try:
-                    late = end is not None and time.monotonic() > end
+                    needed = slices.verifying(folder.plan, measured)
+                    late = end is not None and time.monotonic() + needed > end
                     problems += folder.verify(measured, digests or late)
                 except Exception as error:
                     out.write(traceback.format_exc())
@@ -470,6 +471,16 @@ def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: 
             folder.drop_large(dataset)
     if not_started:
         print("no time was left for:\n" + "\n".join(f"  {each}" for each in not_started))
+    return problems
+
+
+def verify_all(folder: Folder) -> list[str]:
+    """Verify what is recorded, with the problems and skeletons that are in the store: what is wrong, as sentences."""
+    problems = []
+    searched = (unit for unit in slices.units(folder.plan) if unit.kind == "search")
+    for unit in {(unit.target, unit.dataset): unit for unit in searched}.values():
+        if (folder.into / "records" / unit.dataset).is_dir():
+            problems += folder.verify(unit, digests=False)
     return problems
 
 
@@ -487,6 +498,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", action="store_true", help="print slices and estimated minutes, and measure nothing")
     parser.add_argument("--prepare", action="store_true", help="put the problems into the store, and measure nothing")
     parser.add_argument("--digests", action="store_true", help="verify by digests: test no removed edge again")
+    parser.add_argument("--verify", action="store_true", help="verify what is recorded, and measure nothing")
     parser.add_argument("--stale", action="store_true", help="measure again what other code or another config recorded")
     options = parser.parse_args(argv)
     config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
@@ -495,6 +507,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(f"config: {error}")
     folder = Folder(Plan(config), options.into, options.store)
+    if options.verify:
+        return report(verify_all(folder))
     folders = [options.into, *sorted(RECORDED.iterdir())]  # those of this device first
     rates = read_rates(dict.fromkeys(each.resolve() for each in folders), folder.backend)
     left = folder.left(rates, options.stale, 60 * options.slice_minutes)
@@ -518,6 +532,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.into.mkdir(parents=True, exist_ok=True)
     (options.into / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     problems = run(folder, chosen, minutes, options.digests, options.store / "log.txt")
+    return report(problems)
+
+
+def report(problems: Sequence[str]) -> int:
+    """Print what went wrong; returns the exit status."""
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return 1 if problems else 0

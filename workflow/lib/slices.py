@@ -41,6 +41,9 @@ START_S, EACH_S = 3.0, 1.0
 CORRELATIONS_A_SECOND, BYTES_A_SECOND = 1e11, 5e8
 """Rates at which a correlation matrix is made (multiplications) and written."""
 
+CERTIFICATES_A_SECOND = 8e5
+"""Pairs of variables that verification tests again in a second, on one core."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
@@ -246,6 +249,11 @@ def _making(size: Mapping[str, Any]) -> float:
     """Seconds that making and writing a problem take, of which correlations are the most."""
     p, n = size["p"] or 0, size["n"] or 0
     return n * p**2 / CORRELATIONS_A_SECOND + 8 * p**2 / BYTES_A_SECOND
+
+
+def verifying(plan: Plan, unit: Unit) -> float:
+    """Seconds that verifying a data set takes where all methods found the same, and most edges are gone."""
+    return float(math.comb(sizes(plan, unit)["p"] or 0, 2) / CERTIFICATES_A_SECOND)
 
 
 def cut(estimates: Sequence[Estimate], seconds: float) -> list[list[int]]:
