@@ -3,6 +3,8 @@
 import copy
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -248,6 +250,13 @@ def test_an_unknown_slice_is_refused(tmp_path, capsys, chosen, said):
     with pytest.raises(SystemExit):
         Runs(tmp_path)(chosen)
     assert said in capsys.readouterr().err
+
+
+def test_a_missing_package_is_named():
+    code = "import sys; sys.modules['jsonschema'] = None; import workflow.lib.gpu_records"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "packages that are not installed here: jsonschema" in done.stderr
 
 
 def test_problems_can_be_prepared_alone(tmp_path):

@@ -34,14 +34,13 @@ from typing import Any
 NEEDED = {
     "numpy": "numpy",
     "scipy": "scipy",
-    "networkx": "networkx",
     "pandas": "pandas",
     "matplotlib": "matplotlib",
     "psutil": "psutil",
     "jsonschema": "jsonschema",
     "yaml": "PyYAML",
 }
-"""What this needs, by module; numba and CuPy are needed by the methods that use them, and only these are skipped."""
+"""What this needs, by module. Methods and data sets may need more, and only they are skipped where it is missing."""
 
 if missing := [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]:
     sys.exit(f"error: recording needs packages that are not installed here: {', '.join(missing)} (docs/gpu.md)")
