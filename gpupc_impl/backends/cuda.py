@@ -55,13 +55,13 @@ MEMORY_MARGIN = 512 * 2**20
 ALIGNMENT = 256
 """Of arrays in one piece of memory, in bytes."""
 
-SMALL_BYTES = 1 << 18
-"""Arrays up to this size are copied by one core."""
+SMALL_BYTES = 1 << 21
+"""Arrays up to this size are copied by one core: to wake others would take longer."""
 
 SMALL_MATRIX_BYTES = 1 << 20
 """Symmetric matrices up to this size are uploaded whole: copying half of one would take longer."""
 
-TRIANGLE_PARTS = 8
+TRIANGLE_PARTS = 4
 """Parts at least that half of a larger one goes up in, since copying one part hides behind sending another."""
 
 PINNED_RESULT_BYTES = 256 << 20
