@@ -102,6 +102,7 @@ class Folder:
     def __init__(self, plan: Plan, into: Path, store: Path):
         self.plan, self.into, self.store = plan, into, store
         self.backend = resolve_backend(plan.config["backend"])
+        self._missing: set[str] = set()  # data sets that this call could not get
 
     # --- what is there -----------------------------------------------------------------------------------------------
 
@@ -201,13 +202,15 @@ class Folder:
         """The facts of a unit's problem, which is in the store then; those of a missing data set say why."""
         problem, making = self.problem_path(unit.dataset), self._making(unit)
         facts = problem.with_suffix(".json")
-        if self._made(unit) != making:
+        if self._made(unit) != making and unit.dataset not in self._missing:
             entry, parameters = self._source(unit)
             problem.parent.mkdir(parents=True, exist_ok=True)
             where = {**self.plan.where(), "cache_dir": self.store / "datasets"}
             write_problem(unit.dataset, get(unit.dataset, entry, **where), parameters, str(problem), str(facts))
-            if read_json(facts)["available"]:  # a data set that is missing is tried again
+            if read_json(facts)["available"]:
                 save_json(making, problem.with_suffix(".made.json"))
+            else:  # the next call tries again
+                self._missing.add(unit.dataset)
         kept = self.into / "problems" / facts.name
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(facts, kept)
@@ -288,7 +291,8 @@ class Folder:
         if path.is_file():
             earlier = load_tests(path)
             order = list(asked["implementations"])
-            others = [cell for cell in earlier["cells"] if cell["implementation"] not in chosen]
+            kept = set(order) - chosen.keys()
+            others = [cell for cell in earlier["cells"] if cell["implementation"] in kept]
             timed["cells"] = sorted(others + timed["cells"], key=lambda cell: order.index(cell["implementation"]))
             timed["environments"] = earlier["environments"] | timed["environments"]
         save_tests(timed, path)
