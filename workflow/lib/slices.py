@@ -10,7 +10,8 @@ A run is estimated, in this order, from
 - the nearest record of the method, scaled by the problem's size (`POWERS`);
 - the time limit, as an upper bound, which is marked.
 
-To the runs come the start of processes and, where a problem has to be made, its making: rough constants, see below.
+To the runs come the start of processes, verification and, where a problem has to be made, its making: rough constants, see
+below.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ CORRELATIONS_A_SECOND, BYTES_A_SECOND = 1e11, 5e8
 
 CERTIFICATES_A_SECOND = 8e5
 """Pairs of variables that verification tests again in a second, on one core."""
+
+VERIFYING_AT_MOST_S = 30
+"""Seconds of verification that are reckoned with: where more are needed and there is no time, digests are compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +158,7 @@ class Rates:
             prepared: whether the problem is there already.
         """
         size = sizes(plan, unit)
-        total = Estimate(START_S if prepared else START_S + _making(size))
+        total = Estimate(START_S + (0 if prepared else _making(size)) + min(verifying(plan, unit), VERIFYING_AT_MOST_S))
         for name in settings:
             choice = unit.settings[name]
             if unit.dataset in choice.get("only", [unit.dataset]):
