@@ -10,8 +10,8 @@ A run is estimated, in this order, from
 - the nearest record of the method, scaled by the problem's size (`POWERS`);
 - the time limit, as an upper bound, which is marked.
 
-To the runs come the start of processes, verification and, where a problem has to be made, its making: rough constants, see
-below.
+To the runs come the start of processes, verification and, where a problem has to be made, its making: rough constants,
+see below.
 """
 
 from __future__ import annotations
