@@ -75,15 +75,12 @@ __global__ void __launch_bounds__(512)
             place[width + threadIdx.x] = y[sample];
             for (int s = 1; s <= level; ++s) place[(s + 1) * width + threadIdx.x] = sets.of(set[s])[sample];
         };
-        // Calls f(b, column of `tile` that b has) for each sample b.
-        const auto each_sample = [&](auto f) {
-            for (int start = 0; start < n; start += width) {
-                __syncthreads();
-                load_into_shared(tile, start + threadIdx.x);
-                __syncthreads();
-                if (a >= n) continue;
-                for (int b = start; b < min(start + width, n); ++b) f(b, tile + (b - start));
-            }
+        // The tile's samples, from `start` on, and where they end; all threads of the block call it.
+        const auto next_tile = [&](int start) {
+            __syncthreads();
+            load_into_shared(tile, start + threadIdx.x);
+            __syncthreads();
+            return min(start + width, n);
         };
         const auto distance = [&](const T* column, int variable) {
             return Number<T>::distance(own[variable * width + threadIdx.x], column[variable * width]);
@@ -102,19 +99,27 @@ __global__ void __launch_bounds__(512)
 #endif
         Nearest<Key, CAPACITY> nearest(k, slots, stride, Number<T>::LARGEST);
         load_into_shared(own, a);
-        each_sample([&](int b, const T* column) {
-            if (b == a) return;
-            const Key key = larger(larger(distance(column, 0), distance(column, 1)), distance_in_set(column));
-            if (key < nearest.farthest()) nearest.insert(key);
-        });
+        for (int start = 0; start < n; start += width) {
+            const int end = next_tile(start);
+            for (int b = start; a < n && b < end; ++b) {
+                if (b == a) continue;
+                const T* column = tile + (b - start);
+                const Key key = larger(larger(distance(column, 0), distance(column, 1)), distance_in_set(column));
+                if (key < nearest.farthest()) nearest.insert(key);
+            }
+        }
         const Key radius = larger(nearest.farthest(), Key(1));  // zero: those at distance zero count
         int near_x = 0, near_y = 0, near_set = 0;
-        each_sample([&](int, const T* column) {
-            if (distance_in_set(column) >= radius) return;
-            ++near_set;
-            near_x += distance(column, 0) < radius;
-            near_y += distance(column, 1) < radius;
-        });
+        for (int start = 0; start < n; start += width) {
+            const int end = next_tile(start);
+            for (int b = start; a < n && b < end; ++b) {
+                const T* column = tile + (b - start);
+                if (distance_in_set(column) >= radius) continue;
+                ++near_set;
+                near_x += distance(column, 0) < radius;
+                near_y += distance(column, 1) < radius;
+            }
+        }
         if (a >= n) continue;
         atomicAdd(&tests.partials[static_cast<long long>(number) * lanes + lane],
                   static_cast<unsigned long long>(psi[near_x] + psi[near_y] - psi[near_set]));
