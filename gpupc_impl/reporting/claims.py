@@ -55,7 +55,7 @@ def seconds_of(run: VerifiedRecord) -> float:
 class Evidence:
     """What one backend measured, with the CPU references beside it.
 
-    Separating sets by the papers' rule are a comparison of our own, and no evidence.
+    A configuration that was measured by the papers' rule for separating sets counts with that, and not with ours.
 
     Args:
         selected: of a method, the parameters that stand for the paper's; where there are several, in order of
@@ -63,7 +63,9 @@ class Evidence:
     """
 
     def __init__(self, runs: Iterable[VerifiedRecord], backend: str, selected: Mapping[str, Sequence[Params]]):
-        self.runs = [run for run in on_backend(runs, backend) if run.separating_sets == "canonical"]
+        here = on_backend(runs, backend)
+        published = [_configuration(run) for run in here if run.separating_sets == "first-come"]
+        self.runs = [run for run in here if run.separating_sets == "first-come" or _configuration(run) not in published]
         self.datasets = list(dict.fromkeys(run.dataset for run in self.runs))
         self._selected = selected
 
@@ -83,6 +85,10 @@ class Evidence:
 
     def of(self, dataset: str, method: str) -> list[VerifiedRecord]:
         return [run for run in self.runs if run.dataset == dataset and run.method == method]
+
+
+def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
+    return run.dataset, run.method, run.params
 
 
 @dataclasses.dataclass(frozen=True)

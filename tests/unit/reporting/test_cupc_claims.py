@@ -6,7 +6,7 @@ import pytest
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import runs
-from gpupc_impl.reporting.papers.cupc_claims import cupc_claims
+from gpupc_impl.reporting.papers.cupc_claims import Evidence, cupc_claims
 
 ROOT = Path(__file__).parents[3]
 REPORTED = read_csv(ROOT / "results" / "reported" / "cupc_claims.csv")
@@ -49,6 +49,16 @@ def table(load):
         return {row["id"]: row for row in found.plain}
 
     return make
+
+
+def test_the_paper_s_rule_for_separating_sets_counts_where_it_was_measured(load):
+    published = [record("nci-60", "cupc-e", [1.0]) | {"setting": "a", "separating_sets": "first-come"}]
+    ours = [record("nci-60", "cupc-e", [2.0]), record("nci-60", "cupc-s", [3.0])]
+    ours.append(record("nci-60", "cupc-e", [4.0], setting="b", params={"beta": 4, "gamma": 32}))
+    evidence = Evidence(load([*ours, *published]), "host", [])
+    assert evidence.run("nci-60", "cupc-e").median == 1
+    assert evidence.run("nci-60", "cupc-s").median == 3
+    assert [run.median for run in evidence.of("nci-60", "cupc-e")] == [4, 1]
 
 
 def test_without_records_nothing_is_measured(table):

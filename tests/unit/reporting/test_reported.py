@@ -11,8 +11,9 @@ from gpupc_impl.reporting import catalogue
 from gpupc_impl.reporting.tables import Table
 
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
-ENTRIES = {name: entry for name, entry in catalogue.entries().items() if "reported" in entry.reads}
-BY_FILE = {entry.reported: entry for entry in ENTRIES.values()}
+READERS = [entry for entry in catalogue.entries().values() if "reported" in entry.reads]
+BY_FILE = {entry.reported: entry for entry in READERS if entry.reported == f"{entry.name}.csv"}
+"""The table or figure that each file is made for; others may read it, too."""
 
 
 def run(dataset, method, params=None, family="gaussian"):
