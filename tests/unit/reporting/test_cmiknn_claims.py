@@ -115,4 +115,11 @@ def test_searches_are_medians_of_the_graphs_of_a_size(table):
     assert judged(rows["cpu-8"]) == (3, 3, "holds")
     assert judged(rows["cpu-8-at-200"]) == (0.5, 0.5, "holds")
     assert judged(rows["cpu-8-similar-at-200"]) == (1.5, 1.5, "holds")
+    late = search("tigramite", 1.0, p=50) | {"status": "timeout", "limits": {"time_s": 6000.0}}
+    late["time_s"] = late["time_s"] | {"warm": []}
+    rows_with_bounds = table([*runs, late, search("gpucmiknn-parallel", 4.0, p=50)])
+    assert judged(rows_with_bounds["parallel-up-to-1000"]) == (1500, 1500, "holds")
+    rows_with_bounds = table([late, search("gpucmiknn-parallel", 8.0, p=50)])
+    assert rows_with_bounds["parallel-up-to-1000"]["verdict"] == "not run"
+    assert "all we know is more than 750×" in rows_with_bounds["parallel-up-to-1000"]["missing"]
     assert rows["parallel-at-200"]["missing"] == "cgm-p10-k200-seed0 (GPU-CMIknn-Single-insertion not measured)"
