@@ -165,6 +165,10 @@ class Backend(abc.ABC):
         """A C-contiguous copy of a host array on the device."""
 
     @abc.abstractmethod
+    def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
+        """A (rows, width) device array that begins with the columns of a C-contiguous matrix; the rest is undefined."""
+
+    @abc.abstractmethod
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
         """A symmetric (p, p) matrix on the device, to be read only: where it lies already, or half of it copied."""
 

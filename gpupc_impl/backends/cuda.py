@@ -54,6 +54,9 @@ MEMORY_MARGIN = 512 * 2**20
 SMALL_MATRIX_BYTES = 1 << 20
 """Symmetric matrices up to this size are uploaded whole: copying half of one would take longer."""
 
+SMALL_PART_BYTES = 1 << 19
+"""What is worth the start of a thread that copies it."""
+
 PINNED_RESULT_BYTES = 256 << 20
 """Downloads up to this size stay in page-locked memory; larger ones go on to memory of their own."""
 
@@ -204,10 +207,28 @@ class CudaBackend(Backend):
         staged_upload(self._pinned, parts, send)
         return device
 
+    def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
+        device = self.empty((len(matrix), width), matrix.dtype)
+        if not matrix.nbytes:
+            return device
+        # Enough parts for all threads, if each is worth one; no larger than what is kept page-locked.
+        count = max(min(MOST_THREADS, matrix.nbytes // SMALL_PART_BYTES), -(-matrix.nbytes // CHUNK_BYTES), 1)
+        height = -(-len(matrix) // count)
+        parts = [matrix[first : first + height] for first in range(0, len(matrix), height)]
+
+        def send(staged: np.ndarray, number: int) -> None:
+            with self._on_device():
+                self._send_rows(device, number * height, 0, staged)
+                arrived = self._queued()
+            arrived()
+
+        staged_upload(self._pinned, parts, send)
+        return device
+
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
         if matrix.nbytes <= SMALL_MATRIX_BYTES:
             return self.upload(matrix)
-        p, itemsize = len(matrix), matrix.itemsize
+        p = len(matrix)
         device = self.empty(matrix.shape, matrix.dtype)
         count = min(-(-matrix.nbytes // (2 * SMALL_MATRIX_BYTES)), MOST_THREADS)
         count = max(count, -(-matrix.nbytes // (2 * CHUNK_BYTES)))
@@ -216,14 +237,8 @@ class CudaBackend(Backend):
         parts = [matrix[first:last, first:] for first, last in itertools.pairwise(bounds)]
 
         def send(staged: np.ndarray, number: int) -> None:
-            first, width = bounds[number], staged.shape[1] * itemsize
-            place, pitch = device.data.ptr + first * (p + 1) * itemsize, p * itemsize
-            runtime = self._cupy.cuda.runtime
-            kind = runtime.memcpyHostToDevice
             with self._on_device():
-                runtime.memcpy2DAsync(
-                    place, pitch, staged.ctypes.data, width, width, len(staged), kind, self._stream.ptr
-                )
+                self._send_rows(device, bounds[number], bounds[number], staged)
                 arrived = self._queued() if count > MOST_THREADS else None
             if arrived is None:
                 self._in_flight.append(staged)
@@ -245,6 +260,13 @@ class CudaBackend(Backend):
             runtime = self._cupy.cuda.runtime
             kind = runtime.memcpyHostToDevice
             runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
+
+    def _send_rows(self, device: Any, row: int, column: int, staged: np.ndarray) -> None:
+        """Queue a copy of rows in page-locked memory to a matrix on the device, from a row and a column on."""
+        runtime, itemsize = self._cupy.cuda.runtime, staged.itemsize
+        pitch, width = device.shape[1] * itemsize, staged.shape[1] * itemsize
+        place, kind = device.data.ptr + row * pitch + column * itemsize, runtime.memcpyHostToDevice
+        runtime.memcpy2DAsync(place, pitch, staged.ctypes.data, width, width, len(staged), kind, self._stream.ptr)
 
     def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         if sum(array.nbytes for array in arrays) > PINNED_RESULT_BYTES:

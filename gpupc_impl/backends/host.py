@@ -341,6 +341,11 @@ class HostBackend(Backend):
         target[...] = source
         return target
 
+    def upload_rows(self, matrix: np.ndarray, width: int) -> np.ndarray:
+        target = self.empty((len(matrix), width), matrix.dtype)
+        target[:, : matrix.shape[1]] = matrix
+        return target
+
     def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:
         return self.upload(matrix)
 

@@ -12,12 +12,12 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.device import CELL_BYTES, PLACES, DiscreteSearch, Level, largest_pair_table
+from gpupc_impl.discrete.device import CELL_BYTES, COUNTING, PLACES, DiscreteSearch, Level, largest_pair_table
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 logger = logging.getLogger("gpupc_impl.discrete")
 
-MAX_THREADS = 512  # gpupc.cu: launch bounds, with two such blocks a multiprocessor: 64 registers
+MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the counts of a tile
 UNIT_BYTES = 48  # gpupc.cu: sizeof(Unit)
 
 SHARED_TABLE_CELLS = 4096
@@ -25,10 +25,6 @@ SHARED_TABLE_CELLS = 4096
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
-
-PLANE_PASSES = {"cuda": 256, "host": 2048}
-"""The most planes whose bits are combined to count a table; beyond, counting sample by sample is faster."""
-
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
 """Blocks that run at a time, and a few more to fill gaps; scratch space for more would not be used."""
@@ -62,15 +58,20 @@ class MemoryPlan:
         said = f"level {self.level}: tables of up to {self.largest_table:,} bytes"
         if not self.scratch_cells:
             return f"{said}, all in {self.shared_bytes:,} bytes of shared memory a block"
+        which = f"; those beyond {self.shared_cells * CELL_BYTES:,} bytes" if self.shared_cells else ", all"
         rows, columns = self.scratch_grid
         return (
-            f"{said}; those beyond {self.shared_cells * CELL_BYTES:,} bytes in {self.scratch_bytes:,} bytes of device "
-            f"memory, which {rows * columns:,} blocks share, with {self.z:,} rows for each (z)"
+            f"{said}{which} in {self.scratch_bytes:,} bytes of device memory, which {rows * columns:,} blocks share, "
+            f"with {self.z:,} rows for each (z)"
         )
 
 
-def shared_cells(level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int) -> int:
+def shared_cells(
+    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, where: str = "shared"
+) -> int:
     """The most cells of a table in shared memory; see `plan_memory` for the arguments."""
+    if level and where == "global":
+        return 0
     free = max_shared_bytes - tables * (UNIT_BYTES + 4 * level) - row_bytes
     return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
 
@@ -86,6 +87,7 @@ def plan_memory(
     memory_used: int,
     memory_limit: int,
     resident_blocks: int,
+    where: str = "shared",
 ) -> MemoryPlan:
     """Plan a level.
 
@@ -98,11 +100,12 @@ def plan_memory(
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
         resident_blocks: blocks that run at a time; more would not use more scratch space at a time.
+        where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
 
     Raises:
         DeviceMemoryError: the tables of one block do not fit.
     """
-    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes)
+    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, where)
     shared_bytes = tables * (UNIT_BYTES + 4 * level + CELL_BYTES * cells) + row_bytes
     plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes)
     if largest_table <= cells:
@@ -129,7 +132,6 @@ class GpuPC(DiscreteSearch):
     name = "gpupc"
 
     def __init__(self, problem: DiscreteProblem, run: Run):
-        self.plane_passes = PLANE_PASSES[run.backend.name]
         defaults = DEFAULTS[run.backend.name]
         self.shape = {name: run.params[name] or default for name, default in defaults.items()}
         self.plans: list[MemoryPlan] = []
@@ -145,7 +147,8 @@ class GpuPC(DiscreteSearch):
             row_bytes = min(4 * (self.p - 1), self.backend.max_shared_bytes // 4)
             tables = self.shape["gamma"] * self.shape["beta"]
             columns = -(-self.p // self.shape["beta"])
-        if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes):
+        where = self.run.params["tables"]
+        if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
             return 0
         return min(min(self.resident_blocks, self.p * columns) * tables * cells * CELL_BYTES, left)
 
@@ -169,8 +172,9 @@ class GpuPC(DiscreteSearch):
         self, part: str, plan: MemoryPlan, grid: tuple[int, int], block: tuple[int, ...], before: list, after: list
     ) -> None:
         """A level's tests: those with tables in shared memory, then those with tables in scratch space."""
-        places = PLACES(shared_cells=plan.shared_cells, scratch=None, scratch_cells=0)
-        self.kernel(part)(grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
+        if plan.shared_cells:
+            places = PLACES(shared_cells=plan.shared_cells, scratch=None, scratch_cells=0)
+            self.kernel(part)(grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
         if plan.scratch_cells:
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
             places = PLACES(shared_cells=plan.shared_cells, scratch=scratch, scratch_cells=plan.scratch_cells)
@@ -188,6 +192,7 @@ class GpuPC(DiscreteSearch):
             memory_used=backend.memory_used,
             memory_limit=backend.memory_limit,
             resident_blocks=self.resident_blocks,
+            where=self.run.params["tables"],
         )
         logger.info("%s", plan)
         self.plans.append(plan)
@@ -210,6 +215,12 @@ def _check_block(params: dict) -> str | None:
         "delta": Parameter(0, "threads a table (delta); 0: 64 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
         "gamma": Parameter(0, "tests at a time (gamma); 0: 2 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
         "beta": Parameter(0, "edges a block (beta); 0: 1", minimum=0, maximum=64),
+        "counting": COUNTING,
+        "tables": Parameter(
+            "shared",
+            "where tables lie: global (the paper's, from level 1 on), or shared memory as far as they fit there",
+            choices=("shared", "global"),
+        ),
     },
     check=_check_block,
 )

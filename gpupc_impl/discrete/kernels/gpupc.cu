@@ -75,7 +75,7 @@ __device__ void make_test(const DiscreteSearch& search, const Data<Code>& data, 
 // Level 0 (Algorithm 2): a block a pair. Grid (p, p), or less: then blocks take several. With scratch space only tables
 // that do not fit into shared memory are made, without it the others.
 template <class Code>
-__global__ void __launch_bounds__(512, 2)
+__global__ void __launch_bounds__(512, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                      const __grid_constant__ Places places) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(512, 2)
 // Levels from 1 on (Algorithm 3). Grid (ceil(p / z), ceil(n' / beta)), block (delta, gamma, beta): beta edges of a row,
 // gamma tests of each at a time, delta threads a table. Scratch space as for level 0.
 template <class Code>
-__global__ void __launch_bounds__(512, 2)
+__global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
                 const unsigned long long* row_cells, bool use_shared) {

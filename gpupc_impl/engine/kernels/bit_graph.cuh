@@ -5,7 +5,8 @@
 #include "engine/kernels/warp.cuh"
 
 // What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side.
-enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, COUNTERS = TURNS + 2 };
+// UNDECIDED: tests that the host decides. LARGEST: the most memory that a test of the next level may need.
+enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, UNDECIDED = TURNS + 2, LARGEST, COUNTERS };
 
 struct BitRow {
     const unsigned* bits;

@@ -15,7 +15,7 @@ from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.core.registry import InvalidParameter, get_method
+from gpupc_impl.core.registry import InvalidParameter, Run, get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete import device, disc_cupc, gpupc
 from gpupc_impl.discrete.problem import MAX_SAMPLES, DiscreteProblem
@@ -75,6 +75,16 @@ def run(problem, method, backend, params=None, **options):
     return solve(problem, get_method(method), backend, params or {}, **options)
 
 
+def run_of(backend, method, params):
+    return Run(backend=backend, params=get_method(method).parse_params(params))
+
+
+def assert_same(found, expected):
+    assert found.sha256 == expected.sha256
+    assert found.sepsets == expected.sepsets
+    assert found.tests_per_level[0] == expected.tests_per_level[0]
+
+
 OPTIONS = [
     {},
     {"df_rule": "adjusted"},
@@ -114,17 +124,37 @@ def test_large_tables_and_codes_of_16_bits(backend, most):
             assert {pair: tuple(S) for pair, S in found.sepsets.items()} == sets
 
 
-def test_every_way_of_counting_gives_the_same(backend, monkeypatch):
+@pytest.mark.parametrize("method", METHODS)
+def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
+    """By samples and by planes, with tables in shared memory and outside of it, and with some of either."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
     assert expected.levels_run >= 3
-    for passes, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 8), (1 << 30, 8), (40, 40)):
-        monkeypatch.setattr(gpupc, "PLANE_PASSES", {"host": passes})
-        monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", shared_cells)
-        for params in SHAPES["gpupc"]:
-            found = run(problem, "gpupc", backend, params)
-            assert found.sha256 == expected.sha256
-            assert found.sepsets == expected.sepsets
+    module = {"gpupc": gpupc, "disc-cupc": disc_cupc}[method]
+    for plane_cells, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 9), (1 << 30, 9), (40, 41)):
+        monkeypatch.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        monkeypatch.setattr(module, "SHARED_TABLE_CELLS", shared_cells)
+        for params in SHAPES[method]:
+            assert_same(run(problem, method, backend, params), expected)
+    monkeypatch.undo()
+    for counting, tables in itertools.product(("samples", "bit-planes"), ("global", "shared")):
+        for params in SHAPES[method]:
+            assert_same(run(problem, method, backend, {**params, "counting": counting, "tables": tables}), expected)
+
+
+def test_the_papers_choices_are_taken(backend):
+    """Without planes nothing is packed; with global tables only gpuPC's level 0 has any in shared memory."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    paper = {"counting": "samples", "tables": "global"}
+    search = disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", paper))
+    assert search.planes is None
+    assert disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", {})).planes is not None
+    assert search._tables(1, 5, 64, 30)[1] == 5
+    found = run(problem, "gpupc", backend, paper)
+    plans = found.facts["memory_plans"]
+    assert plans[0]["shared_cells"] > 0
+    assert all(plan["shared_cells"] == 0 and plan["scratch_bytes"] > 0 for plan in plans[1:])
+    assert not any(plan["scratch_bytes"] for plan in run(problem, "gpupc", backend).facts["memory_plans"])
 
 
 @pytest.mark.parametrize("method", METHODS)
