@@ -133,7 +133,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         for code in CODE_TYPES
     ]
     shared = [
-        *(KernelSource(bit_graph.SOURCE, name, (GRAPHS,)) for name in bit_graph.KERNELS),
+        KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
         *(KernelSource(separating_sets.SOURCE, name, (separating_sets.LISTS,)) for name in separating_sets.KERNELS),
     ]
     return [*shared, *BETWEEN_LEVELS.values(), *tests]

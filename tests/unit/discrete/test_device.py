@@ -1,5 +1,6 @@
 """gpuPC and disc-cupc against a plain serial search with NumPy's statistic, in every option and launch shape."""
 
+import collections
 import dataclasses
 import itertools
 import os
@@ -15,6 +16,7 @@ from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import InvalidParameter, Run, get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete import device, disc_cupc, gpupc
@@ -425,6 +427,54 @@ def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launch
     monkeypatch.setattr(disc_cupc, "V100_MULTIPROCESSORS", 2)
     assert run(problem, "disc-cupc", backend).sha256 == run(problem, "gpupc", backend).sha256
     assert launches["disc_cupc_level_zero"][0] == (2, 1)
+
+
+class WatchedBackend(HostBackend):
+    """Counts launches, and keeps what is copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.launches, self.uploaded, self.downloaded = collections.Counter(), [], []
+
+    def kernel(self, source, expression, structs=()):
+        kernel = super().kernel(source, expression, structs)
+
+        def launch(*arguments, **options):
+            self.launches[expression.split("<")[0]] += 1
+            kernel(*arguments, **options)
+
+        return launch
+
+    def upload(self, array):
+        self.uploaded.append(np.asarray(array).nbytes)
+        return super().upload(array)
+
+    def upload_rows(self, matrix, width):
+        self.uploaded.append(matrix.nbytes)
+        return super().upload_rows(matrix, width)
+
+    def download(self, array, out=None):
+        self.downloaded.append(array.nbytes)
+        return super().download(array, out)
+
+
+def test_a_level_is_three_launches_and_one_read():
+    """docs/performance.md: and one more launch where it removes something. Codes go up once and without padding."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    watched = WatchedBackend()
+    found = run(problem, "gpupc", watched)
+    levels = found.levels_run
+    assert levels >= 4
+    removing = len(set(found.sepsets.sizes().tolist()))
+    assert watched.launches == {
+        **{"pack_planes": 1, "gpupc_level_zero": 1, "gpupc_level": levels - 1, "begin_level": levels - 1},
+        **{"finish_level": levels, "list_removed": removing, "expand": 1, "merge_sets": int(removing > 1)},
+    }
+    counters = 8 * device.MOST_LEVELS * len(device.bit_graph.COUNTERS)
+    assert watched.downloaded[:levels] == [counters] * levels
+    assert len(watched.downloaded) == levels + 4  # and the graph, pairs, members and sizes
+    assert watched.uploaded.count(problem.codes.nbytes) == 1
+    assert sum(watched.uploaded) - problem.codes.nbytes < 200_000  # mostly critical values
 
 
 @pytest.mark.parametrize("method", METHODS)
