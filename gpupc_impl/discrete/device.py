@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
-from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.backends.launch import MAX_GRID_Y, Kernel
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run
@@ -79,8 +79,17 @@ SEARCH = Struct(
     unclear=UNCLEAR,
 )
 # ... of level.cuh, gpupc.cu and disc_cupc.cu.
-LEVEL = Struct("Level", rows=graph.ROWS, level=np.int32, tests_per_edge=np.uint64, counters=Pointer(np.uint64))
-PLACES = Struct("Places", shared_cells=np.uint32, scratch=Pointer(np.uint32), scratch_cells=np.uint64)
+LEVEL = Struct(
+    "Level", rows=graph.ROWS, level=np.int32, side=np.int32, tests_per_edge=np.uint64, counters=Pointer(np.uint64)
+)
+PLACES = Struct(
+    "Places",
+    above=np.uint64,
+    up_to=np.uint64,
+    scratch=Pointer(np.uint32),
+    scratch_cells=np.uint64,
+    bits=np.int32,
+)
 TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32)
 
 SOURCE = "discrete/kernels/tables.cu"
@@ -97,6 +106,8 @@ BETWEEN_LEVELS = {
     }.items()
 }
 WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
+KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {"gpupc": [("false",), ("true",)], "disc_cupc": [()]}
+"""The template arguments of a method's kernels, after the type of codes."""
 
 CELL_BYTES = 4
 ROW_ALIGNMENT = 1024
@@ -127,10 +138,11 @@ UNCLEAR_AT_FIRST = 1 << 12
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel that this family launches; none depends on the level."""
     tests = [
-        kernel_of(name, part, code)
-        for name in WHERE_TABLES_LIE
+        kernel_of(name, part, code, *options)
+        for name, all_options in KERNEL_OPTIONS.items()
         for part in ("level_zero", "level")
         for code in CODE_TYPES
+        for options in all_options
     ]
     shared = [
         KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
@@ -139,10 +151,11 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     return [*shared, *BETWEEN_LEVELS.values(), *tests]
 
 
-def kernel_of(name: str, part: str, code: str) -> KernelSource:
+def kernel_of(name: str, part: str, code: str, *options: str) -> KernelSource:
     """The kernel that makes a method's tests, of level 0 or of others, on codes of a NumPy type."""
     structs = (DATA[code], SEARCH, *([LEVEL] if part == "level" else []), WHERE_TABLES_LIE[name])
-    return KernelSource(f"discrete/kernels/{name}.cu", f"{name}_{part}<{CODE_TYPES[code]}>", structs)
+    arguments = ", ".join((CODE_TYPES[code], *options))
+    return KernelSource(f"discrete/kernels/{name}.cu", f"{name}_{part}<{arguments}>", structs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +207,7 @@ class DiscreteSearch(abc.ABC):
         best = backend.full((p, p), graph.NO_KEY, np.uint64)
         self.best_keys = graph.BEST_KEYS(keys=best, p=p, first_come=run.separating_sets == "first-come")
         self._counters = backend.empty(graph.COUNTER_SHAPE, np.uint64)
-        self._row_cells, self._largest_table = backend.empty(p, np.uint64), 0
+        self._row_cells, self._largest_table = [backend.empty(p, np.uint64) for _ in range(GRAPHS_AT_ONCE)], 0
         self._degrees = backend.empty(p, np.int32)  # at a level's start
         self._binomials: tuple[Any, int, int] = None, 0, 0  # for rows up to a length, and up to a level
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
@@ -255,15 +268,15 @@ class DiscreteSearch(abc.ABC):
         """Launch the tests of level 0."""
 
     @abc.abstractmethod
-    def make_level(self, level: Level, arguments: list) -> None:
-        """Launch the tests of a level from 1 on."""
+    def make_level(self, level: Level, sides: list[list]) -> None:
+        """Launch the tests of a level from 1 on: with the arguments of one side, then with those of the other."""
 
     @abc.abstractmethod
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         """The most device memory that a level's tables take, with up to `cells` cells each and `left` bytes for all."""
 
-    def kernel(self, part: str):
-        return self.backend.kernel(*kernel_of(self.name, part, self.code))
+    def kernel(self, part: str, *options: str) -> Kernel:
+        return self.backend.kernel(*kernel_of(self.name, part, self.code, *options))
 
     # --- levels ------------------------------------------------------------------------------------------------
 
@@ -283,14 +296,14 @@ class DiscreteSearch(abc.ABC):
         neighbours = backend.empty((self.p, width), np.int32)
         self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, self._degrees)
         rows = graph.Rows(self.p, level, width, neighbours, self._degrees, binomials, widest)
-        found = Level(level, width, rows, self._row_cells, self._largest_table)
-        of_level = LEVEL(
-            rows=rows.argument,
-            level=level,
-            tests_per_edge=self.problem.tests_per_edge or 0,
-            counters=self._counters,
-        )
-        tests = self._make_tests(level, lambda search: self.make_level(found, [self.data, search, of_level]), rows)
+        found = Level(level, width, rows, self._row_cells[before], self._largest_table)
+        given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
+        sides = [LEVEL(rows=rows.argument, level=level, side=side, **given) for side in (0, 1)]
+
+        def launch(search: Filled) -> None:
+            self.make_level(found, [[self.data, search, of_side] for of_side in sides])
+
+        tests = self._make_tests(level, launch, rows)
         if gone := edges_before - graphs.edges:
             removed = LevelSets(backend.empty((gone, 2), np.int32), backend.empty((gone, level), np.int32))
             numbers = np.int32(before), np.int32(self._graph), np.int32(level)
@@ -338,7 +351,7 @@ class DiscreteSearch(abc.ABC):
         """The graph that is left, and the counters: the tests made, and those that are left to the host."""
         numbers = np.int32(before), np.int32(after), np.int32(level)
         arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, self.categories]
-        self._launch("finish_level", *arguments, self._by_categories, self._row_cells)
+        self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after])
         counted = dict(zip(bit_graph.COUNTERS, self.graphs.read(level), strict=True))
         self._largest_table = counted["largest"]
         return counted["tests"], counted["undecided"]
@@ -408,7 +421,7 @@ class DiscreteSearch(abc.ABC):
         level = forecast.last_level(problem)
         limit = backend.memory_limit - backend.memory_used
         resident = p * padded_length(n) * problem.codes.itemsize + (16 if run.pmax else 8) * p * p
-        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 28 * p + 32 * UNCLEAR_AT_FIRST
+        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 36 * p + 32 * UNCLEAR_AT_FIRST
         resident += 8 * (MOST_LEVELS * len(bit_graph.COUNTERS) + math.prod(graph.COUNTER_SHAPE))
         resident += sum(array.nbytes for array in critical_table(problem.alpha))
         g_square = problem.test == "g-square"

@@ -61,7 +61,7 @@ class DiscCuPC(DiscreteSearch):
         shared_bytes = LEVEL_ZERO_THREADS * CELL_BYTES * self._shared_cells(LEVEL_ZERO_THREADS)
         self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables], shared_bytes=shared_bytes)
 
-    def make_level(self, level: Level, arguments: list) -> None:
+    def make_level(self, level: Level, sides: list[list]) -> None:
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
         threads, backend = beta * gamma, self.backend
         degrees = backend.download(level.rows.degrees).astype(np.int64)
@@ -72,9 +72,10 @@ class DiscCuPC(DiscreteSearch):
         members = backend.empty(grid * threads * level.level, np.int32)
         shared_bytes, row_bytes = threads * CELL_BYTES * self._shared_cells(threads), 4 * level.max_degree
         use_shared = row_bytes <= backend.max_shared_bytes // 4
-        arguments = [*arguments, tables, backend.upload(first_block), members, np.bool_(use_shared)]
+        own = [tables, backend.upload(first_block), members, np.bool_(use_shared)]
         shared_bytes += use_shared * row_bytes
-        self.kernel("level")((grid,), (beta, gamma), arguments, shared_bytes=shared_bytes)
+        for arguments in sides:
+            self.kernel("level")((grid,), (beta, gamma), [*arguments, *own], shared_bytes=shared_bytes)
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         p, params = self.p, self.run.params

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 
 import numpy as np
 
@@ -17,11 +18,16 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 
 logger = logging.getLogger("gpupc_impl.discrete")
 
+DIGITS = {"cuda": 16, "host": 256}  # sorted.cuh
+EVERY_SIZE = 2**64 - 1
 MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the counts of a tile
-UNIT_BYTES = 48  # gpupc.cu: sizeof(Unit)
+UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
 
 SHARED_TABLE_CELLS = 4096
 """Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor."""
+
+SORTED_FROM = 4
+"""Tables of more cells than so many a sample are not made: sorting the samples is faster."""
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
@@ -39,6 +45,7 @@ class MemoryPlan:
         largest_table: bytes of the largest table possible, with the sums of its columns.
         shared_cells: tables up to this size lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
+        dense_cells: tables up to this size are made; of larger ones the samples are sorted.
         scratch_cells: cells of each table in scratch space; 0 when all fit into shared memory.
         scratch_grid: blocks in x and y that share the scratch space.
         z: rows that each of these blocks works on, the paper's factor.
@@ -49,6 +56,7 @@ class MemoryPlan:
     largest_table: int
     shared_cells: int
     shared_bytes: int
+    dense_cells: int = 0
     scratch_cells: int = 0
     scratch_grid: tuple[int, int] = (0, 0)
     z: int = 1
@@ -60,9 +68,12 @@ class MemoryPlan:
             return f"{said}, all in {self.shared_bytes:,} bytes of shared memory a block"
         which = f"; those beyond {self.shared_cells * CELL_BYTES:,} bytes" if self.shared_cells else ", all"
         rows, columns = self.scratch_grid
+        instead = ""
+        if self.largest_table > self.dense_cells * CELL_BYTES:
+            instead = f"; samples are sorted instead of tables beyond {self.dense_cells * CELL_BYTES:,} bytes"
         return (
             f"{said}{which} in {self.scratch_bytes:,} bytes of device memory, which {rows * columns:,} blocks share, "
-            f"with {self.z:,} rows for each (z)"
+            f"with {self.z:,} rows for each (z){instead}"
         )
 
 
@@ -76,6 +87,11 @@ def shared_cells(
     return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
 
 
+def sorted_cells(samples: int, threads: int, digits: int) -> int:
+    """Scratch space in the place of a table whose samples are sorted, in cells (sorted.cuh, Sorting)."""
+    return 6 * samples + digits * (threads + 1)
+
+
 def plan_memory(
     level: int,
     largest_table: int,
@@ -87,6 +103,8 @@ def plan_memory(
     memory_used: int,
     memory_limit: int,
     resident_blocks: int,
+    dense_cells: int,
+    sorted_cells: int,
     where: str = "shared",
 ) -> MemoryPlan:
     """Plan a level.
@@ -100,6 +118,8 @@ def plan_memory(
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
         resident_blocks: blocks that run at a time; more would not use more scratch space at a time.
+        dense_cells: the most cells of a table that is made where there is memory for it.
+        sorted_cells: what takes the place of a larger table.
         where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
 
     Raises:
@@ -107,11 +127,15 @@ def plan_memory(
     """
     cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, where)
     shared_bytes = tables * (UNIT_BYTES + 4 * level + CELL_BYTES * cells) + row_bytes
-    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes)
+    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
     if largest_table <= cells:
         return plan
-    block_bytes = tables * largest_table * CELL_BYTES
-    room = min((memory_limit - memory_used) // block_bytes, resident_blocks)
+    room = memory_limit - memory_used
+    dense = max(min(largest_table, dense_cells, room // (2 * tables * CELL_BYTES) * 2), cells)
+    scratch_cells = max(dense, sorted_cells if largest_table > dense else 0)
+    scratch_cells += scratch_cells % 2  # sorted numbers have 64 bits
+    block_bytes = tables * scratch_cells * CELL_BYTES
+    room = min(room // block_bytes, resident_blocks)
     if room < 1:
         raise DeviceMemoryError(block_bytes, memory_used, memory_limit)
     rows, columns = grid
@@ -119,7 +143,8 @@ def plan_memory(
     blocks = min(rows, room // columns)
     return dataclasses.replace(
         plan,
-        scratch_cells=largest_table,
+        dense_cells=dense,
+        scratch_cells=scratch_cells,
         scratch_grid=(blocks, columns),
         z=-(-rows // blocks),
         scratch_bytes=blocks * columns * block_bytes,
@@ -135,6 +160,9 @@ class GpuPC(DiscreteSearch):
         defaults = DEFAULTS[run.backend.name]
         self.shape = {name: run.params[name] or default for name, default in defaults.items()}
         self.plans: list[MemoryPlan] = []
+        n, everything = problem.n_samples, run.params["tables"] == "global"
+        self.dense_cells = EVERY_SIZE if everything else max(SORTED_FROM * n, SHARED_TABLE_CELLS)
+        self.sorted_cells = sorted_cells(n, self.shape["delta"], DIGITS[run.backend.name])
         multiprocessors = run.backend.describe().get("multiprocessors")
         self.resident_blocks = (
             BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * run.backend.threads
@@ -150,35 +178,56 @@ class GpuPC(DiscreteSearch):
         where = self.run.params["tables"]
         if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
             return 0
-        return min(min(self.resident_blocks, self.p * columns) * tables * cells * CELL_BYTES, left)
+        if cells > self.dense_cells:
+            cells = max(self.dense_cells, self.sorted_cells)
+        elif cells * tables * CELL_BYTES > left:
+            cells = max(cells, self.sorted_cells)
+        return min(min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES, left)
 
     def make_level_zero(self, arguments: list) -> None:
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
         plan = self._plan(0, largest_pair_table(self.problem), grid, tables=1, row_bytes=0)
-        self._launch_tests("level_zero", plan, grid, (self.shape["delta"],), arguments, [])
+        self._launch_tests("level_zero", plan, grid, (self.shape["delta"],), [arguments], [])
 
-    def make_level(self, level: Level, arguments: list) -> None:
+    def make_level(self, level: Level, sides: list[list]) -> None:
         delta, gamma, beta = (self.shape[name] for name in ("delta", "gamma", "beta"))
         tables = gamma * beta
         grid = (self.p, min(-(-level.max_degree // beta), MAX_GRID_Y))
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
         plan = self._plan(level.level, level.largest_table, grid, tables, row_bytes if use_shared else 0)
-        self._launch_tests(
-            "level", plan, grid, (delta, gamma, beta), arguments, [level.row_cells, np.bool_(use_shared)]
-        )
+        self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, [level.row_cells, np.bool_(use_shared)])
 
     def _launch_tests(
-        self, part: str, plan: MemoryPlan, grid: tuple[int, int], block: tuple[int, ...], before: list, after: list
+        self,
+        part: str,
+        plan: MemoryPlan,
+        grid: tuple[int, int],
+        block: tuple[int, ...],
+        sides: list[list],
+        after: list,
     ) -> None:
-        """A level's tests: those with tables in shared memory, then those with tables in scratch space."""
-        if plan.shared_cells:
-            places = PLACES(shared_cells=plan.shared_cells, scratch=None, scratch_cells=0)
-            self.kernel(part)(grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
-        if plan.scratch_cells:
+        """A level's tests: those with tables in shared memory, in scratch space, and with sorted samples."""
+        cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
+        tables = math.prod(block[1:])
+        scratch = None
+        if plan.scratch_bytes:
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
-            places = PLACES(shared_cells=plan.shared_cells, scratch=scratch, scratch_cells=plan.scratch_cells)
-            self.kernel(part)(plan.scratch_grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
+        in_scratch = {"scratch": scratch, "scratch_cells": plan.scratch_cells, "bits": (largest - 1).bit_length()}
+        launches = []
+        if cells:
+            shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0)
+            launches.append((shared, grid, plan.shared_bytes, "false"))
+        shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
+        if dense > cells:
+            made = PLACES(above=cells, up_to=dense, **in_scratch)
+            launches.append((made, plan.scratch_grid, shared_bytes, "false"))
+        if largest > dense:
+            larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
+            launches.append((larger, plan.scratch_grid, shared_bytes, "true"))
+        for arguments in sides:
+            for places, of_grid, of_block, is_sorted in launches:
+                self.kernel(part, is_sorted)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
 
     def _plan(self, level: int, largest_table: int, grid: tuple[int, int], tables: int, row_bytes: int) -> MemoryPlan:
         backend = self.backend
@@ -192,6 +241,8 @@ class GpuPC(DiscreteSearch):
             memory_used=backend.memory_used,
             memory_limit=backend.memory_limit,
             resident_blocks=self.resident_blocks,
+            dense_cells=self.dense_cells,
+            sorted_cells=self.sorted_cells,
             where=self.run.params["tables"],
         )
         logger.info("%s", plan)

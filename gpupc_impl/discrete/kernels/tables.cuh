@@ -296,6 +296,20 @@ struct Rules {
     bool adjusted;       // degrees of freedom from the rows and columns that occur
 };
 
+// A cell's share of the statistic.
+__device__ __forceinline__ double chi_square_term(unsigned count, unsigned row, unsigned column, unsigned total) {
+    const double expected = static_cast<double>(row) * static_cast<double>(column) / static_cast<double>(total);
+    const double difference = static_cast<double>(count) - expected;
+    return difference * difference / expected;
+}
+
+__device__ __forceinline__ double g_square_term(const double* logs, unsigned count, unsigned row, unsigned column,
+                                                unsigned total) {
+    const double found = logs[count] + logs[total];
+    const double expected = logs[row] + logs[column];
+    return static_cast<double>(count) * (found - expected);
+}
+
 // A stratum's share of the statistic; `counts` is a block of the table, whose last row gets the sums of the columns.
 // Cells are visited row by row, so that every method adds the same numbers in the same order. `df` grows by the
 // adjusted degrees of freedom.
@@ -322,17 +336,12 @@ __device__ __forceinline__ double stratum_statistic(const Rules& rules, int rows
         if (rules.logs == nullptr) {
             for (int b = 0; b < columns; ++b) {
                 if (sums[b] == 0) continue;
-                const double expected =
-                    static_cast<double>(row_total) * static_cast<double>(sums[b]) / static_cast<double>(total);
-                const double difference = static_cast<double>(row[b]) - expected;
-                sum += difference * difference / expected;
+                sum += chi_square_term(row[b], row_total, sums[b], total);
             }
         } else {
             for (int b = 0; b < columns; ++b) {
                 if (row[b] == 0) continue;
-                const double found = rules.logs[row[b]] + rules.logs[total];
-                const double expected = rules.logs[row_total] + rules.logs[sums[b]];
-                sum += static_cast<double>(row[b]) * (found - expected);
+                sum += g_square_term(rules.logs, row[b], row_total, sums[b], total);
             }
         }
     }

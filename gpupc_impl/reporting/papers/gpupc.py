@@ -227,9 +227,9 @@ def _choice_notes(choices: Iterable[str]) -> list[str]:
     if "best" not in choices:
         return []
     return [
-        f"{label(BASELINE)} and {label(GPUPC)}: the paper's choice for both, sample by sample into tables in device "
-        f"memory (of {label(GPUPC)}'s level 0 in shared memory). Best: both by bit planes, tables in shared memory as far as "
-        "they fit."
+        f"{label(BASELINE)} and {label(GPUPC)}: as the paper has both, sample by sample into tables in device "
+        f"memory (of {label(GPUPC)}'s level 0 in shared memory). Best: both by bit planes, tables in shared memory as "
+        "far as they fit."
     ]
 
 

@@ -272,6 +272,8 @@ def plan(**changes):
         "memory_used": 10**6,
         "memory_limit": 10**9,
         "resident_blocks": 10**6,
+        "dense_cells": 10**6,
+        "sorted_cells": 200_000,
     }
     return gpupc.plan_memory(**{**arguments, **changes})
 
@@ -297,8 +299,21 @@ def test_large_tables_take_scratch_space_as_far_as_it_goes():
     assert plan(memory_limit=10**6 + 3 * block).scratch_grid == (1, 3)
     assert plan(memory_limit=10**6 + 3 * block).z == 100
     assert plan(resident_blocks=40).scratch_grid == (2, 20)
+
+
+def test_samples_are_sorted_where_tables_are_too_large():
+    few = {"dense_cells": 30_000, "sorted_cells": 20_001}
+    found = plan(**few)
+    assert (found.dense_cells, found.scratch_cells) == (30_000, 30_000)
+    assert plan(largest_table=20_000, **few).scratch_cells == 20_000
+    assert plan(dense_cells=9000, sorted_cells=20_001).scratch_cells == 20_002  # of 64 bits each
+    assert plan(dense_cells=9000, sorted_cells=20_001).dense_cells == 9000
+    tight = plan(memory_limit=10**6 + 2 * 4 * 50_000, sorted_cells=20_000)  # not even one block's tables
+    assert (tight.dense_cells, tight.scratch_grid) == (50_000, (1, 1))
+    assert "samples are sorted instead of tables beyond 200,000 bytes" in str(tight)
+    block = 2 * 4 * 20_000
     with pytest.raises(DeviceMemoryError) as caught:
-        plan(memory_limit=10**6 + block - 1)
+        plan(memory_limit=10**6 + block - 1, sorted_cells=20_000)
     assert caught.value.requested == block
 
 
@@ -373,14 +388,53 @@ def test_smallest_problems(backend, method, p, n):
     assert dict(found.sepsets.items()) == sets
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_tables_beyond_64_bits_end_the_search(backend, method):
+@pytest.mark.parametrize("params", SHAPES["gpupc"])
+def test_tables_beyond_64_bits_end_the_search(params):
     problem = sampled(1, p=7, n=200, alpha=0.3)
-    huge = dataclasses.replace(problem, categories=np.full(7, 2**16 - 1, np.int32), max_level=5, alpha=0.999)
+    huge = dataclasses.replace(problem, categories=np.full(7, 2**16 - 1, np.int32), max_level=5, df_rule="adjusted")
     assert huge.obstacle(1) is None
     assert "more than the 2^62" in huge.obstacle(2)
     with pytest.raises(DeviceMemoryError):
-        run(huge, method, open_backend("host", 10**8))
+        run(huge, "disc-cupc", open_backend("host", 10**8))
+    found = run(huge, "gpupc", open_backend("host", 10**8), params)
+    assert "more than the 2^62" in found.stopped_because
+    adjacency, sets = serial_search(dataclasses.replace(huge, max_level=1))
+    assert np.array_equal(found.adjacency, adjacency)
+    assert dict(found.sepsets.items()) == sets
+    assert any(sets.values())
+
+
+@pytest.mark.parametrize("test", ["chi-square", "g-square"])
+def test_few_strata_among_very_many(test):
+    """A level whose tables would have 10^10 cells, in a megabyte, and by every team."""
+    options = {"alpha": 0.01, "max_level": 3, "test": test, "df_rule": "adjusted"}
+    problem = sampled(14, p=9, n=600, most=4, noise=0.2, **options)
+    huge = dataclasses.replace(problem, categories=np.full(9, 100, np.int32))
+    adjacency, sets = serial_search(huge)
+    assert any(len(S) == 2 for S in sets.values())
+    for params in (*SHAPES["gpupc"], {"counting": "samples", "tables": "global", "delta": 3}):
+        backend = open_backend("host", 1_000_000)
+        found = run(huge, "gpupc", backend, params)
+        assert np.array_equal(found.adjacency, adjacency)
+        assert dict(found.sepsets.items()) == sets
+        assert found.levels_run == 4
+        assert found.facts["memory_plans"][3]["largest_table"] > 10**10
+        assert backend.memory_peak <= 1_000_000
+
+
+@pytest.mark.parametrize("test", ["chi-square", "g-square"])
+def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
+    """Largest p-values are made of the statistics' last bits, so they tell."""
+    problem = sampled(15, p=7, n=700, most=6, alpha=0.2, test=test, df_rule="adjusted")
+    expected = run(problem, "gpupc", backend, pmax=True)
+    assert expected.levels_run >= 3
+    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 3)
+    monkeypatch.setattr(gpupc, "SORTED_FROM", 0)
+    for params in SHAPES["gpupc"]:
+        found = run(problem, "gpupc", backend, params, pmax=True)
+        assert all(plan["dense_cells"] <= 3 for plan in found.facts["memory_plans"])
+        assert_same(found, expected)
+        np.testing.assert_array_equal(found.pmax, expected.pmax)
 
 
 # --- launches and memory said beforehand ------------------------------------------------------------------------------
@@ -458,8 +512,8 @@ class WatchedBackend(HostBackend):
         return super().download(array, out)
 
 
-def test_a_level_is_three_launches_and_one_read():
-    """docs/performance.md: and one more launch where it removes something. Codes go up once and without padding."""
+def test_a_level_is_five_launches_and_one_read():
+    """docs/performance.md: four where it removes nothing. Codes go up once and without padding."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     watched = WatchedBackend()
     found = run(problem, "gpupc", watched)
@@ -467,7 +521,7 @@ def test_a_level_is_three_launches_and_one_read():
     assert levels >= 4
     removing = len(set(found.sepsets.sizes().tolist()))
     assert watched.launches == {
-        **{"pack_planes": 1, "gpupc_level_zero": 1, "gpupc_level": levels - 1, "begin_level": levels - 1},
+        **{"pack_planes": 1, "gpupc_level_zero": 1, "gpupc_level": 2 * (levels - 1), "begin_level": levels - 1},
         **{"finish_level": levels, "list_removed": removing, "expand": 1, "merge_sets": int(removing > 1)},
     }
     counters = 8 * device.MOST_LEVELS * len(device.bit_graph.COUNTERS)
