@@ -121,6 +121,9 @@ class Backend(abc.ABC):
     device_memory_limit: int | None
     """The budget asked for."""
 
+    multiprocessors: int
+    """Of a GPU; 0 where CPU cores take their place."""
+
     blocks_at_once: int
     """Blocks of a launch whose warps share out the work among themselves."""
 

@@ -112,7 +112,8 @@ class CudaBackend(Backend):
         self.max_shared_bytes = runtime.deviceGetAttribute(
             runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, self._device.id
         )
-        self.blocks_at_once = 8 * runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
+        self.multiprocessors = runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
+        self.blocks_at_once = 8 * self.multiprocessors
         architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
         assert architecture is not None  # else `unavailable` has a sentence
         self._architecture = architecture

@@ -276,6 +276,7 @@ class HostBackend(Backend):
 
     name = "host"
     warp_threads = 1
+    multiprocessors = 0
     max_shared_bytes = 232_448  # what an H100 grants
 
     def __init__(self, device_memory_limit: int | None = None):

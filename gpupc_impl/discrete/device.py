@@ -165,6 +165,7 @@ class Level:
     Attributes:
         level: the size of conditioning sets, at least 1.
         max_degree: largest number of neighbours.
+        edges: how many there are.
         rows: the neighbours of each variable.
         row_cells: (p,) uint64: bounds on the cells of each row's tables.
         largest_table: cells of the largest table possible.
@@ -172,6 +173,7 @@ class Level:
 
     level: int
     max_degree: int
+    edges: int
     rows: graph.Rows
     row_cells: Any
     largest_table: int
@@ -296,7 +298,7 @@ class DiscreteSearch(abc.ABC):
         neighbours = backend.empty((self.p, width), np.int32)
         self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, self._degrees)
         rows = graph.Rows(self.p, level, width, neighbours, self._degrees, binomials, widest)
-        found = Level(level, width, rows, self._row_cells[before], self._largest_table)
+        found = Level(level, width, edges_before, rows, self._row_cells[before], self._largest_table)
         given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
         sides = [LEVEL(rows=rows.argument, level=level, side=side, **given) for side in (0, 1)]
 
@@ -325,15 +327,7 @@ class DiscreteSearch(abc.ABC):
         workload = self.problem.tests_per_edge is not None
         while True:
             self.backend.fill(self._counters, 0)
-            search = SEARCH(
-                best=self.best_keys,
-                largest_p=self.largest_p,
-                workload=workload,
-                rules=RULES(logs=self.logs, adjusted=self.problem.df_rule == "adjusted"),
-                critical=self.critical,
-                unclear=self._unclear,
-            )
-            launch(search)
+            launch(self._search)
             if workload:
                 self._decay(level, before, rows)
             tests, undecided = self._finish(level, before, after)
@@ -379,7 +373,14 @@ class DiscreteSearch(abc.ABC):
             "df": backend.empty(tests, np.uint64),
             "statistics": backend.empty(tests, np.float64),
         }
-        self._unclear = UNCLEAR(counters=self._counters, capacity=tests, **self._undecided)
+        self._search = SEARCH(
+            best=self.best_keys,
+            largest_p=self.largest_p,
+            workload=self.problem.tests_per_edge is not None,
+            rules=RULES(logs=self.logs, adjusted=self.problem.df_rule == "adjusted"),
+            critical=self.critical,
+            unclear=UNCLEAR(counters=self._counters, capacity=tests, **self._undecided),
+        )
 
     def _decay(self, level: int, before: int, rows: graph.Rows | None) -> None:
         """Give keys to the edges that a workload's rule removes."""

@@ -46,7 +46,7 @@ class DiscCuPC(DiscreteSearch):
     name = "disc_cupc"
 
     def __init__(self, problem: DiscreteProblem, run: Run):
-        multiprocessors = run.backend.describe().get("multiprocessors")
+        multiprocessors = run.backend.multiprocessors
         self.resident = THREADS_A_MULTIPROCESSOR * (multiprocessors or V100_MULTIPROCESSORS)
         self.running = self.resident if multiprocessors else HOST_BLOCKS * MAX_THREADS * run.backend.threads
         super().__init__(problem, run)

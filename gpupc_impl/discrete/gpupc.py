@@ -32,6 +32,12 @@ SORTED_FROM = 4
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
 
+MOST_DELTA, PAIR_DELTA = 256, 32
+"""Threads a table at most, where a level has too few edges to fill a GPU otherwise; and at level 0, with all pairs."""
+
+THREADS_A_MULTIPROCESSOR = 512
+"""Threads of gpupc.cu that a multiprocessor has registers for."""
+
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
 """Blocks that run at a time, and a few more to fill gaps; scratch space for more would not be used."""
 
@@ -160,13 +166,14 @@ class GpuPC(DiscreteSearch):
         defaults = DEFAULTS[run.backend.name]
         self.shape = {name: run.params[name] or default for name, default in defaults.items()}
         self.plans: list[MemoryPlan] = []
-        n, everything = problem.n_samples, run.params["tables"] == "global"
-        self.dense_cells = EVERY_SIZE if everything else max(SORTED_FROM * n, SHARED_TABLE_CELLS)
-        self.sorted_cells = sorted_cells(n, self.shape["delta"], DIGITS[run.backend.name])
-        multiprocessors = run.backend.describe().get("multiprocessors")
+        multiprocessors = run.backend.multiprocessors
         self.resident_blocks = (
             BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * run.backend.threads
         )
+        n, everything = problem.n_samples, run.params["tables"] == "global"
+        self.dense_cells = EVERY_SIZE if everything else max(SORTED_FROM * n, SHARED_TABLE_CELLS)
+        self.digits = DIGITS[run.backend.name]
+        self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
         super().__init__(problem, run)
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
@@ -179,24 +186,35 @@ class GpuPC(DiscreteSearch):
         if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
             return 0
         if cells > self.dense_cells:
-            cells = max(self.dense_cells, self.sorted_cells)
+            cells = max(self.dense_cells, sorted_cells(self.n, MAX_THREADS, self.digits))
         elif cells * tables * CELL_BYTES > left:
-            cells = max(cells, self.sorted_cells)
+            cells = max(cells, sorted_cells(self.n, MAX_THREADS, self.digits))
         return min(min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES, left)
 
     def make_level_zero(self, arguments: list) -> None:
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
-        plan = self._plan(0, largest_pair_table(self.problem), grid, tables=1, row_bytes=0)
-        self._launch_tests("level_zero", plan, grid, (self.shape["delta"],), [arguments], [])
+        delta = self._delta(self.p * (self.p - 1) // 2, PAIR_DELTA)
+        plan = self._plan(0, largest_pair_table(self.problem), grid, delta, tables=1, row_bytes=0)
+        self._launch_tests("level_zero", plan, grid, (delta,), [arguments], [])
 
     def make_level(self, level: Level, sides: list[list]) -> None:
-        delta, gamma, beta = (self.shape[name] for name in ("delta", "gamma", "beta"))
+        gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
+        delta = self._delta(level.edges * gamma, self.shape["delta"], MAX_THREADS // tables)
         grid = (self.p, min(-(-level.max_degree // beta), MAX_GRID_Y))
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
-        plan = self._plan(level.level, level.largest_table, grid, tables, row_bytes if use_shared else 0)
+        plan = self._plan(level.level, level.largest_table, grid, delta, tables, row_bytes if use_shared else 0)
         self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, [level.row_cells, np.bool_(use_shared)])
+
+    def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
+        """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
+        if self.run.params["delta"] or not self.threads_at_once:
+            return self.shape["delta"]
+        delta, most = least, min(most, MOST_DELTA)
+        while 2 * delta <= most and 2 * delta * tables <= self.threads_at_once:
+            delta *= 2
+        return delta
 
     def _launch_tests(
         self,
@@ -229,7 +247,9 @@ class GpuPC(DiscreteSearch):
             for places, of_grid, of_block, is_sorted in launches:
                 self.kernel(part, is_sorted)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
 
-    def _plan(self, level: int, largest_table: int, grid: tuple[int, int], tables: int, row_bytes: int) -> MemoryPlan:
+    def _plan(
+        self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
+    ) -> MemoryPlan:
         backend = self.backend
         plan = plan_memory(
             level,
@@ -242,7 +262,7 @@ class GpuPC(DiscreteSearch):
             memory_limit=backend.memory_limit,
             resident_blocks=self.resident_blocks,
             dense_cells=self.dense_cells,
-            sorted_cells=self.sorted_cells,
+            sorted_cells=sorted_cells(self.n, delta, self.digits),
             where=self.run.params["tables"],
         )
         logger.info("%s", plan)
@@ -263,7 +283,12 @@ def _check_block(params: dict) -> str | None:
     source="gpuPC, section 3, Algorithms 2 and 3",
     summary="delta threads a table, gamma tests at a time, beta edges a block",
     params={
-        "delta": Parameter(0, "threads a table (delta); 0: 64 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
+        "delta": Parameter(
+            0,
+            "threads a table (delta); 0: on a GPU 64, more where edges are few; 1 on cores",
+            minimum=0,
+            maximum=MAX_THREADS,
+        ),
         "gamma": Parameter(0, "tests at a time (gamma); 0: 2 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
         "beta": Parameter(0, "edges a block (beta); 0: 1", minimum=0, maximum=64),
         "counting": COUNTING,

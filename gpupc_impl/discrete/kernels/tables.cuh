@@ -205,6 +205,7 @@ __device__ __forceinline__ void count_tile(const Stratum& stratum, const unsigne
                                            int width) {
     const long long words = stratum.words;
     Counts counts[ROWS][COLUMNS] = {};
+#pragma unroll 2
     for (int w = team.rank * WORDS_AT_ONCE; w < stratum.words; w += team.size * WORDS_AT_ONCE) {
         const Bits samples = stratum(~Bits{}, w);
         Bits row[ROWS];
