@@ -28,7 +28,7 @@ from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
 from gpupc_impl.discrete.statistic import p_values
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
-from gpupc_impl.engine.separating_sets import LevelSets, download_sets
+from gpupc_impl.engine.separating_sets import LevelSets, download_result
 
 logger = logging.getLogger("gpupc_impl.discrete")
 """Says what memory a run takes, and how that of each level is laid out."""
@@ -230,10 +230,17 @@ class DiscreteSearch(abc.ABC):
         return self._level_zero() if level == 0 else self._level(level)
 
     def adjacency(self) -> np.ndarray:
-        return ~np.eye(self.p, dtype=bool) if self._graph < 0 else self.graphs.adjacency(self._graph)
+        return self._result[0]
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        return download_sets(self.backend, adjacency, self._removed)
+        return self._result[1]
+
+    @functools.cached_property
+    def _result(self) -> tuple[np.ndarray, SeparatingSets]:
+        if self._graph < 0:  # no level was run
+            complete = ~np.eye(self.p, dtype=bool)
+            return complete, SeparatingSets.from_levels(complete, [])
+        return download_result(self.backend, self.graphs.entries(self._graph), self._removed)
 
     def pmax(self) -> np.ndarray | None:
         """The largest p-value of each pair; for a removed pair, the p-value given its separating set."""
@@ -307,7 +314,7 @@ class DiscreteSearch(abc.ABC):
 
         tests = self._make_tests(level, launch, rows)
         if gone := edges_before - graphs.edges:
-            removed = LevelSets(backend.empty((gone, 2), np.int32), backend.empty((gone, level), np.int32))
+            removed = LevelSets(**backend.empty_all(pairs=((gone, 2), np.int32), members=((gone, level), np.int32)))
             numbers = np.int32(before), np.int32(self._graph), np.int32(level)
             arguments = [graphs.struct, self.best_keys, rows.argument, *numbers, removed.pairs, removed.members]
             self._launch("list_removed", *arguments)
@@ -346,9 +353,8 @@ class DiscreteSearch(abc.ABC):
         numbers = np.int32(before), np.int32(after), np.int32(level)
         arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, self.categories]
         self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after])
-        counted = dict(zip(bit_graph.COUNTERS, self.graphs.read(level), strict=True))
-        self._largest_table = counted["largest"]
-        return counted["tests"], counted["undecided"]
+        tests, *_, undecided, self._largest_table = self.graphs.read(level)  # tables.cu: in the places of turns
+        return tests, undecided
 
     def _settle(self, undecided: int) -> bool:
         """Decide the tests that kernels could not; whether any of their sets separates."""
@@ -367,12 +373,12 @@ class DiscreteSearch(abc.ABC):
         """Room for tests of a level that the host decides."""
         backend = self.backend
         self._room = tests
-        self._undecided = {
-            "pairs": backend.empty((tests, 2), np.int32),
-            "keys": backend.empty(tests, np.uint64),
-            "df": backend.empty(tests, np.uint64),
-            "statistics": backend.empty(tests, np.float64),
-        }
+        self._undecided = backend.empty_all(
+            pairs=((tests, 2), np.int32),
+            keys=(tests, np.uint64),
+            df=(tests, np.uint64),
+            statistics=(tests, np.float64),
+        )
         self._search = SEARCH(
             best=self.best_keys,
             largest_p=self.largest_p,

@@ -5,6 +5,10 @@
 #include "engine/kernels/rows.cuh"
 #include "engine/kernels/tally.cuh"
 
+// What a level counts in the places of turns, of which there are none: tests that the host decides, and the cells of
+// the next level's largest table. discrete/device.py: the same.
+enum { UNDECIDED = TURNS, LARGEST };
+
 // Which samples have which category, 64 samples a warp at a time. Grid (any, p), block (warps).
 template <class Code>
 __global__ void pack_planes(const __grid_constant__ Data<Code> data, int p, unsigned long long* planes) {

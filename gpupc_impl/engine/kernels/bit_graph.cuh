@@ -4,9 +4,9 @@
 
 #include "engine/kernels/warp.cuh"
 
-// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side.
-// UNDECIDED: tests that the host decides. LARGEST: the most memory that a test of the next level may need.
-enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, UNDECIDED = TURNS + 2, LARGEST, COUNTERS };
+// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side, where a
+// search hands out any.
+enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, COUNTERS = TURNS + 2 };
 
 struct BitRow {
     const unsigned* bits;
