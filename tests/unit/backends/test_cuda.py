@@ -519,6 +519,18 @@ def test_half_of_a_symmetric_matrix_is_copied(cupy, compiled, monkeypatch, p):
     assert sum(up) < 0.75 * matrix.nbytes if Function.launches else sum(up) == matrix.nbytes
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(1, 7), (5, 5), (40, 13), (0, 4)])
+def test_rows_are_copied_to_wider_ones(backend, monkeypatch, rows, columns):
+    """In one part, and in several that threads copy."""
+    matrix = np.random.default_rng(rows).integers(0, 200, (rows, columns)).astype(np.uint8)
+    for small_bytes, chunk_bytes in ((1 << 21, 4 << 20), (30, 4 << 20), (30, 60)):
+        monkeypatch.setattr(cuda, "SMALL_BYTES", small_bytes)
+        monkeypatch.setattr(cuda, "CHUNK_BYTES", chunk_bytes)
+        wide = backend.upload_rows(matrix, 16)
+        assert wide.shape == (rows, 16)
+        np.testing.assert_array_equal(backend.download(wide)[:, :columns], matrix)
+
+
 def test_a_product_takes_of_the_budget(backend, cupy):
     def matmul(a, b, out):
         working()
