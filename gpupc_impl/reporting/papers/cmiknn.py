@@ -15,6 +15,8 @@ from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import (
+    STALE,
+    STALE_NOTE,
     Speedup,
     csv_row,
     grouped,
@@ -191,7 +193,7 @@ def _cell(cell: Mapping[str, Any], percentile: float) -> str:
         return f"DNF (> {number(cell['limit_s'])})"
     if cell["status"] != "ok":
         return status_word(cell["status"])
-    return number(float(np.quantile(cell["seconds"], percentile)))
+    return number(float(np.quantile(cell["seconds"], percentile))) + (f" {STALE}" if cell.get("stale") else "")
 
 
 def _ratio(slow: Mapping[str, Any] | None, fast: Mapping[str, Any]) -> str:
@@ -262,10 +264,11 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
 
 
 def _single_remarks(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why a cell has no time."""
+    """Why a cell has no time, and what the mark of a time means."""
+    notes = [STALE_NOTE] if any(cell.get("stale") for cell in cells if cell["status"] == "ok") else []
     late = [cell for cell in cells if cell["status"] != "ok" and cell["why"]]
     reasons = grouped((cell["why"], label(cell["implementation"])) for cell in late)
-    return [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+    return notes + [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
 
 
 # --- Table 5 ---------------------------------------------------------------------------------------------------------
