@@ -66,6 +66,7 @@ class Entry:
         family: shows the data sets of this family, or of `EVERY` one, with all their settings.
         experiments: shows these of the config's experiments: without a family the first must be there.
         tests: shows this table of the config's single tests.
+        methods: a recorded device with no run of any of these has nothing to show.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Entry:
     family: str | None = None
     experiments: Sequence[str] = ()
     tests: str | None = None
+    methods: Sequence[str] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -101,10 +103,7 @@ class Entry:
         (write_drawings if self.figure else write_tables)([self._made(source) for source in sources], **paths)
 
     def _made(self, source: Source) -> tuple[Heading, Any]:
-        read = {
-            name: source.given[name] if name in GIVEN else READERS[name](source)
-            for name in self.reads
-        }
+        read = {name: source.given[name] if name in GIVEN else READERS[name](source) for name in self.reads}
         made = self.make(**read)
         if isinstance(made, Table):
             made = dataclasses.replace(made, notes=[*made.notes, *absent_note(source)])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.sources import STALE
 
 INFINITY = "∞"
 
@@ -34,7 +35,6 @@ VERIFICATION_MARKS = {
     "unexplained": " ✗",
 }
 
-STALE = "‡"
 STALE_NOTE = f"{STALE} Stale: the code that made it has changed since."
 _MARKS = ["", *VERIFICATION_MARKS.values()]
 
@@ -84,7 +84,10 @@ def time_cell(run: VerifiedRecord | None, **words: str) -> str:
 
 
 def mark(*runs: VerifiedRecord | None) -> str:
-    """The marks of a cell where the verification of one of its numbers is not ``equal``, or one is stale."""
+    """The marks of a cell where the verification of one of its numbers is not ``equal``, or one is stale; none where a
+    number is missing, which leaves nothing to mark."""
+    if None in runs:
+        return ""
     shown = [run for run in runs if run and run.median is not None]
     worst = max(("", *(VERIFICATION_MARKS.get(run.verification, "") for run in shown)), key=_MARKS.index)
     return worst + (f" {STALE}" if any(run.stale for run in shown) else "")

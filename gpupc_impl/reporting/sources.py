@@ -11,6 +11,9 @@ from gpupc_impl.core.files import read_json
 from gpupc_impl.measurement.record import commit_name, day, machine_name
 
 HERE = "this machine"
+STALE = "‡"
+"""The mark of a number that was recorded, and whose code has changed since."""
+
 NAMED_AT_MOST = 3
 """Commits that a heading names; the table of provenance has all of them."""
 
@@ -120,8 +123,8 @@ def _environments(source: Source, made_of: Mapping[str, Any]) -> list[tuple[str,
 def _stale(made_of: Mapping[str, Any]) -> str:
     """How many of the numbers were made by code that has changed since; nothing where none was."""
     timed = [run.stale for run in made_of.get("runs", ()) if run.median is not None]
-    timed += [cell["stale"] for cell in made_of.get("tests", {}).get("cells", ()) if cell["status"] == "ok"]
-    return f"stale ‡: {sum(timed)} of {len(timed)}" if any(timed) else ""
+    timed += [cell.get("stale", False) for cell in made_of.get("tests", {}).get("cells", ()) if cell["status"] == "ok"]
+    return f"stale {STALE}: {sum(timed)} of {len(timed)} runs" if any(timed) else ""
 
 
 def _each(names: Iterable[str]) -> list[str]:

@@ -72,9 +72,7 @@ Block = tuple[Heading | None, Table]
 """The same table from one machine; the heading is None where there is no other and nothing to tell apart."""
 
 
-def write_tables(
-    blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path
-) -> None:
+def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
     """Write the same table from several machines: a block each, below each other, and one CSV of all their rows."""
     write_csv(csv_path, *csv_rows([(heading, table.plain, table.columns) for heading, table in blocks]))
     Path(md_path).write_text(_markdown_page(blocks), encoding="utf-8")

@@ -31,7 +31,7 @@ def command(folder, config, *arguments):
     """A call of Snakemake from the source tree, with everything it writes in `folder`."""
     return [
         *(sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder),
-        *("--configfile", config, "--workflow-profile", ROOT / "workflow/profiles/default", "--cores", "2"),
+        *("--configfile", config, "--cores", "2"),
         *arguments,
     ]
 

@@ -225,7 +225,6 @@ class Plan:
             found["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
         return found
 
-
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def source(self, entry: Entry) -> Source | None:
@@ -245,9 +244,16 @@ class Plan:
         files = {kind: [path for path in paths if Path(path).is_file()] for kind, paths in asked.items()}
         if not files[next(kind for kind in MAIN_FILES if kind in files)]:
             return None
+        if entry.methods and not {Path(path).stem for path in files["records"]} & self._settings_of(entry.methods):
+            return None
         there = set(files.get("records", []))
         absent = [(Path(path).parent.name, Path(path).stem) for path in asked.get("records", []) if path not in there]
         return Source(Path(self.folder).name, self.config["backend"], files, self.given(entry), absent)
+
+    def _settings_of(self, methods: Iterable[str]) -> set[str]:
+        """The settings of some methods, by name, wherever they stand."""
+        groups = [*self.config["settings"].values(), *(each.settings for each in self.experiments.values())]
+        return {name for group in groups for name, choice in group.items() if choice.get("method", name) in methods}
 
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 import sys
+import warnings
 from functools import cache, partial
 from pathlib import Path
 
@@ -29,7 +30,11 @@ except ValueError as error:
     raise WorkflowError(f"config: {error}") from None
 
 ENVIRONMENT = f"{ROOT}/environment.yml"  # used with `--software-deployment-method conda`, else our own interpreter
-BACKEND = config["backend"] = resolve_backend(config["backend"])  # the report names what `auto` became
+with warnings.catch_warnings():
+    if not workflow.is_main_process:  # a job a process: what is wrong with the GPU is said once
+        warnings.simplefilter("ignore")
+    BACKEND = resolve_backend(config["backend"])
+config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report says what `auto` and null became
 PLAN = Plan(config)
 CI_TESTS = config["ci_tests"]
 

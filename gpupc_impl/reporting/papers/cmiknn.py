@@ -15,7 +15,6 @@ from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import (
-    STALE,
     STALE_NOTE,
     Speedup,
     csv_row,
@@ -33,6 +32,7 @@ from gpupc_impl.reporting.cells import (
 )
 from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
+from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
 
@@ -459,7 +459,7 @@ def cmiknn_fig1(
     ]
     figure.legend(handles=handles, loc="outside lower right", ncols=2)
     count = f"{graphs[0]} to {graphs[-1]}" if len(graphs) > 1 else str(graphs[0]) if graphs else "no"
-    heading = [f"Below 0: closer to the truth. Here {count} graphs ({_search(runs)})", f"here: {_trend(changes)}"]
+    heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", f"ours: {_trend(changes)}"]
     heading += [f"paper, {row['graphs']} graphs: {row['statement']}" for row in reported]
     figure.suptitle("\n".join(heading), fontsize=5.5, x=0.01, ha="left")
     footer(figure, runs)
