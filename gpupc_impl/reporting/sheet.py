@@ -117,6 +117,7 @@ def _svg(placed: Sequence[Place], width: float, height: float) -> str:
         inner = re.sub(r' (width|height)="([\d.]+)pt"', r' \1="\2"', inner, count=2)
         parts.append(inner.replace("<svg ", f'<svg x="{left:g}" y="{top:g}" ', 1))
     size = f'width="{width:g}pt" height="{height:g}pt" viewBox="0 0 {width:g} {height:g}"'
+    size += ' style="max-width: 100%; height: auto"'  # where a page holds it that is narrower
     head = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size} version="1.1">'
     ground = '<rect width="100%" height="100%" fill="white"/>'
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, ground, *parts, "</svg>"]) + "\n"

@@ -418,9 +418,8 @@ def cmiknn_fig1(
     for run in runs:
         source, k = run.dataset_facts.get("source"), run.problem and run.problem["k_cmi"]
         distance = None
-        if run.counts:
-            dag = dag_of_edges(truths[run.dataset], len(run.skeleton.names))
-            distance = structural_hamming_distance(orient(run.skeleton), dag)
+        if run.counts and (found := run.skeleton) is not None:
+            distance = structural_hamming_distance(orient(found), dag_of_edges(truths[run.dataset], len(found.names)))
             distances.setdefault(source, {})[k] = distance
         rows.append(
             {"graph": run.dataset, "source": source, "k_cmi": k, "shd": distance, "edges": run.edges}
