@@ -41,7 +41,7 @@ class VerifiedRecord(Record):
 
     @functools.cached_property
     def skeleton(self) -> Skeleton | None:
-        """What it found; None unless the status is ok, and where it is recorded without its skeleton, as large ones are."""
+        """What it found; None unless the status is ok, and where it was recorded without its skeleton."""
         path = self.path.with_suffix(".npz")
         return Skeleton.load(path) if self.ok and path.is_file() else None
 

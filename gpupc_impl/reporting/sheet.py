@@ -97,7 +97,7 @@ def _picture(figure: Figure, **how: None) -> Picture:
 def _strip(heading: Heading, width: float) -> Figure:
     """A machine's name on a ground that tells a GPU from CPU cores, as wide as what it stands above."""
     word_colour, ground = STRIPS[heading.gpu]
-    lines = textwrap.wrap(heading.text, max(20, int((width - WORD) / (0.62 * FONT))), break_long_words=False)
+    lines = textwrap.wrap(heading.text, max(8, int((width - WORD - 8) / (0.62 * FONT))))
     height = LINE * max(1, len(lines)) + 4
     figure = plt.figure(figsize=(width / POINTS, height / POINTS), layout="none")
     badge = WORD / width
