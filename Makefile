@@ -43,7 +43,7 @@ report: venv ## Write results/report.html from the results that are there
 
 images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED
 	$(BIN)/python -m workflow.lib.draw overview docs/images/overview.svg $(RECORDED)
-	$(BIN)/python -m workflow.lib.draw ooc_fig1 docs/images/timeline.svg $(RECORDED)
+	$(BIN)/python -m workflow.lib.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
 
 test: venv ## Run all tests
 	$(PYTEST)

@@ -29,7 +29,7 @@ def device(tmp_path, config):
     def made(*names):
         folder = tmp_path / "some-gpu"
         folder.mkdir()
-        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         for name in names:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).touch()

@@ -314,7 +314,7 @@ def device(finished, tmp_path_factory):
     shutil.copytree(finished / "results", folder, ignore=shutil.ignore_patterns("*.npz", "samples", "data"))
     config = yaml.safe_load(TINY.read_text())
     complete(config)
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     (folder / "records/tiny/baseline-1.json").unlink()
     stale = folder / "records/tiny/cupc-e.json"
     stale.write_text(json.dumps(json.loads(stale.read_text()) | {"code": "0" * 64}))
