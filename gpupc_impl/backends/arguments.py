@@ -14,8 +14,10 @@ Both backends compile these declarations with the kernel, as assertions on the t
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import itertools
+import struct as packing
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -114,24 +116,19 @@ class Number(Parameter):
     def __init__(self, dtype: DTypeLike, declared: bool = False):
         self.storage, self.declared = np.dtype(dtype), declared
         self.cpp = _CPP[self.storage.name]
+        exact = declared and self.storage != np.float32  # Python's floats are of 64 bits
+        self._pack = packing.Struct(self.storage.char).pack if exact else None  # NumPy's letters are those of C
+        self._python = {"b": bool, "f": float}.get(self.storage.kind, int)
 
     def encode(self, value: Any, address: Address) -> bytes:
         if isinstance(value, np.generic):
             if value.dtype == self.storage:
                 return value.tobytes()
-        elif self.declared and self._holds(value):
-            number: np.generic = self.storage.type(value)
-            return number.tobytes()
+        elif self._pack is not None and type(value) is self._python:
+            with contextlib.suppress(packing.error):  # too large
+                return self._pack(value)
         needed = f"a Python number for {self.storage}, or a NumPy one" if self.declared else f"a NumPy {self.storage}"
         raise Unfit(needed, described(value))
-
-    def _holds(self, value: Any) -> bool:
-        if self.storage.kind == "b":
-            return isinstance(value, bool)
-        if self.storage.kind == "f":
-            return isinstance(value, float) and self.storage == np.float64
-        limits = np.iinfo(self.storage)
-        return isinstance(value, int) and not isinstance(value, bool) and limits.min <= value <= limits.max
 
 
 class Word(Parameter):
@@ -147,10 +144,15 @@ class Word(Parameter):
             np.dtype(f"V{bits // 8}") if kind == "b" else np.dtype(f"{'f' if kind == 'f' else 'u'}{bits // 8}")
         )
         self._pointer = Pointer(None) if kind != "f" and bits == 64 else None
+        self._fit: set[type] = set()  # types of NumPy's that fit: kinds and sizes are slow to ask for
 
     def encode(self, value: Any, address: Address) -> bytes:
+        if type(value) in self._fit:
+            encoded: bytes = value.tobytes()
+            return encoded
         if isinstance(value, np.generic):
             if value.dtype.kind in self._kinds and value.dtype.itemsize * 8 == self.bits:
+                self._fit.add(type(value))
                 return value.tobytes()
         elif self._pointer is not None and (value is None or hasattr(value, "dtype")):
             return self._pointer.encode(value, address)
@@ -173,6 +175,8 @@ class Struct(Parameter):
             for field, kind in fields.items()
         }
         self.storage = np.dtype([(field, kind.storage) for field, kind in self.fields.items()], align=True)
+        assert self.storage.fields is not None
+        self._offsets = {field: self.storage.fields[field][1] for field in self.fields}
 
     def __call__(self, **values: Any) -> Filled:
         """The struct with a value for each field.
@@ -187,15 +191,15 @@ class Struct(Parameter):
 
     def offset(self, field: str) -> int:
         """Where a field lies, in bytes."""
-        assert self.storage.fields is not None
-        return self.storage.fields[field][1]
+        return self._offsets[field]
 
     def encode(self, value: Any, address: Address) -> bytes:
         if not isinstance(value, Filled) or value.struct is not self:
             raise Unfit(f"the struct {self.name}", described(value))
-        if address not in value.encoded:
-            value.encoded[address] = self._encode(value, address)
-        return value.encoded[address]
+        encoded = value.encoded.get(address)
+        if encoded is None:
+            encoded = value.encoded[address] = self._encode(value, address)
+        return encoded
 
     def _encode(self, value: Filled, address: Address) -> bytes:
         encoded = bytearray(self.storage.itemsize)
@@ -205,7 +209,7 @@ class Struct(Parameter):
             except Unfit as unfit:
                 unfit.field = f".{field}{unfit.field}"
                 raise
-            at = self.offset(field)
+            at = self._offsets[field]
             encoded[at : at + len(part)] = part
         return bytes(encoded)
 

@@ -152,6 +152,10 @@ class Backend(abc.ABC):
             DeviceMemoryError: the array does not fit in what is left of the device or of the budget.
         """
 
+    def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
+        """Several arrays at once, by name ``(shape, type)``: see `empty`. They may be freed together only."""
+        return {name: self.empty(shape, dtype) for name, (shape, dtype) in arrays.items()}
+
     @abc.abstractmethod
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
         """A device array filled with one value."""
@@ -197,6 +201,16 @@ class Backend(abc.ABC):
         """Arrays made inside this context lie in managed memory, which the driver moves to where it is used.
 
         The budget holds as ever, unless `oversubscribe` lifts it to the host's memory as well.
+        """
+
+    @abc.abstractmethod
+    def smaller_device(self, left: int) -> contextlib.AbstractContextManager[None]:
+        """Inside this context plain allocations hold what is free beyond `left` bytes, as on a smaller device.
+
+        The budget is at most `left`. Where device memory is only counted, so is this.
+
+        Raises:
+            DeviceMemoryError: the device does not grant what is to be held.
         """
 
     @property

@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -33,10 +34,10 @@ from gpupc_impl.backends.base import (
     KernelSource,
     Stream,
 )
-from gpupc_impl.backends.launch import MAX_THREADS, Kernel
+from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
-from gpupc_impl.backends.pinned import CHUNK_BYTES, MOST_THREADS, PinnedPool, staged_download, staged_upload
+from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, Rows, pieces, staged_download, staged_upload
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
@@ -51,8 +52,17 @@ MEMORY_MARGIN = 512 * 2**20
 """Device memory left for code and for the local memory of running threads; a sixteenth where that is more."""
 
 
+ALIGNMENT = 256
+"""Of arrays in one piece of memory, in bytes."""
+
+SMALL_BYTES = 1 << 21
+"""Arrays up to this size are copied by one core: to wake others would take longer."""
+
 SMALL_MATRIX_BYTES = 1 << 20
 """Symmetric matrices up to this size are uploaded whole: copying half of one would take longer."""
+
+TRIANGLE_PARTS = 4
+"""Parts at least that half of a larger one goes up in, since copying one part hides behind sending another."""
 
 PINNED_RESULT_BYTES = 256 << 20
 """Downloads up to this size stay in page-locked memory; larger ones go on to memory of their own."""
@@ -88,6 +98,7 @@ class CudaBackend(Backend):
             raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
         self._cupy = cupy
         self._device = cupy.cuda.Device(_chosen_device())
+        self._device_id, self._current_device = self._device.id, cupy.cuda.runtime.getDevice
         self._running: dict[str, None] = {}  # kernels launched since the last synchronisation, in order
         self._kernels: dict[tuple[str, str], CudaKernel] = {}
         self._pinned = _pinned_pool(self._device.id)
@@ -170,6 +181,20 @@ class CudaBackend(Backend):
         with self._on_device():
             return self._cupy.ndarray(sizes, dtype, memptr=self._allocate(math.prod(sizes) * dtype.itemsize))
 
+    def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
+        # One piece of memory: to ask for each would take longer than many a kernel.
+        places, end = {}, 0
+        for name, (shape, dtype) in arrays.items():
+            sizes, kind = _sizes(shape), np.dtype(dtype)
+            places[name] = end, sizes, kind
+            end += -(-math.prod(sizes) * kind.itemsize // ALIGNMENT) * ALIGNMENT
+        with self._on_device():
+            memory = self._allocate(end)
+            return {
+                name: self._cupy.ndarray(sizes, kind, memptr=memory + start)
+                for name, (start, sizes, kind) in places.items()
+            }
+
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
         if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill has a kernel that CuPy must compile first
             return self.upload(np.full(shape, value, dtype))
@@ -185,52 +210,46 @@ class CudaBackend(Backend):
     def upload(self, array: ArrayLike) -> Any:
         host = np.asarray(array, order="C")
         device = self.empty(host.shape, host.dtype)
-        if host.nbytes <= CHUNK_BYTES:
+        if host.nbytes <= SMALL_BYTES:
             staged = self._pinned.array(host.shape, host.dtype)
             staged[...] = host
             self._in_flight.append(staged)
             with self._on_device():
                 self._send(device.data.ptr, staged)
             return device
-        flat = host.reshape(-1).view(np.uint8)
-        parts = [flat[start : start + CHUNK_BYTES] for start in range(0, len(flat), CHUNK_BYTES)]
 
-        def send(staged: np.ndarray, number: int) -> None:
+        def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
             with self._on_device():
-                self._send(device.data.ptr + number * CHUNK_BYTES, staged)
-                arrived = self._queued()
-            arrived()
+                self._send(device.data.ptr + part.first, staged)
+                return self._queued()
 
-        staged_upload(self._pinned, parts, send)
+        self._in_flight += staged_upload(self._pinned, host, pieces(host.nbytes), send)
         return device
 
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
         if matrix.nbytes <= SMALL_MATRIX_BYTES:
             return self.upload(matrix)
+        matrix = np.ascontiguousarray(matrix)
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
-        count = min(-(-matrix.nbytes // (2 * SMALL_MATRIX_BYTES)), MOST_THREADS)
-        count = max(count, -(-matrix.nbytes // (2 * CHUNK_BYTES)))
         # Rows from `first` on hold (1 - first / p)^2 of the triangle.
+        count = max(TRIANGLE_PARTS, -(-matrix.nbytes // (2 * CHUNK_BYTES)))
         bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
-        parts = [matrix[first:last, first:] for first, last in itertools.pairwise(bounds)]
+        parts = [
+            Rows(first * (p + 1) * itemsize, last - first, (p - first) * itemsize, p * itemsize)
+            for first, last in itertools.pairwise(bounds)
+            if last > first
+        ]
+        runtime = self._cupy.cuda.runtime
+        kind, stream = runtime.memcpyHostToDevice, self._stream.ptr
 
-        def send(staged: np.ndarray, number: int) -> None:
-            first, width = bounds[number], staged.shape[1] * itemsize
-            place, pitch = device.data.ptr + first * (p + 1) * itemsize, p * itemsize
-            runtime = self._cupy.cuda.runtime
-            kind = runtime.memcpyHostToDevice
+        def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
+            place, width = device.data.ptr + part.first, part.width
             with self._on_device():
-                runtime.memcpy2DAsync(
-                    place, pitch, staged.ctypes.data, width, width, len(staged), kind, self._stream.ptr
-                )
-                arrived = self._queued() if count > MOST_THREADS else None
-            if arrived is None:
-                self._in_flight.append(staged)
-            else:  # a few parts at a time have page-locked memory
-                arrived()
+                runtime.memcpy2DAsync(place, part.stride, staged.ctypes.data, width, width, part.rows, kind, stream)
+                return self._queued()
 
-        staged_upload(self._pinned, parts, send)
+        self._in_flight += staged_upload(self._pinned, matrix, parts, send)
         tiles = -(-p // 32)
         self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
@@ -308,6 +327,27 @@ class CudaBackend(Backend):
         finally:
             self._pool, self._limit, self._other_pool = device_pool, limit, None
 
+    @contextlib.contextmanager
+    def smaller_device(self, left: int) -> Iterator[None]:
+        runtime, limit = self._cupy.cuda.runtime, self._limit
+        with self._on_device():
+            self._pool.free_all_blocks()
+            free, _ = runtime.memGetInfo()
+            held = 0
+            if free > left:
+                try:
+                    held = runtime.malloc(free - left)
+                except runtime.CUDARuntimeError as error:
+                    raise DeviceMemoryError(free - left, self._used_bytes(), limit) from error
+        self._limit = min(limit, left)
+        try:
+            yield
+        finally:
+            self._limit = limit
+            if held:
+                with self._on_device():
+                    runtime.free(held)
+
     @property
     def memory_used(self) -> int:
         with self._on_device():
@@ -363,7 +403,7 @@ class CudaBackend(Backend):
         """
         if not isinstance(array, self._cupy.ndarray):
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
-        if array.size and array.device != self._device:
+        if array.data.device_id != self._device_id and array.size:
             raise Unfit(f"an array on {self._device}", f"one on {array.device}")
         if not array.flags.c_contiguous:
             raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
@@ -406,15 +446,19 @@ class CudaBackend(Backend):
         self.compile_seconds += seconds
         return kernel
 
-    def _on_device(self, launching: str | None = None, stream: CudaStream | None = None) -> _OnDevice:
+    def _on_device(self, stream: CudaStream | None = None) -> _OnDevice:
         """A context for work on this device and stream, the backend's own by default."""
-        if launching:
-            self._running[launching] = None
         return _OnDevice(self, self._stream if stream is None else stream.handle)
+
+    def _launching(self, kernel: str) -> _OnDevice:
+        """A context for the launch of a kernel, which names its stream itself."""
+        self._running[kernel] = None
+        return _OnDevice(self, None)
 
 
 class _OnDevice:
-    """Work on a backend's device and on one stream. A class of its own, since a launch takes little longer than it.
+    """Work on a backend's device, and on one stream where one is given. A class of its own, since a launch takes little
+    longer than it.
 
     CUDA reports a kernel's fault at some later call: name the suspects.
     """
@@ -426,20 +470,25 @@ class _OnDevice:
 
     def __enter__(self) -> Any:
         backend = self._backend
-        self._other = backend._cupy.cuda.runtime.getDevice() != backend._device.id
+        self._other = backend._current_device() != backend._device_id
         if self._other:
             backend._device.__enter__()
-        self._stream.__enter__()
+        if self._stream is not None:
+            self._stream.__enter__()
         return self._stream
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
-        backend, cuda = self._backend, self._backend._cupy.cuda
-        self._stream.__exit__(None, None, None)
+        if self._stream is not None:
+            self._stream.__exit__(None, None, None)
         if self._other:
-            backend._device.__exit__(None, None, None)
-        if isinstance(error, (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)):
-            suspects = ", ".join(backend._running) or "none"
-            raise KernelLaunchError(f"{error} (kernels launched since the last synchronisation: {suspects})") from error
+            self._backend._device.__exit__(None, None, None)
+        if error is not None:
+            backend, cuda = self._backend, self._backend._cupy.cuda
+            if isinstance(error, (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)):
+                suspects = ", ".join(backend._running) or "none"
+                raise KernelLaunchError(
+                    f"{error} (kernels launched since the last synchronisation: {suspects})"
+                ) from error
 
 
 class CudaEvent(Event):
@@ -510,28 +559,30 @@ class CudaKernel(Kernel):
         for parameter in parameters:
             self._gaps.append(bytes(-end % parameter.storage.alignment))
             end += len(self._gaps[-1]) + parameter.storage.itemsize
+        # What the driver reads: a buffer of the arguments, each where the kernel expects it, and its size.
+        self._buffer = (ctypes.c_char * end)()
+        self._size = ctypes.c_size_t(end)
+        self._extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self._buffer), 2, ctypes.addressof(self._size), 0)
+        self._extra_address = ctypes.addressof(self._extra)
+        self._lock = threading.Lock()  # the buffer is one launch's
 
     def _launch(
         self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Dimensions,
+        block: Dimensions,
         args: Sequence[Any],
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: CudaStream | None,
     ) -> None:
-        # Through the driver and not through `RawKernel`, whose way from Python takes several times as long: the
-        # arguments in one piece, each where the kernel expects it.
+        # Through the driver and not through `RawKernel`, whose way from Python takes several times as long.
         piece = b"".join(itertools.chain.from_iterable(zip(self._gaps, encoded, strict=True)))
-        buffer = (ctypes.c_char * len(piece)).from_buffer_copy(piece)
-        size = ctypes.c_size_t(len(piece))
-        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 0)
-        with self._backend._on_device(self.name, stream) as handle:
+        handle = (self._backend._stream if stream is None else stream.handle).ptr
+        with self._backend._launching(self.name), self._lock:
             if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
                 self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
-            self._driver.launchKernel(
-                self._pointer, *grid, *block, shared_bytes, handle.ptr, 0, ctypes.addressof(extra)
-            )
+            self._buffer.raw = piece
+            self._driver.launchKernel(self._pointer, *grid, *block, shared_bytes, handle, 0, self._extra_address)
 
 
 def _chosen_device() -> int | None:

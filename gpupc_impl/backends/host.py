@@ -68,6 +68,22 @@ class _Memory:
         weakref.finalize(self, _release, backend._account, self.address, self.nbytes).atexit = False
 
 
+class _Borrowed:
+    """A host array that kernels read where it lies; it takes of the budget as a copy would."""
+
+    def __init__(self, backend: HostBackend, array: np.ndarray):
+        self.backend, self.nbytes, self.address = backend, array.nbytes, array.ctypes.data
+        backend._account.take(self.nbytes)
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (self.address, True),
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+        }
+        self._array = array
+        weakref.finalize(self, backend._account.give_back, self.nbytes).atexit = False
+
+
 def _release(account: _Account, address: int, nbytes: int) -> None:
     _libc.free(address)
     account.give_back(nbytes)
@@ -203,7 +219,7 @@ class _Recorder:
         args: Sequence[Any],
         encoded: Sequence[bytes],
     ) -> None:
-        memories: dict[int, _Memory] = {}
+        memories: dict[int, _Memory | _Borrowed] = {}
         lines = [" ".join(map(str, (*grid, *block, shared_bytes, len(args))))]
         for parameter, value, content in zip(kernel.parameters, args, encoded, strict=True):
             pointers = list(parameter.arrays(value))
@@ -290,7 +306,7 @@ class HostBackend(Backend):
         self._stack_bytes = _positive("GPUPC_HOST_STACK_KIB", 256, at_least=16) * 1024
         self._sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
         self._account = _Account(memory_bytes() if device_memory_limit is None else device_memory_limit)
-        self._kernels: dict[tuple[Path, str], HostKernel] = {}
+        self._kernels: dict[tuple[str, str], HostKernel] = {}
         folder = os.environ.get("GPUPC_RECORD_LAUNCHES")
         self._recorder = _Recorder(Path(folder), self) if folder else None
 
@@ -342,7 +358,9 @@ class HostBackend(Backend):
         return target
 
     def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:
-        return self.upload(matrix)
+        if self._sanitizers or not matrix.flags.c_contiguous:
+            return self.upload(matrix)
+        return np.asarray(_Borrowed(self, matrix))
 
     def download(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
@@ -365,6 +383,15 @@ class HostBackend(Backend):
         limit = self._account.limit
         if oversubscribe:
             self._account.limit = max(limit, memory_bytes())
+        try:
+            yield
+        finally:
+            self._account.limit = limit
+
+    @contextlib.contextmanager
+    def smaller_device(self, left: int) -> Iterator[None]:
+        limit = self._account.limit
+        self._account.limit = min(limit, left)
         try:
             yield
         finally:
@@ -397,20 +424,19 @@ class HostBackend(Backend):
             raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
         return array.ctypes.data
 
-    def _memory_of(self, array: np.ndarray) -> _Memory | None:
+    def _memory_of(self, array: np.ndarray) -> _Memory | _Borrowed | None:
         """The memory of this backend that an array or view lies in."""
         owner: Any = array
         while isinstance(owner, np.ndarray):
             owner = owner.base
-        return owner if isinstance(owner, _Memory) and owner.backend is self else None
+        return owner if isinstance(owner, (_Memory, _Borrowed)) and owner.backend is self else None
 
     # --- kernels ---------------------------------------------------------------------------------------------------
 
     def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> HostKernel:
-        path = (PACKAGE_ROOT / source).resolve()
-        key = (path, expression)
+        key = str(source), expression
         if key not in self._kernels:
-            started = time.perf_counter()
+            path, started = (PACKAGE_ROOT / source).resolve(), time.perf_counter()
             try:
                 if not path.is_file():
                     raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")

@@ -16,6 +16,11 @@ MAX_GRID_Y = MAX_GRID[1]
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
 
+MOST_KNOWN = 4096
+"""Configurations of a kernel that are remembered."""
+
+Dimensions = tuple[int, int, int]
+
 
 class Kernel(abc.ABC):
     """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0, stream=None)``.
@@ -40,6 +45,7 @@ class Kernel(abc.ABC):
     ):
         self.name, self.parameters, self._address = name, tuple(parameters), address
         self._max_threads, self._max_shared_bytes, self._registers = max_threads, max_shared_bytes, registers
+        self._in_order: dict[tuple[Any, ...], tuple[Dimensions, Dimensions]] = {}
 
     def __call__(
         self,
@@ -62,17 +68,15 @@ class Kernel(abc.ABC):
         Raises:
             KernelLaunchError: a bad configuration or argument, or a kernel that deadlocks at a barrier.
         """
-        grid, block = self._dimensions("grid", grid, MAX_GRID), self._dimensions("block", block, MAX_BLOCK)
-        threads = math.prod(block)
-        if not 1 <= threads <= self._max_threads:
-            few = self._registers and self._max_threads < MAX_THREADS
-            why = f" (it uses {self._registers} registers a thread)" if few else ""
-            raise self._error(
-                f"block {block} has {threads} threads; this kernel's may have 1 to {self._max_threads}{why}"
-            )
-        if not 0 <= shared_bytes <= self._max_shared_bytes:
-            limit = self._max_shared_bytes
-            raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
+        # A launch takes the device a few microseconds: what was found in order is not looked at again.
+        asked = (*grid, None, *block, shared_bytes)
+        known = self._in_order.get(asked)
+        if known is None:
+            known = self._dimensions("grid", grid, MAX_GRID), self._dimensions("block", block, MAX_BLOCK)
+            self._check(known[1], shared_bytes)
+            if len(self._in_order) == MOST_KNOWN:
+                self._in_order.clear()
+            self._in_order[asked] = known
         if len(args) != len(self.parameters):
             raise self._error(f"takes {len(self.parameters)} arguments; {len(args)} given")
         encoded: list[bytes] = []
@@ -84,14 +88,14 @@ class Kernel(abc.ABC):
             in_struct = isinstance(parameter, Struct) and unfit.field
             name = f"{parameter.cpp}{unfit.field}" if in_struct else f"argument {len(encoded)}"
             raise self._error(f"{name} {unfit}") from None
-        if 0 not in grid:
-            self._launch(grid, block, args, encoded, int(shared_bytes), stream)
+        if 0 not in known[0]:
+            self._launch(*known, args, encoded, int(shared_bytes), stream)
 
     @abc.abstractmethod
     def _launch(
         self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Dimensions,
+        block: Dimensions,
         args: Sequence[Any],
         encoded: Sequence[bytes],
         shared_bytes: int,
@@ -99,7 +103,20 @@ class Kernel(abc.ABC):
     ) -> None:
         """Run a launch that is in order; `encoded` are the bytes of the arguments."""
 
-    def _dimensions(self, what: str, given: Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
+    def _check(self, block: Dimensions, shared_bytes: int) -> None:
+        """The threads and the shared memory of a block."""
+        threads = math.prod(block)
+        if not 1 <= threads <= self._max_threads:
+            few = self._registers and self._max_threads < MAX_THREADS
+            why = f" (it uses {self._registers} registers a thread)" if few else ""
+            raise self._error(
+                f"block {block} has {threads} threads; this kernel's may have 1 to {self._max_threads}{why}"
+            )
+        if not 0 <= shared_bytes <= self._max_shared_bytes:
+            limit = self._max_shared_bytes
+            raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
+
+    def _dimensions(self, what: str, given: Sequence[int], limits: Dimensions) -> Dimensions:
         if not 1 <= len(given) <= 3:
             raise self._error(f"{what} {tuple(given)} must have one to three numbers")
         x, y, z = (*map(int, given), 1, 1)[:3]

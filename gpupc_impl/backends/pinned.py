@@ -1,4 +1,4 @@
-"""Page-locked host memory that is kept for reuse, and copies through it that several threads feed.
+"""Page-locked host memory that is kept for reuse, and copies through it that all cores feed.
 
 A GPU copies from and to page-locked memory much faster than from other memory, and beside other work; but locking
 pages takes longer than most copies. Blocks that are given back are therefore kept, up to `KEPT_BYTES`.
@@ -7,26 +7,27 @@ pages takes longer than most copies. Blocks that are given back are therefore ke
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import functools
 import math
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
-
-from gpupc_impl.backends.machine import available_cores
 
 KEPT_BYTES = 1 << 30
 """Free page-locked memory that is kept."""
 
 CHUNK_BYTES = 4 << 20
-"""What one thread copies at a time on its way to or from a device."""
+"""What is copied at a time on its way to or from a device."""
 
-MOST_THREADS = 8
+ROW_BYTES = 1 << 15
+"""What one core copies at a time."""
+
+AHEAD = 4
+"""Parts that may be on their way."""
 
 
 class PinnedPool:
@@ -75,49 +76,87 @@ def _size_class(size: int) -> int:
     return -(-size // step) * step
 
 
-@functools.cache
-def _threads() -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(min(MOST_THREADS, available_cores()), "gpupc-copy")
+class Rows(NamedTuple):
+    """A part of C-contiguous memory, in bytes: rows of `width` that begin at `first`, `first + stride`, ..."""
+
+    first: int
+    rows: int
+    width: int
+    stride: int
 
 
-def staged_upload(pool: PinnedPool, parts: list[np.ndarray], send: Callable[[np.ndarray, int], None]) -> None:
-    """Copy parts of host arrays into page-locked memory, several at a time; who has copied one sends it on.
+def pieces(size: int) -> list[Rows]:
+    """Memory of some bytes, in parts of at most `CHUNK_BYTES`: those that are copied as rows, and what is left."""
+    whole = size // ROW_BYTES
+    at_once = max(1, CHUNK_BYTES // ROW_BYTES)
+    parts = [Rows(row * ROW_BYTES, min(at_once, whole - row), ROW_BYTES, ROW_BYTES) for row in range(0, whole, at_once)]
+    rest = size - whole * ROW_BYTES
+    return [*parts, Rows(whole * ROW_BYTES, 1, rest, rest)] if rest else parts
+
+
+def staged_upload(
+    pool: PinnedPool,
+    source: np.ndarray,
+    parts: Iterable[Rows],
+    send: Callable[[np.ndarray, Rows], Callable[[], None]],
+) -> list[np.ndarray]:
+    """Copy parts of a C-contiguous host array into page-locked memory, and send each on while the next is copied.
 
     Args:
-        send: ``(staged, number of the part)``: returns when the staged copy has been read.
+        send: ``(staged bytes, part) -> a function that waits until they have been read``.
+
+    Returns:
+        Page-locked memory that may not have been read yet; keep it until then.
     """
-
-    def stage(number: int) -> None:
-        staged = pool.array(parts[number].shape, parts[number].dtype)
-        staged[...] = parts[number]
-        send(staged, number)
-
-    copies = [_threads().submit(stage, number) for number in range(len(parts))]
-    concurrent.futures.wait(copies)  # all, before one's fault makes the caller give up what they write to
-    for copy in copies:
-        copy.result()
+    flat = source.reshape(-1).view(np.uint8)
+    under_way: collections.deque[tuple[np.ndarray, Callable[[], None]]] = collections.deque()
+    for part in parts:
+        if len(under_way) == AHEAD:
+            under_way.popleft()[1]()
+        staged = pool.array((part.rows * part.width,), np.uint8)
+        _copier()(staged, flat, *part)
+        under_way.append((staged, send(staged, part)))
+    return [staged for staged, _ in under_way]
 
 
 def staged_download(
     pool: PinnedPool, target: np.ndarray, fetch: Callable[[np.ndarray, int], Callable[[], None]]
 ) -> None:
-    """Fill a C-contiguous host array from a device through page-locked memory; threads copy what has arrived.
+    """Fill a C-contiguous host array from a device through page-locked memory; what has arrived is copied while more
+    is on its way.
 
     Args:
         fetch: ``(staged bytes, offset) -> a function that waits until they have arrived``.
     """
     flat = target.reshape(-1).view(np.uint8)
+    under_way: collections.deque[tuple[np.ndarray, Callable[[], None], Rows]] = collections.deque()
 
-    def unload(staged: np.ndarray, arrived: Callable[[], None], offset: int) -> None:
+    def unload() -> None:
+        staged, arrived, part = under_way.popleft()
         arrived()
-        flat[offset : offset + len(staged)] = staged
+        into = flat[part.first : part.first + len(staged)]
+        _copier()(into, staged, 0, part.rows, part.width, part.width)
 
-    ahead = 2 * min(MOST_THREADS, available_cores())
-    copies: collections.deque[concurrent.futures.Future[None]] = collections.deque()
-    for offset in range(0, len(flat), CHUNK_BYTES):
-        if len(copies) == ahead:
-            copies.popleft().result()
-        staged = pool.array((min(CHUNK_BYTES, len(flat) - offset),), np.uint8)
-        copies.append(_threads().submit(unload, staged, fetch(staged, offset), offset))
-    for copy in copies:
-        copy.result()
+    for part in pieces(len(flat)):
+        if len(under_way) == AHEAD:
+            unload()
+        staged = pool.array((part.rows * part.width,), np.uint8)
+        under_way.append((staged, fetch(staged, part.first), part))
+    while under_way:
+        unload()
+
+
+@functools.cache
+def _copier() -> Callable[..., None]:
+    """Copies rows on all cores; on one where numba is not installed."""
+    try:
+        from gpupc_impl.backends.copying import copy_rows
+    except ImportError:
+        return _copy_rows
+    return copy_rows
+
+
+def _copy_rows(target: np.ndarray, source: np.ndarray, first: int, rows: int, width: int, stride: int) -> None:
+    for row in range(rows):
+        start = first + row * stride
+        target[row * width : (row + 1) * width] = source[start : start + width]

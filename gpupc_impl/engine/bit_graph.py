@@ -51,16 +51,16 @@ class BitGraphs:
         gpu = backend.warp_threads > 1
         self._grid = (-(-p // WARPS) if gpu else min(p, HOST_BLOCKS),)
         self._block = (WARPS * backend.warp_threads if gpu else 1,)
-        self._counters = backend.full((MOST_LEVELS, len(COUNTERS)), 0, np.uint64)
-        self._counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
-        self.struct = GRAPHS(
-            bits=backend.empty((graphs, p, self.words), np.uint32),
-            p=p,
-            words=self.words,
-            degrees=backend.empty(p, np.int32),
-            removed=backend.empty(p, np.int32),
-            counters=self._counters,
+        arrays = backend.empty_all(
+            bits=((graphs, p, self.words), np.uint32),
+            degrees=(p, np.int32),
+            removed=(p, np.int32),
+            counters=((MOST_LEVELS, len(COUNTERS)), np.uint64),
         )
+        self._counters = arrays["counters"]
+        self._counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
+        backend.fill(self._counters, 0)
+        self.struct = GRAPHS(p=p, words=self.words, **arrays)
 
     def launch(self, source: str, kernel: str, struct: Filled, *arguments: Any) -> None:
         """Launch a kernel of rows, whose first argument is a struct."""
@@ -77,8 +77,8 @@ class BitGraphs:
         self.edges, self.most_degree = counted[3] // 2, counted[4]
         return counted
 
-    def adjacency(self, graph: int) -> np.ndarray:
-        """(p, p) bool in host memory."""
+    def entries(self, graph: int) -> Any:
+        """The adjacency matrix, (p, p) uint8 on the device."""
         entries = self.backend.empty((self.p, self.p), np.uint8)
         self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries)
-        return self.backend.download(entries).view(bool)
+        return entries

@@ -53,34 +53,37 @@ class LevelSets:
         return LIST(pairs=self.pairs, offsets=self.offsets, members=self.members, count=len(self.pairs), size=size)
 
 
-def download_sets(backend: Backend, adjacency: np.ndarray, levels: Sequence[LevelSets]) -> SeparatingSets:
-    """The separating sets of all levels, merged on the device.
+def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets]) -> tuple[np.ndarray, SeparatingSets]:
+    """The skeleton and the separating sets of all levels, merged on the device, in host memory.
 
     Args:
-        adjacency: (p, p) bool, the skeleton.
+        entries: (p, p) uint8 on the device, the skeleton's adjacency matrix.
         levels: those that removed anything, ascending.
     """
     if not levels:
-        return SeparatingSets.from_levels(adjacency, [])
+        adjacency = backend.download(entries).view(bool)
+        return adjacency, SeparatingSets.from_levels(adjacency, [])
     lists = sorted(levels, key=lambda found: len(found.pairs))  # the long ones are copied once
     while len(lists) > 1:
         lists = [_merged(backend, lists[: len(LISTS.fields)]), *lists[len(LISTS.fields) :]]
     (whole,) = lists
-    if whole.sizes is None:
-        pairs, members = backend.download_all((whole.pairs, whole.members))
-        return SeparatingSets(adjacency, pairs, whole.members.shape[1], members.reshape(-1))
-    pairs, members, sizes = backend.download_all((whole.pairs, whole.members, whole.sizes))
-    return SeparatingSets(adjacency, pairs, sizes, members)
+    parts = [entries, whole.pairs, whole.members, *([] if whole.sizes is None else [whole.sizes])]
+    adjacency, pairs, members, *sizes = backend.download_all(parts)
+    adjacency = adjacency.view(bool)
+    size_of = sizes[0] if sizes else whole.members.shape[1]
+    return adjacency, SeparatingSets(adjacency, pairs, size_of, members.reshape(-1))
 
 
 def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
     """A few lists as one."""
     count, size = sum(len(found.pairs) for found in lists), sum(found.members.size for found in lists)
     out = LevelSets(
-        backend.empty((count, 2), np.int32),
-        backend.empty(size, np.int32),
-        backend.empty(count + 1, np.int64),
-        backend.empty(count, np.uint8),
+        **backend.empty_all(
+            pairs=((count, 2), np.int32),
+            members=(size, np.int32),
+            offsets=(count + 1, np.int64),
+            sizes=(count, np.uint8),
+        )
     )
     structs = [found.struct for found in lists] + [NOTHING] * (len(LISTS.fields) - len(lists))
     given = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))

@@ -7,6 +7,7 @@ bits, and separating sets stay on the device until the search ends.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import bit_graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
-from gpupc_impl.engine.separating_sets import LevelSets, download_sets
+from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian import correlation
-from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 PAIR_SOURCE = "gaussian/kernels/pair_scan.cu"
@@ -44,6 +45,8 @@ SEARCH = Struct(
     "PairScan",
     graphs=GRAPHS,
     C=Pointer(np.float64),
+    residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
     twins=Pointer(np.uint32),
     has_twins=Pointer(np.uint8),
     members=Pointer(np.int32),
@@ -106,9 +109,11 @@ class PairScan:
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
             "C": correlation.device_correlation(backend, problem),
-            "twins": backend.empty((p, self.graphs.words), np.uint32),
-            "has_twins": backend.empty(p, np.uint8),
-            "members": backend.empty((p, p), np.int32),
+            "residual_tolerance": problem.residual_tolerance,
+            "pivot_tolerance": problem.pivot_tolerance,
+            **backend.empty_all(
+                twins=((p, self.graphs.words), np.uint32), has_twins=(p, np.uint8), members=((p, p), np.int32)
+            ),
             "smallest_r_squared": None if self._pmax is None else backend.empty((p, p), np.uint64),
             **dict.fromkeys(("starts", "neighbours", "best", "run_starts", "binomials", "scratch")),
             "widest": 0,
@@ -134,7 +139,7 @@ class PairScan:
         self.graphs.count(before, self.graph, level)
         tests, undefined, pseudo_inverses, *_ = self.graphs.read(level)
         if gone := edges_before - self.graphs.edges:
-            found = LevelSets(backend.empty((gone, 2), np.int32), backend.empty((gone, level), np.int32))
+            found = LevelSets(**backend.empty_all(pairs=((gone, 2), np.int32), members=((gone, level), np.int32)))
             kernel = (PAIR_SOURCE, "list_removed_one") if level == 1 else (PREFIX_SOURCE, f"list_removed<{level}>")
             graphs = np.int32(before), np.int32(self.graph)
             self.graphs.launch(*kernel, self.search, *graphs, found.pairs, found.members)
@@ -145,10 +150,17 @@ class PairScan:
         return LevelOutcome(*left, tests, undefined=undefined, pseudo_inverses=pseudo_inverses)
 
     def adjacency(self) -> np.ndarray:
-        return ~np.eye(self.p, dtype=bool) if self.graph is None else self.graphs.adjacency(self.graph)
+        return self._result[0]
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        return download_sets(self.backend, adjacency, self.removed)
+        return self._result[1]
+
+    @functools.cached_property
+    def _result(self) -> tuple[np.ndarray, SeparatingSets]:
+        if self.graph is None:  # no level was run
+            complete = ~np.eye(self.p, dtype=bool)
+            return complete, SeparatingSets.from_levels(complete, [])
+        return download_result(self.backend, self.graphs.entries(self.graph), self.removed)
 
     def pmax(self) -> np.ndarray | None:
         return self._pmax
@@ -199,10 +211,12 @@ class PairScan:
         if self.levels_ahead < level:
             self.levels_ahead = level + LEVELS_AHEAD
             self.fields |= {
-                "starts": backend.empty(self.p + 1, np.int64),
-                "run_starts": backend.empty(self.p + 1, np.uint64),
-                "neighbours": backend.empty(2 * graphs.edges, np.int32),
-                "best": backend.empty(2 * graphs.edges, np.uint64),
+                **backend.empty_all(
+                    starts=(self.p + 1, np.int64),
+                    run_starts=(self.p + 1, np.uint64),
+                    neighbours=(2 * graphs.edges, np.int32),
+                    best=(2 * graphs.edges, np.uint64),
+                ),
                 "binomials": backend.upload(binomial_table(graphs.most_degree, self.levels_ahead)),
                 "widest": graphs.most_degree,
             }
@@ -220,7 +234,7 @@ class PairScan:
         if removed:
             pairs, sets = map(self.backend.download, (self.removed[-1].pairs, self.removed[-1].members))
             i, j = pairs.T
-            self._pmax[i, j] = self.problem.p_value(partial_r_squared(self.problem.correlation, pairs, sets), level)
+            self._pmax[i, j] = removed_p_values(self.problem, pairs, sets)
         lower = np.tril_indices(self.p, -1)
         self._pmax[lower] = self._pmax.T[lower]
 

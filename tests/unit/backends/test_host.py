@@ -58,6 +58,23 @@ def test_the_budget_is_kept_and_what_is_freed_can_be_had_again():
     assert (backend.memory_used, backend.memory_peak) == (0, 1000)
 
 
+def test_a_symmetric_matrix_is_read_where_it_lies_within_the_budget():
+    backend = HostBackend(device_memory_limit=8 * 16)
+    matrix = np.arange(16.0).reshape(4, 4)
+    there = backend.upload_symmetric(matrix)
+    assert np.shares_memory(there, matrix) == (not backend.describe()["sanitizers"])
+    assert not np.shares_memory(there, matrix) or not there.flags.writeable
+    assert backend.memory_used == 8 * 16
+    backend.address(there[1:])
+    with pytest.raises(DeviceMemoryError):
+        backend.upload_symmetric(np.eye(2))
+    del there
+    assert backend.memory_used == 0
+    transposed = backend.upload_symmetric(np.arange(16.0).reshape(4, 4).T)
+    assert transposed.flags.c_contiguous
+    np.testing.assert_array_equal(transposed, np.arange(16.0).reshape(4, 4).T)
+
+
 def test_a_view_keeps_the_memory():
     backend = HostBackend(device_memory_limit=800)
     view = backend.empty(100, np.float64)[10:20].reshape(2, 5)

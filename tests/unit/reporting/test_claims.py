@@ -64,6 +64,16 @@ def test_every_claim_has_a_quantity_and_says_what_it_states():
             assert claim["low"] == claim["high"]
 
 
+def test_the_paper_s_rule_for_separating_sets_counts_where_it_was_measured(load):
+    published = [record("nci-60", "cupc-e", [1.0]) | {"setting": "a", "separating_sets": "first-come"}]
+    ours = [record("nci-60", "cupc-e", [2.0]), record("nci-60", "cupc-s", [3.0])]
+    ours.append(record("nci-60", "cupc-e", [4.0], setting="b", params={"beta": 4, "gamma": 32}))
+    evidence = claims.Evidence(load([*ours, *published]), "host", [])
+    assert evidence.run("nci-60", "cupc-e").median == 1
+    assert evidence.run("nci-60", "cupc-s").median == 3
+    assert [run.median for run in evidence.of("nci-60", "cupc-e")] == [4, 1]
+
+
 def test_without_records_nothing_is_measured(table):
     rows = table([])
     assert len(rows) == len(REPORTED)

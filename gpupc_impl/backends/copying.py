@@ -1,0 +1,36 @@
+"""Copies inside host memory on all cores: one core does not read memory as fast as a GPU takes it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+from numba import config, get_num_threads, njit, prange, set_num_threads, types
+
+_ALONE = threading.Lock()
+"""Not every threading layer of numba lets two threads start parallel work."""
+
+
+MOST_THREADS = 8
+"""More read no more from memory, and take longer to wake."""
+
+_INTO, _FROM = (types.Array(types.uint8, 1, "C", readonly=readonly) for readonly in (False, True))
+
+
+@njit(types.void(_INTO, _FROM, *[types.int64] * 4), parallel=True, nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _copy(target: np.ndarray, source: np.ndarray, first: int, rows: int, width: int, stride: int) -> None:
+    for row in prange(rows):
+        start = first + row * stride
+        target[row * width : (row + 1) * width] = source[start : start + width]
+
+
+def copy_rows(target: np.ndarray, source: np.ndarray, first: int, rows: int, width: int, stride: int) -> None:
+    """Copy rows of `width` bytes that begin at `first`, `first + stride`, ... of `source` (uint8, flat), one after the
+    other, to `target` (uint8, flat)."""
+    with _ALONE:
+        before = get_num_threads()
+        set_num_threads(min(MOST_THREADS, config.NUMBA_NUM_THREADS))
+        try:
+            _copy(target, source, first, rows, width, stride)
+        finally:
+            set_num_threads(before)
