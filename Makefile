@@ -9,7 +9,7 @@ CORES ?= $(shell nproc 2>/dev/null || echo 1)
 CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
-RECORDED ?= $(patsubst %/config.yaml,%,$(wildcard results/recorded/*/config.yaml))
+RECORDED ?=
 # For make gpu-records:
 #   SLICE="1 cupc_fig10"          numbers of slices, experiments, families or data sets (default: everything, in order)
 #   MINUTES=25                    start no data set that would end later
