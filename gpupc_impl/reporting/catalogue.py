@@ -34,6 +34,7 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
     "problems": lambda source: list(map(read_json, source.files["problems"])),
     "sharing": lambda source: [row for path in source.files["sharing"] for row in read_csv(path)],
     "tests": lambda source: load_single_tests(source.files["tests"][0], source.recorded),
+    "every_test": lambda source: [load_single_tests(path, source.recorded) for path in source.files["every_test"]],
     "timeline": lambda source: read_csv(source.files["timeline"][0]),
     "reported": lambda source: read_csv(source.files["reported"][0]),
 }
@@ -42,7 +43,8 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
 - runs: the records, with what the verification says of each.
 - problems: the facts of each data set's problem.
 - sharing: the lines of results/sharing.csv.
-- tests: the times of single tests; timeline: when each block of an out-of-core run was at work.
+- tests: the times of an entry's table of single tests; every_test: those of all tables.
+- timeline: when each block of an out-of-core run was at work.
 - reported: the paper's own numbers.
 """
 
@@ -142,8 +144,9 @@ def figure(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """All entries by name: those of no paper, those of `papers`, and those of plug-ins."""
-    importlib.import_module("gpupc_impl.reporting.summary")
+    """All entries by name: those of no one paper, those of `papers`, and those of plug-ins."""
+    for module in ("summary", "peers"):
+        importlib.import_module(f"gpupc_impl.reporting.{module}")
     for found in pkgutil.iter_modules(papers.__path__):
         importlib.import_module(f"{papers.__name__}.{found.name}")
     for plugin in plugins():

@@ -202,6 +202,9 @@ class Plan:
             "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in shown]},
             "sharing": {"sharing": [f"{self.folder}/sharing.csv"]},
             "tests": {"tests": [f"{self.folder}/tests/{entry.tests}.json"]},
+            "every_test": {
+                "every_test": [f"{self.folder}/tests/{name}.json" for name in self.config["ci_tests"]["tables"]]
+            },
             "timeline": {"timeline": timelines[:1]},
             "reported": {"reported": [str(ROOT / "results/reported" / entry.reported)]},
         }
