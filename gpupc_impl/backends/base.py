@@ -121,6 +121,9 @@ class Backend(abc.ABC):
     device_memory_limit: int | None
     """The budget asked for."""
 
+    multiprocessors: int
+    """Of a GPU; 0 where CPU cores take their place."""
+
     blocks_at_once: int
     """Blocks of a launch whose warps share out the work among themselves."""
 
@@ -167,6 +170,10 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def upload(self, array: ArrayLike) -> Any:
         """A C-contiguous copy of a host array on the device."""
+
+    @abc.abstractmethod
+    def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
+        """A (rows, width) device array that begins with the columns of a C-contiguous matrix; the rest is undefined."""
 
     @abc.abstractmethod
     def upload_symmetric(self, matrix: np.ndarray) -> Any:

@@ -120,7 +120,8 @@ class CudaBackend(Backend):
         self.max_shared_bytes = runtime.deviceGetAttribute(
             runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, self._device.id
         )
-        self.blocks_at_once = 8 * runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
+        self.multiprocessors = runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
+        self.blocks_at_once = 8 * self.multiprocessors
         architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
         assert architecture is not None  # else `unavailable` has a sentence
         self._architecture = architecture
@@ -224,6 +225,30 @@ class CudaBackend(Backend):
                 return self._queued()
 
         self._in_flight += staged_upload(self._pinned, host, pieces(host.nbytes), send)
+        return device
+
+    def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
+        device = self.empty((len(matrix), width), matrix.dtype)
+        if not matrix.nbytes:
+            return device
+        matrix = np.ascontiguousarray(matrix)
+        given, wanted = matrix.shape[1] * matrix.itemsize, width * matrix.itemsize
+        count = max(-(-matrix.nbytes // CHUNK_BYTES), TRIANGLE_PARTS if matrix.nbytes > SMALL_BYTES else 1)
+        height = -(-len(matrix) // count)
+        parts = [
+            Rows(first * given, min(height, len(matrix) - first), given, given)
+            for first in range(0, len(matrix), height)
+        ]
+        runtime = self._cupy.cuda.runtime
+        kind, stream = runtime.memcpyHostToDevice, self._stream.ptr
+
+        def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
+            place = device.data.ptr + part.first // given * wanted
+            with self._on_device():
+                runtime.memcpy2DAsync(place, wanted, staged.ctypes.data, given, given, part.rows, kind, stream)
+                return self._queued()
+
+        self._in_flight += staged_upload(self._pinned, matrix, parts, send)
         return device
 
     def upload_symmetric(self, matrix: np.ndarray) -> Any:

@@ -292,6 +292,7 @@ class HostBackend(Backend):
 
     name = "host"
     warp_threads = 1
+    multiprocessors = 0
     max_shared_bytes = 232_448  # what an H100 grants
 
     def __init__(self, device_memory_limit: int | None = None):
@@ -355,6 +356,11 @@ class HostBackend(Backend):
         source = np.asarray(array)
         target = self.empty(source.shape, source.dtype)
         target[...] = source
+        return target
+
+    def upload_rows(self, matrix: np.ndarray, width: int) -> np.ndarray:
+        target = self.empty((len(matrix), width), matrix.dtype)
+        target[:, : matrix.shape[1]] = matrix
         return target
 
     def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:

@@ -50,6 +50,7 @@ for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none",
 """
 
 DISCRETE = """
+import dataclasses
 from scipy import stats
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
@@ -64,9 +65,18 @@ statistic, df = Retest(large).test(0, 1, np.array([], int))
 unclear = DiscreteProblem.from_data(large.codes.T, alpha=0.999999 * stats.chi2.sf(statistic, df), max_level=1)
 workload = DiscreteProblem.from_data(data, tests_per_edge=3, decay=0.2, test="g-square", df_rule="adjusted")
 problems = [small, unclear, workload]
+paper = dict(counting="samples", tables="global")
 for problem in problems:
-    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33)):
+    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33), paper):
         solve(problem, methods()["gpupc"], open_backend("host"), params)
+    solve(problem, methods()["disc-cupc"], open_backend("host"), paper)
+sparse = DiscreteProblem.from_data(
+    data, max_level=2, df_rule="adjusted", categories={f"V{v}": 120 for v in range(8)}
+)
+for codes in (sparse.codes, sparse.codes.astype(np.uint16)):  # tables of which there are too many cells
+    sorting = dataclasses.replace(sparse, codes=codes)
+    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33)):
+        solve(sorting, methods()["gpupc"], open_backend("host"), params)
 """
 
 FAMILIES = {
