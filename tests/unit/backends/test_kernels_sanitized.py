@@ -31,6 +31,7 @@ for params in (dict(warps=1, splits=0, run=1), dict(warps=4, splits=3, run=5)):
 """
 
 NONLINEAR = """
+import itertools
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
@@ -43,7 +44,7 @@ for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none",
             data, transform=transform, precision=precision, k_cmi=k_cmi, **options
         )
         for S in ((), (2, 3)):
-            for selection, gamma in (("counting", 0), ("counting", 5), ("insertion", 7)):
+            for selection, gamma in itertools.product(("buckets", "counting", "insertion"), (0, 5)):
                 ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
 """
