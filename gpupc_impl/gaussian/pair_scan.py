@@ -7,13 +7,16 @@ bits, and separating sets stay on the device until the search ends.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
+import time
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
@@ -33,10 +36,22 @@ MOST_SCRATCH_BYTES = 1 << 29
 LEVELS_AHEAD = 6
 """Levels for which a table of binomials is made in advance."""
 
-RUNS, MOST_RUN = {2: 2, 3: 8}, 16
-"""Prefixes that a warp takes one after the other, by level; the last number from level 4 on."""
+LAST_TOGETHER = 8
+"""The last of the levels that one launch can run."""
+
+LATER_LEVELS = f"later_levels<{LAST_TOGETHER}>"
+
+MOST_EDGES_TOGETHER = 1 << 18
+"""Edges up to which levels run together unless asked: with more, work takes far longer than launches."""
+
+EDGES_A_BLOCK = 32
+"""Edges for each block of levels that run together, from a block a multiprocessor on: blocks wait for each other."""
+
+LEAST_SHARED_BYTES = 40 << 10
+"""Shared memory of a block of levels that run together: later levels have shorter rows, and more to know of each."""
 
 GRAPHS_AT_ONCE = 3
+"""kernels/prefix_scan.cu: the same."""
 
 MOST_BLOCKS = 1 << 20
 """Blocks of a launch, rows without work among them."""
@@ -62,6 +77,11 @@ PARAMETERS = {
     "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
     "splits": Parameter(0, "blocks a row in level 1; 0: by the size of the graph", minimum=0, maximum=4096),
     "run": Parameter(0, "prefixes that a warp takes one after the other; 0: by the level", minimum=0, maximum=4096),
+    "together": Parameter(
+        "auto",
+        "whether levels from 2 on run in one launch, as far as they can; auto: on a GPU, in small problems",
+        choices=("auto", "always", "never"),
+    ),
 }
 
 
@@ -82,6 +102,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     first = ["pair_scan_zero", *(f"pair_scan_one<{flag}>" for flag in flags), "list_removed_one"]
     later = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
     later += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
+    later += [LATER_LEVELS] if max_level >= 2 else []
     found = [
         (PAIR_SOURCE, first, (SEARCH,)),
         (PREFIX_SOURCE, later, (SEARCH,)),
@@ -103,6 +124,7 @@ class PairScan:
         self.graph: int | None = None  # the present one
         self.levels_ahead = 0  # for which there are rows and a table of binomials
         self.removed: list[LevelSets] = []
+        self._known: dict[int, LevelOutcome] = {}  # of levels that ran together with one before
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
@@ -121,8 +143,12 @@ class PairScan:
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
             return self._level_zero()
+        if level in self._known:
+            return self._known.pop(level)
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"pair-scan counts to level {MOST_LEVELS - 1}; set max_level to that, or take cupc-s")
+        if level > 1 and (shared_bytes := self._shared_together(level)):
+            return self._levels_together(level, shared_bytes)
         backend, before, edges_before = self.backend, self.graph, self.graphs.edges
         smallest = self.fields["smallest_r_squared"]
         if smallest is not None:
@@ -183,8 +209,7 @@ class PairScan:
     def _level(self, level: int, start: int, left: int, middle: int) -> None:
         """Make the tests of a level from 2 on; `middle` is for the graph between its sides."""
         backend, longest = self.backend, self.graphs.most_degree
-        run = np.int32(self.params["run"] or RUNS.get(level, MOST_RUN))
-        cells = (3 * level - 1) * longest + -(-longest // 2)  # float64 for what a warp knows of a prefix
+        run, cells = np.int32(self.params["run"]), _cells(level, longest)
         warps = min(self.params["warps"], backend.max_shared_bytes // (8 * cells))
         blocks, shared_bytes, scratch = backend.blocks_at_once, 8 * warps * cells, None
         if not warps:  # rows too long for shared memory
@@ -201,6 +226,61 @@ class PairScan:
             arguments = [self.search, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
             kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)
 
+    def _shared_together(self, level: int) -> int:
+        """Shared memory of a block for levels from this one on in one launch; 0: they take a few launches each."""
+        wanted, backend = self.params["together"], self.backend
+        small = backend.warp_threads > 1 and self.graphs.edges <= MOST_EDGES_TOGETHER
+        if wanted == "never" or (wanted == "auto" and not small) or self._pmax is not None or level > LAST_TOGETHER:
+            return 0
+        of_warp = 8 * _cells(level, self.graphs.most_degree)
+        warps = min(self.params["warps"], backend.max_shared_bytes // of_warp)
+        shared_bytes = max(warps * of_warp, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
+        return shared_bytes if warps and self._later_levels.resident_blocks(self._threads, shared_bytes) else 0
+
+    @property
+    def _threads(self) -> int:
+        """Of a block of levels that run together."""
+        threads: int = self.params["warps"] * self.backend.warp_threads
+        return threads
+
+    @functools.cached_property
+    def _later_levels(self) -> Any:
+        return self.backend.kernel(PREFIX_SOURCE, LATER_LEVELS, (SEARCH,))
+
+    def _levels_together(self, first: int, shared_bytes: int) -> LevelOutcome:
+        """Run levels from `first` on in one launch, as far as there is work and shared memory for their rows."""
+        started = time.perf_counter()
+        backend, edges = self.backend, self.graphs.edges
+        self._make_room(first, None)
+        last = first  # as core/pc_stable.py, stop_reason, has it; of degrees the kernel knows
+        while last < LAST_TOGETHER and stop_reason(self.problem, last + 1, last + 2) is None:
+            last += 1
+        lists = backend.empty_all(pairs=((edges, 2), np.int32), members=(edges * last, np.int32))
+        resident = self._later_levels.resident_blocks(self._threads, shared_bytes)
+        blocks = min(resident, max(backend.blocks_at_once // 8, edges // EDGES_A_BLOCK, 1))
+        numbers = [*map(np.int32, (self.graph, first, last, self.params["run"])), np.int64(shared_bytes)]
+        arguments = [self.search, self.critical, *numbers, lists["pairs"], lists["members"]]
+        self._later_levels((blocks,), (self._threads,), arguments, shared_bytes, together=True)
+        rows = self.graphs.read_together(first, last)
+        pairs = members = 0
+        for level, (before, row) in enumerate(itertools.pairwise(rows), first):
+            if gone := (before.degree_sum - row.degree_sum) // 2:
+                found = lists["members"][members : members + gone * level].reshape(gone, level)
+                self.removed.append(LevelSets(lists["pairs"][pairs : pairs + gone], found))
+                pairs, members = pairs + gone, members + gone * level
+            self._known[level] = LevelOutcome(
+                row.degree_sum // 2,
+                row.most_degree,
+                row.tests,
+                undefined=row.undefined,
+                pseudo_inverses=row.singular,
+                seconds=(row.ended - before.ended) / 1e9,
+            )
+        self.graph = (self.graph + len(self._known)) % GRAPHS_AT_ONCE
+        outcome = self._known.pop(first)  # which takes what the others leave of the time of this call
+        later = sum(known.seconds for known in self._known.values())
+        return dataclasses.replace(outcome, seconds=time.perf_counter() - started - later)
+
     def _make_room(self, level: int, scratch: Any) -> None:
         """Rows for a level from 2 on, kept for those that follow, which have no more edges."""
         backend, graphs = self.backend, self.graphs
@@ -213,13 +293,24 @@ class PairScan:
                     neighbours=(2 * graphs.edges, np.int32),
                     best=(2 * graphs.edges, np.uint64),
                 ),
-                "binomials": backend.upload(binomial_table(graphs.most_degree, self.levels_ahead)),
-                "widest": graphs.most_degree,
             }
+            self._upload_tables()
         elif scratch is self.fields["scratch"]:
             return
         self.fields["scratch"] = scratch
         self.search = SEARCH(**self.fields)
+
+    def _upload_tables(self) -> None:
+        """Binomials for what follows, and the critical values of levels that run together behind them."""
+        table = _binomials(-(-self.graphs.most_degree // 32) * 32, self.levels_ahead)
+        critical = [self._critical(level) for level in range(2, LAST_TOGETHER + 1)]
+        device = self.backend.upload(np.concatenate((table.reshape(-1), np.array(critical).view(np.uint64))))
+        self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
+        self.critical = device[table.size :].view(np.float64)
+
+    def _critical(self, level: int) -> float:
+        """The critical r^2 of a level; 0 where there is none, since no test has degrees of freedom."""
+        return self.problem.critical_r_squared(level) if self.problem.obstacle(level) is None else 0.0
 
     def _record_pmax(self, level: int, smallest: Any, removed: bool) -> None:
         """Largest p-values so far; a removed pair's is that of the set that separated it."""
@@ -233,6 +324,19 @@ class PairScan:
             self._pmax[i, j] = self.problem.p_value(partial_r_squared(self.problem.correlation, pairs, sets), level)
         lower = np.tril_indices(self.p, -1)
         self._pmax[lower] = self._pmax.T[lower]
+
+
+@functools.lru_cache(maxsize=16)
+def _binomials(widest: int, levels: int) -> np.ndarray:
+    """`binomial_table`, to be read only: searches of like problems need the same ones."""
+    table = binomial_table(widest, levels)
+    table.setflags(write=False)
+    return table
+
+
+def _cells(level: int, longest: int) -> int:
+    """float64 for what a warp knows of a prefix in rows of up to `longest` (kernels/prefix_scan.cu, cells_of_warp)."""
+    return (3 * level - 1) * longest + -(-longest // 2)
 
 
 def _flag(holds: bool) -> str:
