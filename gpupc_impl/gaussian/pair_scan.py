@@ -36,10 +36,8 @@ MOST_SCRATCH_BYTES = 1 << 29
 LEVELS_AHEAD = 6
 """Levels for which a table of binomials is made in advance."""
 
-LAST_TOGETHER = 8
-"""The last of the levels that one launch can run."""
-
-LATER_LEVELS = f"later_levels<{LAST_TOGETHER}>"
+TOGETHER = tuple((first, first + 3) for first in range(2, 14, 4))
+"""First and last level of kernels that run several in one launch. More of them in one take a compiler far longer."""
 
 MOST_EDGES_TOGETHER = 1 << 18
 """Edges up to which levels run together unless asked: with more, work takes far longer than launches."""
@@ -102,7 +100,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     first = ["pair_scan_zero", *(f"pair_scan_one<{flag}>" for flag in flags), "list_removed_one"]
     later = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
     later += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
-    later += [LATER_LEVELS] if max_level >= 2 else []
+    later += [_later_levels(first, last) for first, last in TOGETHER if first <= max_level]
     found = [
         (PAIR_SOURCE, first, (SEARCH,)),
         (PREFIX_SOURCE, later, (SEARCH,)),
@@ -147,8 +145,8 @@ class PairScan:
             return self._known.pop(level)
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"pair-scan counts to level {MOST_LEVELS - 1}; set max_level to that, or take cupc-s")
-        if level > 1 and (shared_bytes := self._shared_together(level)):
-            return self._levels_together(level, shared_bytes)
+        if level > 1 and (together := self._kernel_together(level)) is not None:
+            return self._levels_together(level, *together)
         backend, before, edges_before = self.backend, self.graph, self.graphs.edges
         smallest = self.fields["smallest_r_squared"]
         if smallest is not None:
@@ -226,41 +224,42 @@ class PairScan:
             arguments = [self.search, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
             kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)
 
-    def _shared_together(self, level: int) -> int:
-        """Shared memory of a block for levels from this one on in one launch; 0: they take a few launches each."""
-        wanted, backend = self.params["together"], self.backend
-        small = backend.warp_threads > 1 and self.graphs.edges <= MOST_EDGES_TOGETHER
-        if wanted == "never" or (wanted == "auto" and not small) or self._pmax is not None or level > LAST_TOGETHER:
-            return 0
+    def _kernel_together(self, level: int) -> tuple[Any, int, int] | None:
+        """What runs levels from this one on in one launch: kernel, its last level, shared memory of a block.
+
+        None where levels take a few launches each.
+        """
+        wanted, backend, edges = self.params["together"], self.backend, self.graphs.edges
+        if wanted == "auto":
+            wanted = "always" if backend.warp_threads > 1 and edges <= MOST_EDGES_TOGETHER else "never"
+        levels = next(((first, last) for first, last in TOGETHER if first <= level <= last), None)
         of_warp = 8 * _cells(level, self.graphs.most_degree)
         warps = min(self.params["warps"], backend.max_shared_bytes // of_warp)
+        if wanted == "never" or levels is None or not warps or self._pmax is not None:
+            return None
         shared_bytes = max(warps * of_warp, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
-        return shared_bytes if warps and self._later_levels.resident_blocks(self._threads, shared_bytes) else 0
+        kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH,))
+        return (kernel, levels[1], shared_bytes) if kernel.resident_blocks(self._threads, shared_bytes) else None
 
     @property
     def _threads(self) -> int:
         """Of a block of levels that run together."""
-        threads: int = self.params["warps"] * self.backend.warp_threads
-        return threads
+        return self.params["warps"] * self.backend.warp_threads
 
-    @functools.cached_property
-    def _later_levels(self) -> Any:
-        return self.backend.kernel(PREFIX_SOURCE, LATER_LEVELS, (SEARCH,))
-
-    def _levels_together(self, first: int, shared_bytes: int) -> LevelOutcome:
-        """Run levels from `first` on in one launch, as far as there is work and shared memory for their rows."""
+    def _levels_together(self, first: int, kernel: Any, most: int, shared_bytes: int) -> LevelOutcome:
+        """Run levels from `first` to `most` in one launch, as far as there is work and shared memory for their rows."""
         started = time.perf_counter()
         backend, edges = self.backend, self.graphs.edges
-        self._make_room(first, None)
-        last = first  # as core/pc_stable.py, stop_reason, has it; of degrees the kernel knows
-        while last < LAST_TOGETHER and stop_reason(self.problem, last + 1, last + 2) is None:
+        self._make_room(most, None)
+        last = first  # that the problem allows (core/pc_stable.py, stop_reason); of degrees the kernel knows
+        while last < most and stop_reason(self.problem, last + 1, last + 2) is None:
             last += 1
         lists = backend.empty_all(pairs=((edges, 2), np.int32), members=(edges * last, np.int32))
-        resident = self._later_levels.resident_blocks(self._threads, shared_bytes)
+        resident = kernel.resident_blocks(self._threads, shared_bytes)
         blocks = min(resident, max(backend.blocks_at_once // 8, edges // EDGES_A_BLOCK, 1))
         numbers = [*map(np.int32, (self.graph, first, last, self.params["run"])), np.int64(shared_bytes)]
         arguments = [self.search, self.critical, *numbers, lists["pairs"], lists["members"]]
-        self._later_levels((blocks,), (self._threads,), arguments, shared_bytes, together=True)
+        kernel((blocks,), (self._threads,), arguments, shared_bytes, together=True)
         rows = self.graphs.read_together(first, last)
         pairs = members = 0
         for level, (before, row) in enumerate(itertools.pairwise(rows), first):
@@ -301,9 +300,9 @@ class PairScan:
         self.search = SEARCH(**self.fields)
 
     def _upload_tables(self) -> None:
-        """Binomials for what follows, and the critical values of levels that run together behind them."""
+        """Binomials for the levels that follow, and their critical values behind them."""
         table = _binomials(-(-self.graphs.most_degree // 32) * 32, self.levels_ahead)
-        critical = [self._critical(level) for level in range(2, LAST_TOGETHER + 1)]
+        critical = [self._critical(level) for level in range(2, self.levels_ahead + 1)]
         device = self.backend.upload(np.concatenate((table.reshape(-1), np.array(critical).view(np.uint64))))
         self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
         self.critical = device[table.size :].view(np.float64)
@@ -337,6 +336,10 @@ def _binomials(widest: int, levels: int) -> np.ndarray:
 def _cells(level: int, longest: int) -> int:
     """float64 for what a warp knows of a prefix in rows of up to `longest` (kernels/prefix_scan.cu, cells_of_warp)."""
     return (3 * level - 1) * longest + -(-longest // 2)
+
+
+def _later_levels(first: int, last: int) -> str:
+    return f"later_levels<{first}, {last}>"
 
 
 def _flag(holds: bool) -> str:

@@ -509,12 +509,13 @@ __device__ __forceinline__ void run_levels(const PairScan& s, Progress& at, int 
     }
 }
 
-// Levels `first` to `last` in one launch, for small problems, where launches would take longer than the work. `graph`:
-// at the start of the first; critical[L - 2]: the critical r^2 of level L. Each level that was run has its counters,
-// ENDED among them (that of the level before `first`: when all this began), and its list, as list_removed makes it,
-// behind those of the levels before. A level whose rows are too long for the shared memory is left to other launches,
-// and so are those that follow. Grid (any, together), block (warps), dynamic shared memory: `shared_bytes`.
-template <int LAST>
+// Levels `first` to `last`, which lie from FIRST to LAST, in one launch, for small problems, where launches would take
+// longer than the work. `graph`: at the start of the first; critical[L - 2]: the critical r^2 of level L. Each level
+// that was run has its counters, ENDED among them (that of the level before `first`: when all this began), and its
+// list, as list_removed makes it, behind those of the levels before. A level whose rows are too long for the shared
+// memory is left to other launches, and so are those that follow. Grid (any, together), block (warps), dynamic shared
+// memory: `shared_bytes`.
+template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
     later_levels(const PairScan s, const double* critical, int graph, int first, int last, int asked_run,
                  long long shared_bytes, int* pairs, int* sets) {
@@ -522,5 +523,6 @@ __global__ void __launch_bounds__(128, 4)
     if (blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
     Progress at{{&s.graphs.counters_of(first)[ARRIVED]}, graph, before[DEGREE_SUM] / 2,
                 static_cast<int>(before[MOST_DEGREE]),   pairs, sets};
-    run_levels<2, LAST>(s, at, first, last, critical, asked_run, shared_bytes / static_cast<long long>(sizeof(double)));
+    run_levels<FIRST, LAST>(s, at, first, last, critical, asked_run,
+                            shared_bytes / static_cast<long long>(sizeof(double)));
 }
