@@ -460,7 +460,7 @@ struct Progress {
 
 // Level L in later_levels; returns whether it was run.
 template <int L>
-__device__ __noinline__ bool run_level(const PairScan& s, Progress& at, double critical_r_squared, int asked_run,
+__device__ __forceinline__ bool run_level(const PairScan& s, Progress& at, double critical_r_squared, int asked_run,
                                        long long shared_cells) {
     GPUPC_DYNAMIC_SHARED(double, shared);
     const int longest = at.most_degree;
