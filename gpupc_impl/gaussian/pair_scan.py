@@ -25,7 +25,7 @@ from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian import correlation
-from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 PAIR_SOURCE = "gaussian/kernels/pair_scan.cu"
@@ -58,6 +58,8 @@ SEARCH = Struct(
     "PairScan",
     graphs=GRAPHS,
     C=Pointer(np.float64),
+    residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
     twins=Pointer(np.uint32),
     has_twins=Pointer(np.uint8),
     members=Pointer(np.int32),
@@ -127,6 +129,8 @@ class PairScan:
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
             "C": correlation.device_correlation(backend, problem),
+            "residual_tolerance": problem.residual_tolerance,
+            "pivot_tolerance": problem.pivot_tolerance,
             **backend.empty_all(
                 twins=((p, self.graphs.words), np.uint32), has_twins=(p, np.uint8), members=((p, p), np.int32)
             ),
@@ -256,7 +260,7 @@ class PairScan:
             last += 1
         lists = backend.empty_all(pairs=((edges, 2), np.int32), members=(edges * last, np.int32))
         resident = kernel.resident_blocks(self._threads, shared_bytes)
-        blocks = min(resident, max(backend.blocks_at_once // 8, edges // EDGES_A_BLOCK, 1))
+        blocks = min(resident, max(backend.multiprocessors, edges // EDGES_A_BLOCK, 1))
         numbers = [*map(np.int32, (self.graph, first, last, self.params["run"])), np.int64(shared_bytes)]
         arguments = [self.search, self.critical, *numbers, lists["pairs"], lists["members"]]
         kernel((blocks,), (self._threads,), arguments, shared_bytes, together=True)
@@ -320,7 +324,7 @@ class PairScan:
         if removed:
             pairs, sets = map(self.backend.download, (self.removed[-1].pairs, self.removed[-1].members))
             i, j = pairs.T
-            self._pmax[i, j] = self.problem.p_value(partial_r_squared(self.problem.correlation, pairs, sets), level)
+            self._pmax[i, j] = removed_p_values(self.problem, pairs, sets)
         lower = np.tril_indices(self.p, -1)
         self._pmax[lower] = self._pmax.T[lower]
 

@@ -34,6 +34,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "problems": lambda files: list(map(read_json, files["problems"])),
     "sharing": lambda files: read_csv(files["sharing"]),
     "tests": lambda files: load_tests(files["tests"]),
+    "every_test": lambda files: list(map(load_tests, files["every_test"])),
     "timeline": lambda files: read_csv(files["timeline"]),
     "reported": lambda files: read_csv(files["reported"]),
 }
@@ -42,7 +43,8 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 - runs: the records, with what the verification says of each.
 - problems: the facts of each data set's problem.
 - sharing: the lines of results/sharing.csv.
-- tests: the times of single tests; timeline: when each block of an out-of-core run was at work.
+- tests: the times of an entry's table of single tests; every_test: those of all tables.
+- timeline: when each block of an out-of-core run was at work.
 - reported: the paper's own numbers.
 """
 
@@ -133,8 +135,9 @@ def figure(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """All entries by name: those of no paper, those of `papers`, and those of plug-ins."""
-    importlib.import_module("gpupc_impl.reporting.summary")
+    """All entries by name: those of no one paper, those of `papers`, and those of plug-ins."""
+    for module in ("summary", "peers"):
+        importlib.import_module(f"gpupc_impl.reporting.{module}")
     for found in pkgutil.iter_modules(papers.__path__):
         importlib.import_module(f"{papers.__name__}.{found.name}")
     for plugin in plugins():

@@ -71,10 +71,17 @@ def on_backend(runs: Iterable[VerifiedRecord], backend: str) -> list[VerifiedRec
     return [run for run in runs if run.backend in (backend, "cpu")]
 
 
-def of_method(runs: Iterable[VerifiedRecord], method: str, **params: Any) -> list[VerifiedRecord]:
-    """The runs of one setting of a method, found by what it is: of the settings with canonical separating sets the
-    first with these parameters or, where there is none, the first."""
-    found = [run for run in runs if run.method == method and run.separating_sets == "canonical"]
+def of_method(
+    runs: Iterable[VerifiedRecord], method: str, rules: Sequence[str] = ("canonical",), **params: Any
+) -> list[VerifiedRecord]:
+    """The runs of one setting of a method, found by what it is: the first with these parameters or, where there is
+    none, the first.
+
+    Args:
+        rules: for separating sets; settings with another are left out, those with an earlier one come first.
+    """
+    runs = list(runs)
+    found = [run for rule in rules for run in runs if (run.method, run.separating_sets) == (method, rule)]
     best = next((run for run in found if params.items() <= run.params.items()), next(iter(found), None))
     return [run for run in found if run.setting == best.setting]
 

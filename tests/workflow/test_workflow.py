@@ -208,6 +208,8 @@ def test_the_grids_are_the_papers(config):
     assert experiments["cupc_fig7"].settings["cupc-e-2-32"]["params"] == {"beta": 2, "gamma": 32}
     assert len(experiments["cupc_fig8"].settings) == 16
     assert "cupc-s-64-2" in experiments["cupc_fig8"].settings
+    grids = [setting for name in ("cupc_fig7", "cupc_fig8") for setting in experiments[name].settings.values()]
+    assert {setting["separating_sets"] for setting in grids} == {"first-come"}
 
 
 def test_ten_graphs_of_each_kind_at_the_papers_size():

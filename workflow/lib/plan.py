@@ -184,6 +184,7 @@ class Plan:
             "problems": {"problems": [f"results/problems/{name}.json" for name in shown]},
             "sharing": {"sharing": "results/sharing.csv"},
             "tests": {"tests": f"results/tests/{entry.tests}.json"},
+            "every_test": {"every_test": [f"results/tests/{name}.json" for name in self.config["ci_tests"]["tables"]]},
             "timeline": {"timeline": timeline},
             "reported": {"reported": ROOT / "results/reported" / entry.reported},
         }

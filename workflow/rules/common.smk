@@ -15,10 +15,10 @@ sys.path.insert(0, str(ROOT))
 os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 from gpupc_impl.backends import resolve_backend
-from gpupc_impl.core.family import get_family
 from gpupc_impl.measurement.digest import digest
 from workflow.lib.config import complete
 from workflow.lib.plan import Plan, records
+from workflow.lib.problems import makers
 
 try:
     complete(config)
@@ -46,10 +46,7 @@ def code_of(script, entries=(), family=None):
 
     Of what the script finds by name, other generators and families, nothing counts.
     """
-    generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
-    makers = [get_family(family).problem, get_family(family).prepare_large] if family else []
-    problems = {maker.__module__ for maker in makers}
-    return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
+    return digest(f"workflow/scripts/{script}", *makers(entries, family), named=False)
 
 
 def in_report(path, category, label, caption="output"):

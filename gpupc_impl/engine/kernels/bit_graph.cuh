@@ -4,9 +4,10 @@
 
 #include "engine/kernels/warp.cuh"
 
-// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side. ENDED:
-// when it did, by the device's clock, and ARRIVED: of a launch of several levels, at the first of them (GridBarrier).
-enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, ENDED = TURNS + 2, ARRIVED, COUNTERS };
+// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side, where
+// a search hands out any. ENDED: when the level did, by the device's clock, and ARRIVED: GridBarrier's, of a launch of
+// several levels, at the first of them.
+enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, ENDED, ARRIVED, TURNS, COUNTERS = TURNS + 2 };
 
 struct BitRow {
     const unsigned* bits;

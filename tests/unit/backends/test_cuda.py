@@ -543,6 +543,18 @@ def test_half_of_a_symmetric_matrix_is_copied(cupy, compiled, monkeypatch, p):
     assert sum(up) < 0.75 * matrix.nbytes if Function.launches else sum(up) == matrix.nbytes
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(1, 7), (5, 5), (40, 13), (0, 4)])
+def test_rows_are_copied_to_wider_ones(backend, monkeypatch, rows, columns):
+    """In one part, and in several that threads copy."""
+    matrix = np.random.default_rng(rows).integers(0, 200, (rows, columns)).astype(np.uint8)
+    for small_bytes, chunk_bytes in ((1 << 21, 4 << 20), (30, 4 << 20), (30, 60)):
+        monkeypatch.setattr(cuda, "SMALL_BYTES", small_bytes)
+        monkeypatch.setattr(cuda, "CHUNK_BYTES", chunk_bytes)
+        wide = backend.upload_rows(matrix, 16)
+        assert wide.shape == (rows, 16)
+        np.testing.assert_array_equal(backend.download(wide)[:, :columns], matrix)
+
+
 def test_a_product_takes_of_the_budget(backend, cupy):
     def matmul(a, b, out):
         working()
@@ -571,6 +583,23 @@ def test_managed_memory_has_the_same_budget_unless_asked(backend):
         assert backend.memory_used == 140 * KIB
     assert (backend.memory_limit, backend.memory_used) == (64 * KIB, 40 * KIB)
     assert held.nbytes + managed.nbytes + more.nbytes == 156 * KIB
+
+
+def test_a_device_seems_smaller_while_plain_memory_is_held(cupy, backend, monkeypatch):
+    runtime, held = cupy.cuda.runtime, []
+    monkeypatch.setattr(runtime, "memGetInfo", lambda: (50 * KIB, 64 * KIB))
+    monkeypatch.setattr(runtime, "malloc", lambda size: held.append(size) or len(held), raising=False)
+    monkeypatch.setattr(runtime, "free", lambda address: held.__setitem__(address - 1, 0), raising=False)
+    with backend.smaller_device(20 * KIB):
+        assert held == [30 * KIB]
+        assert backend.memory_limit == 20 * KIB
+    assert (held, backend.memory_limit) == ([0], 64 * KIB)
+    with backend.smaller_device(60 * KIB):  # there is no more than that
+        assert (held, backend.memory_limit) == ([0], 60 * KIB)
+    monkeypatch.setattr(runtime, "malloc", fail("cudaErrorMemoryAllocation"))
+    with pytest.raises(DeviceMemoryError), backend.smaller_device(20 * KIB):
+        pass
+    assert backend.memory_limit == 64 * KIB
 
 
 def test_the_chosen_device_does_the_work(cupy, compiled, monkeypatch):

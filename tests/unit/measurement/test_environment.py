@@ -78,6 +78,9 @@ def test_git_state(repository):
     commit, dirty = git_state()
     assert re.fullmatch("[0-9a-f]{40}", commit)
     assert dirty is False
+    (package.parent / "results").mkdir()
+    (package.parent / "results" / "record.json").write_text("{}")
+    assert git_state() == (commit, False), "what is being recorded is no code"
     (package / "__init__.py").write_text("changed = True\n")
     assert git_state() == (commit, True)
 

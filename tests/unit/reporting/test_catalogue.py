@@ -34,10 +34,6 @@ def test_an_entry_is_whole(entry):
         assert path in entry.outputs().values()
 
 
-def test_every_reported_number_is_of_an_entry():
-    assert {path.name for path in REPORTED.glob("*.csv")} <= {entry.reported for entry in ENTRIES.values()}
-
-
 def test_the_documentation_lists_the_papers_outputs():
     """A table a paper, a row an entry; Tables 1 to 4 and 6 to 9 of GPU-CMIknn have one row together."""
     for paper in PAPERS:
