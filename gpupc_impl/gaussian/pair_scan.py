@@ -207,6 +207,7 @@ class PairScan:
         arguments = [self.search, np.float64(self.problem.critical_r_squared(1)), np.int32(start), np.int32(left)]
         kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
         kernel((self.p, splits), (self.params["warps"] * self.backend.warp_threads,), arguments)
+        _ = self._critical_later  # worked out while the device works
 
     def _level(self, level: int, start: int, left: int, middle: int) -> None:
         """Make the tests of a level from 2 on; `middle` is for the graph between its sides."""
@@ -304,16 +305,17 @@ class PairScan:
         self.search = SEARCH(**self.fields)
 
     def _upload_tables(self) -> None:
-        """Binomials for the levels that follow, and their critical values behind them."""
+        """Binomials for the levels that follow, and critical values of those that may run together behind them."""
         table = _binomials(-(-self.graphs.most_degree // 32) * 32, self.levels_ahead)
-        critical = [self._critical(level) for level in range(2, self.levels_ahead + 1)]
-        device = self.backend.upload(np.concatenate((table.reshape(-1), np.array(critical).view(np.uint64))))
+        device = self.backend.upload(np.concatenate((table.reshape(-1), self._critical_later.view(np.uint64))))
         self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
         self.critical = device[table.size :].view(np.float64)
 
-    def _critical(self, level: int) -> float:
-        """The critical r^2 of a level; 0 where there is none, since no test has degrees of freedom."""
-        return self.problem.critical_r_squared(level) if self.problem.obstacle(level) is None else 0.0
+    @functools.cached_property
+    def _critical_later(self) -> np.ndarray:
+        """(levels,) float64: critical r^2 from level 2 on; 0 where there is none for want of degrees of freedom."""
+        levels, problem = range(2, TOGETHER[-1][1] + 1), self.problem
+        return np.array([0.0 if problem.obstacle(level) else problem.critical_r_squared(level) for level in levels])
 
     def _record_pmax(self, level: int, smallest: Any, removed: bool) -> None:
         """Largest p-values so far; a removed pair's is that of the set that separated it."""
