@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ def environment(
             if gpu_processes:
                 warnings.append("another process used a GPU of this machine when the measurement began")
     return {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "git_commit": commit,
         "git_dirty": dirty,
         "platform": f"{platform.system()} {platform.machine()}",

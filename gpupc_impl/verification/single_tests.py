@@ -11,7 +11,7 @@ from gpupc_impl.measurement.record import load_tests
 NAMED_AT_MOST = 5
 """Differing tests named in a row."""
 
-MEASURED = ("implementation", "method", "params", "backend", "random", "status", "why", "limit_s")
+MEASURED = ("implementation", "method", "params", "backend", "code", "random", "status", "why", "limit_s")
 SAMPLES = ("cold_s", "seconds", "p_values")
 """What a cell holds beside the facts of its case."""
 

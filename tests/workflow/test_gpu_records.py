@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpupc_impl.core.files import read_csv, read_json
+from gpupc_impl.core.files import read_csv, read_json, save_json
 from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib import gpu_records, slices
 from workflow.lib.config import complete
-from workflow.lib.plan import Plan
+from workflow.lib.plan import Plan, recorded_plans
 from workflow.lib.slices import Estimate, Rates
 
 ROOT = Path(__file__).parents[2]
@@ -133,14 +133,16 @@ def test_everything_is_recorded_as_the_workflow_would(recorded):
 
 def test_what_tables_read_of_the_folder_can_be_made(recorded, tmp_path):
     runs, _ = recorded
-    plan = Plan(yaml.safe_load((runs.into / "config.yaml").read_text()))
-    entry = entries()["cupc_table2"]
-    files = {
-        kind: [runs.into / Path(path).relative_to("results") for path in paths] if kind != "reported" else paths
-        for kind, paths in plan.inputs(entry).items()
-    }
-    entry.write(files, plan.given(entry), {kind: tmp_path / f"table.{kind}" for kind in entry.outputs()})
-    assert "tiny" in (tmp_path / "table.md").read_text()
+    (plan,) = recorded_plans({"recorded": [str(runs.into)]})
+    made = set()
+    for name, entry in entries().items():
+        if (source := plan.recorded_source(entry)) is not None:
+            made.add(name)
+            entry.write([source], {kind: tmp_path / f"{name}.{kind}" for kind in entry.outputs()})
+    assert {"cupc_table2", "cupc_fig9", "cupc_fig10", "cmiknn_table1", "provenance"} <= made
+    table = (tmp_path / "cupc_table2.md").read_text()
+    assert "tiny" in table
+    assert "‡" not in table  # this code has just made them
 
 
 def test_a_second_call_measures_only_what_is_missing(again, capsys):
@@ -241,6 +243,20 @@ def test_another_implementation_is_added_to_the_single_tests(again):
     cells = read_json(path)["cells"]
     assert [cell["implementation"] for cell in cells] == ["insertion", "insertion", "counting", "counting"]
     assert cells[2:] == before
+
+
+def test_single_tests_of_other_code_are_stale(again, capsys):
+    path = again.into / "tests" / "cmiknn_table1.json"
+    content = read_json(path)
+    assert again("cmiknn_table1", "--plan") == 0
+    assert "stale" not in capsys.readouterr().out
+    for cell in content["cells"]:
+        cell["code"] = "0" * 64
+    save_json(content, path)
+    assert again("cmiknn_table1", "--plan") == 0
+    assert "stale, by other code or another config (kept; --stale measures again): cmiknn_table1: counting" in (
+        capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

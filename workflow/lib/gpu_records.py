@@ -140,7 +140,7 @@ class Folder:
         return "recorded" if record.code == self.code(setting) and asked_for(record, setting) else "stale"
 
     def _state_of_tests(self, unit: Unit, name: str, cells: Iterable[Mapping[str, Any]]) -> str:
-        """The same for an implementation of single tests; cells do not say by which code they were timed."""
+        """The same for an implementation of single tests; old cells do not say by which code they were timed."""
         asked = self.plan.config["ci_tests"]
         cases = slices.cases(asked["tables"][unit.target])
         timed = [cell for cell in cells if cell["implementation"] == name]
@@ -148,8 +148,10 @@ class Folder:
         tests = {len(cell["seconds"]) for cell in timed if cell["status"] == "ok"}
         if len(timed) != len(cases) or failed or tests - {asked["tests"]}:
             return "missing"
-        params = slices.as_setting(name, unit.settings[name], self.plan).all_params
-        return "recorded" if all(cell["params"] == params for cell in timed) else "stale"
+        setting = slices.as_setting(name, unit.settings[name], self.plan)
+        now = {"params": setting.all_params, "code": self.code(setting)}
+        same = (all(cell.get(key, value) == value for key, value in now.items()) for cell in timed)
+        return "recorded" if all(same) else "stale"
 
     def code(self, setting: Setting) -> str:
         """The version of the code that a record of a setting would have now."""

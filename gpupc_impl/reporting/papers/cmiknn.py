@@ -15,6 +15,7 @@ from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import (
+    STALE_NOTE,
     Speedup,
     csv_row,
     grouped,
@@ -31,6 +32,7 @@ from gpupc_impl.reporting.cells import (
 )
 from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
+from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
 
@@ -191,7 +193,7 @@ def _cell(cell: Mapping[str, Any], percentile: float) -> str:
         return f"DNF (> {number(cell['limit_s'])})"
     if cell["status"] != "ok":
         return status_word(cell["status"])
-    return number(float(np.quantile(cell["seconds"], percentile)))
+    return number(float(np.quantile(cell["seconds"], percentile))) + (f" {STALE}" if cell.get("stale") else "")
 
 
 def _ratio(slow: Mapping[str, Any] | None, fast: Mapping[str, Any]) -> str:
@@ -262,10 +264,11 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
 
 
 def _single_remarks(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why a cell has no time."""
+    """Why a cell has no time, and what the mark of a time means."""
+    notes = [STALE_NOTE] if any(cell.get("stale") for cell in cells if cell["status"] == "ok") else []
     late = [cell for cell in cells if cell["status"] != "ok" and cell["why"]]
     reasons = grouped((cell["why"], label(cell["implementation"])) for cell in late)
-    return [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+    return notes + [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
 
 
 # --- Table 5 ---------------------------------------------------------------------------------------------------------
@@ -415,9 +418,8 @@ def cmiknn_fig1(
     for run in runs:
         source, k = run.dataset_facts.get("source"), run.problem and run.problem["k_cmi"]
         distance = None
-        if run.counts:
-            dag = dag_of_edges(truths[run.dataset], len(run.skeleton.names))
-            distance = structural_hamming_distance(orient(run.skeleton), dag)
+        if run.counts and (found := run.skeleton) is not None:
+            distance = structural_hamming_distance(orient(found), dag_of_edges(truths[run.dataset], len(found.names)))
             distances.setdefault(source, {})[k] = distance
         rows.append(
             {"graph": run.dataset, "source": source, "k_cmi": k, "shd": distance, "edges": run.edges}
@@ -456,7 +458,7 @@ def cmiknn_fig1(
     ]
     figure.legend(handles=handles, loc="outside lower right", ncols=2)
     count = f"{graphs[0]} to {graphs[-1]}" if len(graphs) > 1 else str(graphs[0]) if graphs else "no"
-    heading = [f"Below 0: closer to the truth. Here {count} graphs ({_search(runs)})", f"here: {_trend(changes)}"]
+    heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", f"ours: {_trend(changes)}"]
     heading += [f"paper, {row['graphs']} graphs: {row['statement']}" for row in reported]
     figure.suptitle("\n".join(heading), fontsize=5.5, x=0.01, ha="left")
     footer(figure, runs)

@@ -115,7 +115,7 @@ RUNTIMES = (("T1", None), ("T2", PARALLEL), ("T3", SERIAL), ("T4", "cupc-e"), ("
 SPEEDUPS = (("T1/T2", SERIAL, PARALLEL), ("T3/T4", SERIAL, "cupc-e"), ("T3/T5", SERIAL, "cupc-s"))
 
 
-@table("cupc_table2", "Table 2: runtimes and speedups", paper=PAPER, family="gaussian")
+@table("cupc_table2", "Table 2: runtimes and speedups", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_table2(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
     """Runtimes and speedups as in cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the warm runs,
     20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC by the paper's rule for
@@ -220,7 +220,9 @@ def mean_speedup(
 PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC-S on DREAM5-Insilico"
 
 
-@figure("cupc_fig5", "Fig. 5: cuPC over the baselines", paper=PAPER, family="gaussian", numbers=False)
+@figure(
+    "cupc_fig5", "Fig. 5: cuPC over the baselines", paper=PAPER, family="gaussian", methods=BASELINES, numbers=False
+)
 def cupc_fig5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
     """Speedup of cuPC-E and cuPC-S over the two baseline GPU algorithms, as in cuPC's Fig. 5; ratios of median runtimes
     on one machine and backend. Hollow bars: what the paper's text states for a GTX 1080 (for cuPC-E the range over its
@@ -309,7 +311,7 @@ OUTSIDE = "transfers"
 """What of the runtime belongs to no level."""
 
 
-@figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian")
+@figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_fig6(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
     """Share of the runtime that each level takes in cuPC-E and cuPC-S, as in cuPC's Fig. 6; medians over the warm runs.
     A level includes the compaction of the graph before it; "transfers" is what belongs to no level. The paper (GTX
@@ -350,7 +352,7 @@ def cupc_fig6(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, st
     figure.legend(handles=handles[::-1], loc="outside right center")
     lines = [
         f"Level 1 in {', '.join(line['datasets'].split())}:\n"
-        f"paper {line['low']} to {line['high']} %; here {_level_one(rows, line['datasets'].split())}"
+        f"paper {line['low']} to {line['high']} %; ours {_level_one(rows, line['datasets'].split())}"
         for line in reported
         if line["level"] == "1"
     ]
@@ -492,7 +494,7 @@ def heatmaps(
     method = label(reported["method"])
     ours = f"{_short(min(values))} to {_short(max(values))}×" if values else "nothing measured"
     heading = f"{method} against {method}-{reported['selected']} (> 1: faster)\n"
-    heading += f"here: {ours}; paper: {reported['low']} to {reported['high']}×"
+    heading += f"ours: {ours}; paper: {reported['low']} to {reported['high']}×"
     figure.suptitle(heading, fontsize=7, x=0.01, ha="left")
     _heatmap_legend(figure, runs)
     footer(figure, runs)
@@ -668,4 +670,4 @@ def _faster(runs: Sequence[VerifiedRecord]) -> str:
             pairs.setdefault((run.dataset, run.backend), {})[run.method] = run.median
     both = [pair for pair in pairs.values() if len(pair) == len(CUPC)]
     faster = sum(pair["cupc-s"] < pair["cupc-e"] for pair in both)
-    return f"cuPC-S faster than cuPC-E: here on {faster} of {len(both)} graphs; paper: always"
+    return f"cuPC-S faster than cuPC-E: ours on {faster} of {len(both)} graphs; paper: always"

@@ -172,7 +172,7 @@ def _statements(
         ends = [choose(ratios, key=lambda place: place[1]) for choose in (min, max)] if ratios else []
         ours = ", ".join(f"{number(ratios[place])}× at {place[1]:,}" for place in dict.fromkeys(ends))
         paper = ", ".join(f"{_reported(row)}× at {int(row['variables']):,}" for row in theirs)
-        lines.append(f"Level {level}, {label(fast)} over {label(slow)}: here {ours or 'not measured'}; paper {paper}")
+        lines.append(f"Level {level}, {label(fast)} over {label(slow)}: ours {ours or 'not measured'}; paper {paper}")
     removed = {row["dataset"] for row in rows if row["edges_left"] is not None and not _complete(row)}
     if removed:
         lines.append(f"Not fully connected, edges were removed: {', '.join(sorted(removed))}")

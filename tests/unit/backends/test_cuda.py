@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import types
+import warnings
 import weakref
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -19,6 +20,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pytest
 
+from gpupc_impl import backends
 from gpupc_impl.backends import (
     BackendUnavailable,
     DeviceMemoryError,
@@ -394,6 +396,23 @@ def test_with_an_old_driver_or_a_hidden_device(cupy, monkeypatch):
     reason = CudaBackend.unavailable()
     for part in ("cudaErrorInsufficientDriver", "driver supports CUDA 12.2", "CUDA 13.0", "CUDA_VISIBLE_DEVICES is ''"):
         assert part in reason
+
+
+@pytest.mark.parametrize(("driver", "visible", "warned"), [(True, None, True), (False, None, False), (True, "", False)])
+def test_auto_says_where_a_gpu_might_have_been_used(monkeypatch, driver, visible, warned):
+    """Not where there is no driver, nor where the user hid the devices."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(backends, "has_nvidia_driver", lambda: driver)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert backends.resolve_backend("auto") == "host"
+        assert backends.resolve_backend("host") == "host"  # as asked
+    assert len(said) == warned
+    if warned:
+        assert 'pip install "gpupc[cuda12]"' in str(said[0].message)
 
 
 @pytest.mark.parametrize("chosen", ["2", "-1", "first"])
