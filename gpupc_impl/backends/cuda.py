@@ -34,7 +34,7 @@ from gpupc_impl.backends.base import (
     KernelSource,
     Stream,
 )
-from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
+from gpupc_impl.backends.launch import MAX_THREADS, MOST_KNOWN, Dimensions, Kernel
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
 from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, Rows, pieces, staged_download, staged_upload
@@ -122,6 +122,7 @@ class CudaBackend(Backend):
         )
         self.multiprocessors = runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
         self.blocks_at_once = 8 * self.multiprocessors
+        self._cooperative = bool(runtime.deviceGetAttribute(runtime.cudaDevAttrCooperativeLaunch, self._device.id))
         architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
         assert architecture is not None  # else `unavailable` has a sentence
         self._architecture = architecture
@@ -579,16 +580,21 @@ class CudaKernel(Kernel):
         self._backend, self._function = backend, function
         self._driver, self._pointer = backend._cupy.cuda.driver, function.kernel.ptr
         self._allowed_shared = function.max_dynamic_shared_size_bytes
+        self._resident: dict[tuple[int, int], int] = {}
         self._gaps: list[bytes] = []  # before each argument
-        end = 0
+        places, end = [], 0
         for parameter in parameters:
             self._gaps.append(bytes(-end % parameter.storage.alignment))
-            end += len(self._gaps[-1]) + parameter.storage.itemsize
+            places.append(end + len(self._gaps[-1]))
+            end = places[-1] + parameter.storage.itemsize
         # What the driver reads: a buffer of the arguments, each where the kernel expects it, and its size.
         self._buffer = (ctypes.c_char * end)()
         self._size = ctypes.c_size_t(end)
         self._extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self._buffer), 2, ctypes.addressof(self._size), 0)
         self._extra_address = ctypes.addressof(self._extra)
+        # A cooperative launch takes the address of each argument instead.
+        start = ctypes.addressof(self._buffer)
+        self._arguments = (ctypes.c_void_p * len(places))(*(start + place for place in places))
         self._lock = threading.Lock()  # the buffer is one launch's
 
     def _launch(
@@ -599,15 +605,37 @@ class CudaKernel(Kernel):
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: CudaStream | None,
+        together: bool,
     ) -> None:
         # Through the driver and not through `RawKernel`, whose way from Python takes several times as long.
         piece = b"".join(itertools.chain.from_iterable(zip(self._gaps, encoded, strict=True)))
         handle = (self._backend._stream if stream is None else stream.handle).ptr
         with self._backend._launching(self.name), self._lock:
-            if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
-                self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
+            self._allow_shared(shared_bytes)
             self._buffer.raw = piece
-            self._driver.launchKernel(self._pointer, *grid, *block, shared_bytes, handle, 0, self._extra_address)
+            if together:
+                addresses = ctypes.addressof(self._arguments)
+                self._driver.launchCooperativeKernel(self._pointer, *grid, *block, shared_bytes, handle, addresses)
+            else:
+                self._driver.launchKernel(self._pointer, *grid, *block, shared_bytes, handle, 0, self._extra_address)
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        if not self._backend._cooperative:
+            return 0
+        found = self._resident.get((threads, shared_bytes))
+        if found is None:
+            with _OnDevice(self._backend, None), self._lock:
+                self._allow_shared(shared_bytes)
+                found = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared_bytes)
+            found *= self._backend.multiprocessors
+            if len(self._resident) == MOST_KNOWN:
+                self._resident.clear()
+            self._resident[threads, shared_bytes] = found
+        return found
+
+    def _allow_shared(self, shared_bytes: int) -> None:
+        if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
+            self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
 
 
 def _chosen_device() -> int | None:

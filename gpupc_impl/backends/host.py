@@ -182,6 +182,7 @@ class HostKernel(Kernel):
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: Stream | None,
+        together: bool,
     ) -> None:
         if self._backend._recorder:
             self._backend._recorder.record(self, grid, block, shared_bytes, args, encoded)
@@ -191,6 +192,9 @@ class HostKernel(Kernel):
         pointers = (ctypes.c_void_p * (len(padded) + 1))(*places)
         if problem := self._backend._run(self._entry, pointers, grid, block, shared_bytes):
             raise self._error(problem)
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        return 1  # a worker runs one block to its end before the next
 
 
 def _parameter(code: str) -> Parameter:

@@ -146,7 +146,8 @@ class Skeleton:
         tests_per_level: CI tests performed at each level. Methods that stop an edge's tests at different moments
             differ here, and nowhere else.
         edges_per_level: edges left after each level.
-        seconds_per_level: wall-clock time of each level, preparation such as compaction included.
+        seconds_per_level: wall-clock time of each level, preparation such as compaction included; where several ran in
+            one launch, by the device's clock, and the first also has what is left of the time of that launch.
         levels_run: number of levels that were run; level 0 is the first.
         stopped_because: why the next level was not run, as a sentence.
         pmax: (p, p) float64, largest p-value over the tests of a pair, NaN where none was recorded; None unless

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,22 @@ WARPS = 8
 HOST_BLOCKS = 64
 """Blocks on CPU cores, each with a range of rows; a GPU has a warp for every row."""
 
-COUNTERS = ("tests", "undefined", "singular", "degree_sum", "most_degree", "turns", "turns_of_side_1")
-"""What the kernels of a level count; kernels/bit_graph.cuh: the same."""
+
+class Counted(NamedTuple):
+    """What the kernels of a level count (kernels/bit_graph.cuh: the same)."""
+
+    tests: int
+    undefined: int
+    singular: int
+    degree_sum: int
+    most_degree: int
+    ended: int  # when the level did, in nanoseconds, where several run in one launch; else 0
+    arrived: int
+    turns: int
+    turns_of_side_1: int
+
+
+COUNTERS = Counted._fields
 
 MOST_LEVELS = 64
 """Levels that are counted; nobody has seen 20."""
@@ -47,7 +61,7 @@ class BitGraphs:
         p: number of variables.
         words: 32-bit words of a row.
         struct: what kernels take.
-        edges, most_degree: of the graph after the last level that was read.
+        edges, most_degree: of the graph after the level that was read last.
     """
 
     def __init__(self, backend: Backend, p: int, graphs: int):
@@ -76,11 +90,23 @@ class BitGraphs:
         """Queue the counting of what is left after a level."""
         self.launch(SOURCE, "count_rows", self.struct, np.int32(before), np.int32(after), np.int32(level))
 
-    def read(self, level: int) -> Sequence[int]:
-        """What a level counted (`COUNTERS`)."""
+    def read(self, level: int) -> Counted:
+        """What a level counted."""
+        (counted,) = self._read(level, level)
+        return self._left(counted)
+
+    def read_together(self, first: int, last: int) -> list[Counted]:
+        """What the level before `first` counted, and those from there to `last` that ran in one launch, in order."""
+        ran = list(itertools.takewhile(lambda counted: counted.ended, self._read(first - 1, last)))
+        self._left(ran[-1])
+        return ran
+
+    def _read(self, first: int, last: int) -> list[Counted]:
         self.backend.download(self._counters, out=self._counted)
-        counted: list[int] = self._counted[level].tolist()
-        self.edges, self.most_degree = counted[3] // 2, counted[4]
+        return [Counted(*counted) for counted in self._counted[first : last + 1].tolist()]
+
+    def _left(self, counted: Counted) -> Counted:
+        self.edges, self.most_degree = counted.degree_sum // 2, counted.most_degree
         return counted
 
     def forget(self) -> None:

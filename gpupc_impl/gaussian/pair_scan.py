@@ -7,13 +7,16 @@ bits, and separating sets stay on the device until the search ends.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
+import time
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
@@ -33,10 +36,20 @@ MOST_SCRATCH_BYTES = 1 << 29
 LEVELS_AHEAD = 6
 """Levels for which a table of binomials is made in advance."""
 
-RUNS, MOST_RUN = {2: 2, 3: 8}, 16
-"""Prefixes that a warp takes one after the other, by level; the last number from level 4 on."""
+TOGETHER = ((2, 5), (6, 8), (9, 11))
+"""First and last level of kernels that run several in one launch: as many as compile in about 10 s."""
+
+MOST_EDGES_TOGETHER = 1 << 18
+"""Edges up to which levels run together unless asked: with more, work takes far longer than launches."""
+
+EDGES_A_BLOCK = 32
+"""Edges for each block of levels that run together, from a block a multiprocessor on: blocks wait for each other."""
+
+LEAST_SHARED_BYTES = 40 << 10
+"""Shared memory of a block of levels that run together: later levels have shorter rows, and more to know of each."""
 
 GRAPHS_AT_ONCE = 3
+"""kernels/prefix_scan.cu: the same."""
 
 MOST_BLOCKS = 1 << 20
 """Blocks of a launch, rows without work among them."""
@@ -64,6 +77,11 @@ PARAMETERS = {
     "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
     "splits": Parameter(0, "blocks a row in level 1; 0: by the size of the graph", minimum=0, maximum=4096),
     "run": Parameter(0, "prefixes that a warp takes one after the other; 0: by the level", minimum=0, maximum=4096),
+    "together": Parameter(
+        "auto",
+        "whether levels from 2 on run in one launch, as far as they can; auto: on a GPU, in small problems",
+        choices=("auto", "always", "never"),
+    ),
 }
 
 
@@ -84,6 +102,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     first = ["pair_scan_zero", *(f"pair_scan_one<{flag}>" for flag in flags), "list_removed_one"]
     later = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
     later += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
+    later += [_later_levels(first, last) for first, last in TOGETHER if first <= max_level]
     found = [
         (PAIR_SOURCE, first, (SEARCH,)),
         (PREFIX_SOURCE, later, (SEARCH,)),
@@ -105,6 +124,7 @@ class PairScan:
         self.graph: int | None = None  # the present one
         self.levels_ahead = 0  # for which there are rows and a table of binomials
         self.removed: list[LevelSets] = []
+        self._known: dict[int, LevelOutcome] = {}  # of levels that ran together with one before
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
@@ -125,8 +145,12 @@ class PairScan:
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
             return self._level_zero()
+        if level in self._known:
+            return self._known.pop(level)
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"pair-scan counts to level {MOST_LEVELS - 1}; set max_level to that, or take cupc-s")
+        if level > 1 and (together := self._kernel_together(level)) is not None:
+            return self._levels_together(level, *together)
         backend, before, edges_before = self.backend, self.graph, self.graphs.edges
         smallest = self.fields["smallest_r_squared"]
         if smallest is not None:
@@ -183,12 +207,12 @@ class PairScan:
         arguments = [self.search, np.float64(self.problem.critical_r_squared(1)), np.int32(start), np.int32(left)]
         kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
         kernel((self.p, splits), (self.params["warps"] * self.backend.warp_threads,), arguments)
+        _ = self._critical_later  # worked out while the device works
 
     def _level(self, level: int, start: int, left: int, middle: int) -> None:
         """Make the tests of a level from 2 on; `middle` is for the graph between its sides."""
         backend, longest = self.backend, self.graphs.most_degree
-        run = np.int32(self.params["run"] or RUNS.get(level, MOST_RUN))
-        cells = (3 * level - 1) * longest + -(-longest // 2)  # float64 for what a warp knows of a prefix
+        run, cells = np.int32(self.params["run"]), _cells(level, longest)
         warps = min(self.params["warps"], backend.max_shared_bytes // (8 * cells))
         blocks, shared_bytes, scratch = backend.blocks_at_once, 8 * warps * cells, None
         if not warps:  # rows too long for shared memory
@@ -205,6 +229,62 @@ class PairScan:
             arguments = [self.search, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
             kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)
 
+    def _kernel_together(self, level: int) -> tuple[Any, int, int] | None:
+        """What runs levels from this one on in one launch: kernel, its last level, shared memory of a block.
+
+        None where levels take a few launches each.
+        """
+        wanted, backend, edges = self.params["together"], self.backend, self.graphs.edges
+        if wanted == "auto":
+            wanted = "always" if backend.warp_threads > 1 and edges <= MOST_EDGES_TOGETHER else "never"
+        levels = next(((first, last) for first, last in TOGETHER if first <= level <= last), None)
+        of_warp = 8 * _cells(level, self.graphs.most_degree)
+        warps = min(self.params["warps"], backend.max_shared_bytes // of_warp)
+        if wanted == "never" or levels is None or not warps or self._pmax is not None:
+            return None
+        shared_bytes = max(warps * of_warp, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
+        kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH,))
+        return (kernel, levels[1], shared_bytes) if kernel.resident_blocks(self._threads, shared_bytes) else None
+
+    @property
+    def _threads(self) -> int:
+        """Of a block of levels that run together."""
+        return self.params["warps"] * self.backend.warp_threads
+
+    def _levels_together(self, first: int, kernel: Any, most: int, shared_bytes: int) -> LevelOutcome:
+        """Run levels from `first` to `most` in one launch, as far as there is work and shared memory for their rows."""
+        started = time.perf_counter()
+        backend, edges = self.backend, self.graphs.edges
+        self._make_room(most, None)
+        last = first  # that the problem allows (core/pc_stable.py, stop_reason); of degrees the kernel knows
+        while last < most and stop_reason(self.problem, last + 1, last + 2) is None:
+            last += 1
+        lists = backend.empty_all(pairs=((edges, 2), np.int32), members=(edges * last, np.int32))
+        resident = kernel.resident_blocks(self._threads, shared_bytes)
+        blocks = min(resident, max(backend.multiprocessors, edges // EDGES_A_BLOCK, 1))
+        numbers = [*map(np.int32, (self.graph, first, last, self.params["run"])), np.int64(shared_bytes)]
+        arguments = [self.search, self.critical, *numbers, lists["pairs"], lists["members"]]
+        kernel((blocks,), (self._threads,), arguments, shared_bytes, together=True)
+        rows = self.graphs.read_together(first, last)
+        pairs = members = 0
+        for level, (before, row) in enumerate(itertools.pairwise(rows), first):
+            if gone := (before.degree_sum - row.degree_sum) // 2:
+                found = lists["members"][members : members + gone * level].reshape(gone, level)
+                self.removed.append(LevelSets(lists["pairs"][pairs : pairs + gone], found))
+                pairs, members = pairs + gone, members + gone * level
+            self._known[level] = LevelOutcome(
+                row.degree_sum // 2,
+                row.most_degree,
+                row.tests,
+                undefined=row.undefined,
+                pseudo_inverses=row.singular,
+                seconds=(row.ended - before.ended) / 1e9,
+            )
+        self.graph = (self.graph + len(self._known)) % GRAPHS_AT_ONCE
+        outcome = self._known.pop(first)  # which takes what the others leave of the time of this call
+        later = sum(known.seconds for known in self._known.values())
+        return dataclasses.replace(outcome, seconds=time.perf_counter() - started - later)
+
     def _make_room(self, level: int, scratch: Any) -> None:
         """Rows for a level from 2 on, kept for those that follow, which have no more edges."""
         backend, graphs = self.backend, self.graphs
@@ -217,13 +297,25 @@ class PairScan:
                     neighbours=(2 * graphs.edges, np.int32),
                     best=(2 * graphs.edges, np.uint64),
                 ),
-                "binomials": backend.upload(binomial_table(graphs.most_degree, self.levels_ahead)),
-                "widest": graphs.most_degree,
             }
+            self._upload_tables()
         elif scratch is self.fields["scratch"]:
             return
         self.fields["scratch"] = scratch
         self.search = SEARCH(**self.fields)
+
+    def _upload_tables(self) -> None:
+        """Binomials for the levels that follow, and critical values of those that may run together behind them."""
+        table = _binomials(-(-self.graphs.most_degree // 32) * 32, self.levels_ahead)
+        device = self.backend.upload(np.concatenate((table.reshape(-1), self._critical_later.view(np.uint64))))
+        self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
+        self.critical = device[table.size :].view(np.float64)
+
+    @functools.cached_property
+    def _critical_later(self) -> np.ndarray:
+        """(levels,) float64: critical r^2 from level 2 on; 0 where there is none for want of degrees of freedom."""
+        levels, problem = range(2, TOGETHER[-1][1] + 1), self.problem
+        return np.array([0.0 if problem.obstacle(level) else problem.critical_r_squared(level) for level in levels])
 
     def _record_pmax(self, level: int, smallest: Any, removed: bool) -> None:
         """Largest p-values so far; a removed pair's is that of the set that separated it."""
@@ -237,6 +329,23 @@ class PairScan:
             self._pmax[i, j] = removed_p_values(self.problem, pairs, sets)
         lower = np.tril_indices(self.p, -1)
         self._pmax[lower] = self._pmax.T[lower]
+
+
+@functools.lru_cache(maxsize=16)
+def _binomials(widest: int, levels: int) -> np.ndarray:
+    """`binomial_table`, to be read only: searches of like problems need the same ones."""
+    table = binomial_table(widest, levels)
+    table.setflags(write=False)
+    return table
+
+
+def _cells(level: int, longest: int) -> int:
+    """float64 for what a warp knows of a prefix in rows of up to `longest` (kernels/prefix_scan.cu, cells_of_warp)."""
+    return (3 * level - 1) * longest + -(-longest // 2)
+
+
+def _later_levels(first: int, last: int) -> str:
+    return f"later_levels<{first}, {last}>"
 
 
 def _flag(holds: bool) -> str:

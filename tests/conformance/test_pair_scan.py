@@ -37,6 +37,14 @@ def narrow() -> HostBackend:
     return backend
 
 
+@pytest.fixture(scope="module")
+def middling() -> HostBackend:
+    """Its shared memory serves a warp or two at the first levels that run together, and none at later ones."""
+    backend = open_backend("host")
+    backend.max_shared_bytes = 600
+    return backend
+
+
 def assert_same(found: Skeleton, expected: Skeleton) -> None:
     np.testing.assert_array_equal(found.adjacency, expected.adjacency)
     assert found.sepsets == expected.sepsets
@@ -120,7 +128,12 @@ def near_singular_problems(draw) -> GaussianProblem:
 
 
 launches = st.fixed_dictionaries(
-    {"warps": st.integers(1, 4), "splits": st.integers(0, 9), "run": st.sampled_from([1, 2, 3, 8, 100, 4096])}
+    {
+        "warps": st.integers(1, 4),
+        "splits": st.integers(0, 9),
+        "run": st.sampled_from([0, 1, 2, 3, 8, 100, 4096]),
+        "together": st.sampled_from(["auto", "always", "never"]),
+    }
 )
 
 
@@ -135,12 +148,13 @@ tolerances = st.sampled_from([RESIDUAL_TOLERANCE, 0.0])
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_bit_differs_from_cupc_s(backend, narrow, data):
+def test_no_bit_differs_from_cupc_s(backend, narrow, middling, data):
     problem = data.draw(st.one_of(threshold_problems(), near_singular_problems(), random_problems()), label="problem")
     problem = dataclasses.replace(problem, residual_tolerance=data.draw(tolerances, label="residual_tolerance"))
     params = data.draw(launches, label="launch")
-    where, pmax = data.draw(st.sampled_from([(backend, False), (backend, True), (narrow, False)]), label="variant")
-    if pmax or where is narrow:
+    variants = [(backend, False), (backend, True), (narrow, False), (middling, False)]
+    where, pmax = data.draw(st.sampled_from(variants), label="variant")
+    if pmax or where is not backend:
         problem = dataclasses.replace(problem, max_level=min(4, problem.max_level or 4))  # fewer kernels to compile
     expected = solve(problem, methods()["cupc-s"], backend, pmax=pmax)
     found = solve(problem, methods()["pair-scan"], where, params, pmax=pmax)

@@ -26,6 +26,7 @@ MIB = 2**20
 
 KERNELS = r"""
 #include "backends/simt/portable.cuh"
+#include "engine/kernels/grid_barrier.cuh"
 
 template <class T> __global__ void scale(const T* in, T* out, long long n, T factor) {
     const long long k = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -72,6 +73,16 @@ template <class T> __global__ void arithmetic(const T* x, T* out, int n) {
 }
 
 __global__ void fault(int* p) { p[1ll << 44] = 1; }
+
+// Every block hands its number on to the block before it, `rounds` times, one more each time.
+__global__ void hand_on(int* values, unsigned long long* arrived, int rounds) {
+    GridBarrier barrier{arrived};
+    for (int k = 0; k < rounds; ++k) {
+        const int next = values[k % 2 * gridDim.x + (blockIdx.x + 1) % gridDim.x];
+        if (threadIdx.x == 0) values[(k + 1) % 2 * gridDim.x + blockIdx.x] = next + 1;
+        barrier.wait();
+    }
+}
 """
 
 
@@ -428,3 +439,18 @@ except KernelLaunchError as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=root)
     (caught,) = [line for line in done.stdout.splitlines() if line.startswith("CAUGHT")]
     assert "synchronisation: fault)" in caught
+
+
+@pytest.mark.parametrize("shared_bytes", [0, 60_000])
+def test_blocks_together_wait_for_each_other_and_see_what_was_written(backend, source, shared_bytes):
+    kernel, rounds = backend.kernel(source, "hand_on"), 1000
+    blocks = kernel.resident_blocks(128, shared_bytes)
+    assert blocks >= backend.multiprocessors
+    values = backend.upload(np.tile(np.arange(blocks, dtype=np.int32), (2, 1)))
+    arrived = backend.full(1, 0, np.uint64)
+    kernel((blocks,), (128,), [values, arrived, np.int32(rounds)], shared_bytes, together=True)
+    expected = (np.arange(blocks) + rounds) % blocks + rounds
+    np.testing.assert_array_equal(backend.download(values)[rounds % 2], expected)
+    assert backend.download(arrived)[0] == rounds * blocks
+    with pytest.raises(KernelLaunchError, match="blocks asked for together"):
+        kernel((blocks + 1,), (128,), [values, arrived, np.int32(1)], shared_bytes, together=True)

@@ -4,9 +4,12 @@
 //   GPUPC_DYNAMIC_SHARED(T, name)   T* name: the block's dynamic shared memory, aligned to 16 bytes
 //   load_relaxed(p)                 a read that may race with relaxed writes and atomics of other threads
 //   store_relaxed(p, value)         a write that may race with relaxed reads and atomics of other threads
+//   nanoseconds()                   a clock, which begins anywhere
 #pragma once
 
 #ifdef GPUPC_HOST
+
+#include <time.h>
 
 #include "backends/simt/simt.hpp"
 
@@ -22,6 +25,12 @@ inline T load_relaxed(const T* p) {
 template <class T>
 inline void store_relaxed(T* p, T value) {
     __atomic_store(p, &value, __ATOMIC_RELAXED);
+}
+
+inline unsigned long long nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1000000000ull * now.tv_sec + now.tv_nsec;
 }
 
 #else
@@ -50,5 +59,11 @@ GPUPC_RELAXED(float, float, "f32", "f")
 GPUPC_RELAXED(double, double, "f64", "d")
 
 #undef GPUPC_RELAXED
+
+__device__ __forceinline__ unsigned long long nanoseconds() {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
 
 #endif

@@ -5,8 +5,9 @@
 #include "engine/kernels/warp.cuh"
 
 // What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side, where
-// a search hands out any.
-enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, COUNTERS = TURNS + 2 };
+// a search hands out any. ENDED: when the level did, by the device's clock, and ARRIVED: GridBarrier's, of a launch of
+// several levels, at the first of them.
+enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, ENDED, ARRIVED, TURNS, COUNTERS = TURNS + 2 };
 
 struct BitRow {
     const unsigned* bits;
@@ -67,6 +68,36 @@ __device__ __forceinline__ long long sum_of(const int* values, int n) {
         each_lane(min(n - k, LANES), [&](int lane) { sums[lane] += values[k + lane]; });
     }
     return sum_of_lanes(sums);
+}
+
+// What follows a level: degrees, their sum and maximum, and the pairs that went.
+__device__ __forceinline__ void count_left(const BitGraphs& graphs, int before, int after, int level) {
+    const int words = graphs.words;
+    const WarpRows rows(graphs.p);
+    unsigned long long sum = 0, most = 0;
+    for (int i = rows.first; i < rows.last; ++i) {
+        const BitRow was(graphs.graph(before), words, i), is(graphs.graph(after), words, i);
+        PerLane<int> left, gone;
+        each_lane(LANES, [&](int lane) { left[lane] = gone[lane] = 0; });
+        for (int w = 0; w < words; w += LANES) {
+            each_lane(min(words - w, LANES), [&](int lane) {
+                const unsigned now = is.bits[w + lane];
+                left[lane] += __popc(now);
+                gone[lane] += __popc(was.bits[w + lane] & ~now & above(i, w + lane));
+            });
+        }
+        const int degree = sums_before(left), pairs = sums_before(gone);
+        if (warp_leader()) {
+            graphs.degrees[i] = degree;
+            graphs.removed[i] = pairs;
+        }
+        sum += degree;
+        most = max(most, static_cast<unsigned long long>(degree));
+    }
+    if (warp_leader() && sum != 0) {
+        atomicAdd(&graphs.counters_of(level)[DEGREE_SUM], sum);
+        atomicMax(&graphs.counters_of(level)[MOST_DEGREE], most);
+    }
 }
 
 // Calls f(i, j, slot) for every pair i < j of the warp's rows that a level removed; slots ascend with the pairs.

@@ -3,7 +3,10 @@
 
 #include "backends/simt/portable.cuh"
 
-// binomial[k * (max_n + 1) + m] = C(m, k) for k = 0..level, m = 0..max_n, saturated at 2^62.
+// As many sets as a search may number (core/pc_stable.py, MAX_SETS).
+constexpr unsigned long long MOST_SETS = 1ull << 62;
+
+// binomial[k * (max_n + 1) + m] = C(m, k) for k = 0..level, m = 0..max_n, saturated at MOST_SETS.
 struct Binomials {
     const unsigned long long* table;
     int max_n;

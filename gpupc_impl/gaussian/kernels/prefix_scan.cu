@@ -6,10 +6,20 @@
 // This is the elimination of fisher_z.cuh's ConditioningSet in another order: each number comes from the same
 // operations in the same order, so every decision has the same bits.
 #include "engine/kernels/combinations.cuh"
+#include "engine/kernels/grid_barrier.cuh"
 #include "gaussian/kernels/pair_scan.cuh"
 
 constexpr unsigned long long NO_RANK = ~0ull;
 constexpr int HEADS = 2;
+
+// gpupc_impl/gaussian/pair_scan.py has the same.
+constexpr int GRAPHS_AT_ONCE = 3;
+
+// Prefixes of a run, which a warp takes one after the other; `asked`: for all levels, or 0.
+template <int L>
+__device__ __forceinline__ int run_of(int asked) {
+    return asked != 0 ? asked : L == 2 ? 2 : L == 3 ? 8 : 16;
+}
 
 // Runs of prefixes in a row of n, none where it is too short for sets of L beside a partner.
 template <int L>
@@ -133,9 +143,10 @@ __device__ __noinline__ Residuals careful_test(const double* C, int p, const int
 
 // What a level of sets of L needs: rows of neighbours, best ranks, runs of prefixes, and two copies of the graph. Every
 // row's first HEADS runs are handed out before all others, since they separate most edges; run_starts counts the
-// others. Grid (any), block (warps).
+// others.
 template <int L>
-__global__ void begin_level(const PairScan s, int graph, int copy, int other_copy, int run) {
+__device__ __forceinline__ void prepare(const PairScan& s, int graph, int copy, int other_copy, int asked_run) {
+    const int run = run_of<L>(asked_run);
     const BitGraphs& g = s.graphs;
     const Binomials binomial{s.binomials, s.widest};
     const auto runs_beyond = [&](int n) {
@@ -179,6 +190,12 @@ __global__ void begin_level(const PairScan s, int graph, int copy, int other_cop
     }
 }
 
+// Grid (any), block (warps).
+template <int L>
+__global__ void begin_level(const PairScan s, int graph, int copy, int other_copy, int asked_run) {
+    prepare<L>(s, graph, copy, other_copy, asked_run);
+}
+
 // The row whose runs beyond HEADS hold number u: the last with run_starts[row] <= u.
 __device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, int p, unsigned long long u) {
     int low = 0, high = p;
@@ -193,24 +210,26 @@ __device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, 
     return low;
 }
 
+// A warp's cells for rows of up to `longest`, and its partners after them.
+template <int L>
+__device__ __forceinline__ long long cells_of_warp(int longest) {
+    return Prefix<L - 1>::cells_needed(longest) + (longest + 1) / 2;
+}
+
 // The tests of one side. Side 0: sets from adj(i) for the edges to larger variables. Side 1: for those to smaller ones
 // that side 0 left in `start`. Separated edges go from `left_graph`, on side 0 from `start` as well; s.best[s.starts[i]
-// + q] is the smallest rank found for row i's neighbour at position q. Warps take turns of `run` prefixes, one after
-// the other, until there are no more. Grid (any), block (warps), dynamic shared memory: of each warp its cells for rows
-// of up to `longest`, then its partners, unless they are in s.scratch.
-template <int L, bool WITH_SMALLEST, bool IN_SHARED>
-__global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double critical_r_squared, int start,
-                                                      int left_graph, int side, int run, int longest) {
+// + q] is the smallest rank found for row i's neighbour at position q. Warps take turns of a run of prefixes, until
+// there are no more. `cells` are the warp's, for rows of up to `longest`.
+template <int L, bool WITH_SMALLEST>
+__device__ __forceinline__ void scan_side(const PairScan& s, double critical_r_squared, int start, int left_graph,
+                                          int side, int asked_run, int longest, double* cells) {
     constexpr int K = L - 1;
+    const int run = run_of<L>(asked_run);
     const double* const C = s.C;
     const int p = s.graphs.p, words = s.graphs.words;
     unsigned *const graph = s.graphs.graph(start), *const left = s.graphs.graph(left_graph);
     const Binomials binomial{s.binomials, s.widest};
-    GPUPC_DYNAMIC_SHARED(double, shared);
     unsigned long long tests = 0, undefined = 0, singular_tests = 0;
-    const long long of_warp = Prefix<K>::cells_needed(longest) + (longest + 1) / 2;
-    double* const cells =
-        (IN_SHARED ? shared : s.scratch + blockIdx.x * warp_count() * of_warp) + warp_index() * of_warp;
     int* const partners = reinterpret_cast<int*>(cells + Prefix<K>::cells_needed(longest));
     const unsigned long long heads = static_cast<unsigned long long>(HEADS) * p;
     const unsigned long long turns = heads + s.run_starts[p];
@@ -388,10 +407,20 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
     }
 }
 
+// Grid (any), block (warps), dynamic shared memory: the cells of each warp, unless they are in s.scratch.
+template <int L, bool WITH_SMALLEST, bool IN_SHARED>
+__global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double critical_r_squared, int start,
+                                                      int left_graph, int side, int asked_run, int longest) {
+    GPUPC_DYNAMIC_SHARED(double, shared);
+    const long long of_warp = cells_of_warp<L>(longest);
+    double* const cells =
+        (IN_SHARED ? shared : s.scratch + blockIdx.x * warp_count() * of_warp) + warp_index() * of_warp;
+    scan_side<L, WITH_SMALLEST>(s, critical_r_squared, start, left_graph, side, asked_run, longest, cells);
+}
+
 // Lists the pairs removed in this level, ascending, with their sets: that of the smaller variable's row, if it has one.
-// Grid (any), block (warps).
 template <int L>
-__global__ void list_removed(const PairScan s, int before, int after, int* pairs, int* sets) {
+__device__ __forceinline__ void list_sets(const PairScan& s, int before, int after, int* pairs, int* sets) {
     const Binomials binomial{s.binomials, s.widest};
     const auto rank_of = [&](int owner, int other) {
         long long low = s.starts[owner], high = s.starts[owner + 1];
@@ -416,4 +445,88 @@ __global__ void list_removed(const PairScan s, int before, int after, int* pairs
         unrank_combination(binomial, n, L, rank, set);
         for (int a = 0; a < L; ++a) set[a] = s.neighbours[s.starts[owner] + set[a]];
     });
+}
+
+// Grid (any), block (warps).
+template <int L>
+__global__ void list_removed(const PairScan s, int before, int after, int* pairs, int* sets) {
+    list_sets<L>(s, before, after, pairs, sets);
+}
+
+// Where later_levels is.
+struct Progress {
+    GridBarrier barrier;
+    int graph;                 // at the start of the next level
+    unsigned long long edges;  // of that graph
+    int most_degree;           // of that graph
+    int *pairs, *sets;         // the next level's list begins here
+};
+
+// Level L in later_levels; returns whether it was run.
+template <int L>
+__device__ __forceinline__ bool run_level(const PairScan& s, Progress& at, double critical_r_squared, int asked_run,
+                                          long long shared_cells) {
+    GPUPC_DYNAMIC_SHARED(double, shared);
+    const int longest = at.most_degree;
+    const long long of_warp = cells_of_warp<L>(longest);
+    // The rule of core/pc_stable.py, stop_reason; the table ends at as many sets as a search may number.
+    if (longest - 1 < L || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS || of_warp > shared_cells) {
+        return false;
+    }
+    const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
+    prepare<L>(s, start, left, middle, asked_run);
+    at.barrier.wait();
+#pragma unroll 1
+    for (int side = 0; side < 2; ++side) {
+        if ((warp_index() + 1) * of_warp <= shared_cells) {
+            double* const cells = shared + warp_index() * of_warp;
+            scan_side<L, false>(s, critical_r_squared, middle, left, side, asked_run, longest, cells);
+        }
+        at.barrier.wait();
+    }
+    count_left(s.graphs, start, left, L);
+    at.barrier.wait();
+    unsigned long long* const counters = s.graphs.counters_of(L);
+    const unsigned long long edges = load_relaxed(&counters[DEGREE_SUM]) / 2, gone = at.edges - edges;
+    if (gone != 0) {
+        list_sets<L>(s, start, left, at.pairs, at.sets);
+        at.barrier.wait();  // the next level writes over what lists are made of
+    }
+    at.graph = left;
+    at.edges = edges;
+    at.most_degree = static_cast<int>(load_relaxed(&counters[MOST_DEGREE]));
+    at.pairs += 2 * gone;
+    at.sets += L * gone;
+    if (blockIdx.x == 0 && threadIdx.x == 0) counters[ENDED] = nanoseconds();
+    return true;
+}
+
+// Levels L to `last`.
+template <int L, int LAST>
+__device__ __forceinline__ void run_levels(const PairScan& s, Progress& at, int first, int last, const double* critical,
+                                           int asked_run, long long shared_cells) {
+    if constexpr (L <= LAST) {
+        if (L > last) return;
+        if (L < first || run_level<L>(s, at, critical[L - 2], asked_run, shared_cells)) {
+            run_levels<L + 1, LAST>(s, at, first, last, critical, asked_run, shared_cells);
+        }
+    }
+}
+
+// Levels `first` to `last`, which lie from FIRST to LAST, in one launch, for small problems, where launches would take
+// longer than the work. `graph`: at the start of the first; critical[L - 2]: the critical r^2 of level L. Each level
+// that was run has its counters, ENDED among them (that of the level before `first`: when all this began), and its
+// list, as list_removed makes it, behind those of the levels before. A level whose rows are too long for the shared
+// memory is left to other launches, and so are those that follow. Grid (any, together), block (warps), dynamic shared
+// memory: `shared_bytes`.
+template <int FIRST, int LAST>
+__global__ void __launch_bounds__(128, 4)
+    later_levels(const PairScan s, const double* critical, int graph, int first, int last, int asked_run,
+                 long long shared_bytes, int* pairs, int* sets) {
+    unsigned long long* const before = s.graphs.counters_of(first - 1);
+    if (blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
+    Progress at{{&s.graphs.counters_of(first)[ARRIVED]}, graph, before[DEGREE_SUM] / 2,
+                static_cast<int>(before[MOST_DEGREE]),   pairs, sets};
+    run_levels<FIRST, LAST>(s, at, first, last, critical, asked_run,
+                            shared_bytes / static_cast<long long>(sizeof(double)));
 }

@@ -243,6 +243,7 @@ class Launch(NamedTuple):
     arguments: bytes
     shared_bytes: int
     stream: Stream
+    together: bool = False
 
 
 def launch_kernel(function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra):
@@ -257,6 +258,23 @@ def launch_kernel(function, x, y, z, block_x, block_y, block_z, shared_bytes, st
     arguments = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
     launch = Launch(function.name, (x, y, z), (block_x, block_y, block_z), arguments, shared_bytes, stream)
     Function.launches.append(launch)
+
+
+def launch_cooperative_kernel(function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters):
+    """As ``cuLaunchCooperativeKernel`` reads its arguments: each from a place of its own."""
+    stream, function = STREAMS[stream], Function.loaded[function]
+    assert CURRENT.devices[-1] == stream.device
+    assert shared_bytes <= function.max_dynamic_shared_size_bytes
+    sizes = (8, 8, 4, 8)  # of the parameters that `compiled` gives a kernel
+    places = (ctypes.c_void_p * len(sizes)).from_address(parameters)
+    arguments = b"".join(ctypes.string_at(place, size) for place, size in zip(places, sizes, strict=True))
+    launch = Launch(function.name, (x, y, z), (block_x, block_y, block_z), arguments, shared_bytes, stream, True)
+    Function.launches.append(launch)
+
+
+def resident_blocks(function, threads, shared_bytes):
+    assert shared_bytes <= Function.loaded[function].max_dynamic_shared_size_bytes
+    return min(2048 // threads, 100 * KIB // max(shared_bytes, 1))
 
 
 class Function:
@@ -284,9 +302,10 @@ def cupy(monkeypatch):
         driverGetVersion=lambda: 12020,
         runtimeGetVersion=lambda: 13000,
         memGetInfo=lambda: (Pool.has, Pool.has),
-        deviceGetAttribute=lambda attribute, device: {97: 100 * KIB, 16: 132}[attribute],
+        deviceGetAttribute=lambda attribute, device: {97: 100 * KIB, 16: 132, 95: 1}[attribute],
         cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
         cudaDevAttrMultiProcessorCount=16,
+        cudaDevAttrCooperativeLaunch=95,
         memcpyAsync=copy,
         memcpy2DAsync=copy_2d,
         memcpyHostToDevice=1,
@@ -302,7 +321,12 @@ def cupy(monkeypatch):
             PinnedMemory=PinnedMemory,
             malloc_managed="malloc_managed",
             runtime=runtime,
-            driver=types.SimpleNamespace(CUDADriverError=CudaError, launchKernel=launch_kernel),
+            driver=types.SimpleNamespace(
+                CUDADriverError=CudaError,
+                launchKernel=launch_kernel,
+                launchCooperativeKernel=launch_cooperative_kernel,
+                occupancyMaxActiveBlocksPerMultiprocessor=resident_blocks,
+            ),
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemory),
             nvrtc=types.SimpleNamespace(getSupportedArchs=lambda: (80, 90)),
         ),
@@ -635,6 +659,31 @@ def test_a_launch_reaches_the_device_as_it_was_asked_for(backend, arguments):
     assert launch[:3] == ("_kernel", (2, 3, 1), (64, 1, 1))
     assert (launch.shared_bytes, launch.stream) == (16, backend._stream)
     assert launch.arguments == struct.pack("=QQi4xd", arguments[0].data.ptr, 0, 3, 0.5)
+
+
+def test_blocks_that_wait_for_each_other_are_launched_together(backend, arguments):
+    kernel = backend.kernel("a.cu", "kernel")
+    assert kernel.resident_blocks(128, 60 * KIB) == 132
+    assert kernel.resident_blocks(512, 0) == 4 * 132
+    kernel([132], [128], arguments, shared_bytes=60 * KIB, together=True)
+    kernel([133], [128], arguments, shared_bytes=60 * KIB)
+    together, alone = Function.launches
+    assert (together.together, alone.together) == (True, False)
+    assert together[:3] == ("_kernel", (132, 1, 1), (128, 1, 1))
+    assert (together.shared_bytes, together.stream) == (60 * KIB, backend._stream)
+    assert together.arguments == struct.pack("=QQid", arguments[0].data.ptr, 0, 3, 0.5)
+    with pytest.raises(KernelLaunchError, match="133 blocks asked for together; of this size 132 are at once"):
+        kernel([133], [128], arguments, shared_bytes=60 * KIB, together=True)
+
+
+def test_a_device_without_cooperative_launches(cupy, compiled):
+    attributes = cupy.cuda.runtime.deviceGetAttribute
+    cupy.cuda.runtime.deviceGetAttribute = lambda attribute, device: attribute != 95 and attributes(attribute, device)
+    backend = open_backend("cuda")
+    kernel = backend.kernel("a.cu", "kernel")
+    assert kernel.resident_blocks(128, 0) == 0
+    with pytest.raises(KernelLaunchError, match="1 blocks asked for together; of this size 0 are at once"):
+        kernel([1], [128], [None, None, np.int32(3), np.float64(0.5)], together=True)
 
 
 def test_structs_arrive_by_value(backend, arguments):

@@ -22,7 +22,7 @@ from gpupc_impl.core.registry import method_packages
 
 MAX_LEVEL = 10
 ARCHITECTURES = ("sm_80", "sm_90")
-RARE = re.compile(r"<[5-9]\b|^prefix_scan<(?!2, |10, false, true)")
+RARE = re.compile(r"<[5-9]\b|^prefix_scan<(?!2, |10, false, true)|^later_levels<(?!2, )")
 """Kernels of levels between others: slow tests."""
 
 

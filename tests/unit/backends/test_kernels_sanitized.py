@@ -21,6 +21,10 @@ deep = np.column_stack([factors, factors @ rng.uniform(0.5, 1, (3, 5)) + rng.nor
 deep = GaussianProblem.from_data(deep, max_level=3)  # sets of three separate some pairs
 pair_scan, narrow = methods()["pair-scan"], open_backend("host")
 narrow.max_shared_bytes = 128  # rows too long for it
+few, later = open_backend("host"), dict(warps=3, together="always")
+few.max_shared_bytes = 2000  # for levels that run together, but not the last of them
+for where in (few, open_backend("host")):
+    assert all(solve(problem, pair_scan, where, later).levels_run >= 4 for problem in (*problems, deep))
 for params in (dict(warps=1, splits=0, run=1), dict(warps=4, splits=3, run=5)):
     for p in (2, 33, 130):
         wide = GaussianProblem.from_data(rng.normal(size=(20, p)), max_level=1, alpha=0.5, correlations="device")

@@ -3,19 +3,26 @@
 import collections
 import itertools
 import math
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gpupc_impl import DeviceMemoryError, GaussianProblem, Skeleton, methods, skeleton
-from gpupc_impl.backends import open_backend
+from gpupc_impl.backends import KernelLaunchError, open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian.pair_scan import PREFIX_SOURCE, SEARCH
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 
 ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
-LAUNCHES = ({}, {"warps": 1, "splits": 1, "run": 1}, {"warps": 3, "splits": 7, "run": 50})
+LAUNCHES = (
+    {},
+    {"warps": 1, "splits": 1, "run": 1},
+    {"warps": 3, "splits": 7, "run": 50},
+    {"warps": 4, "together": "always"},
+)
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -36,6 +43,7 @@ class WatchedBackend(HostBackend):
             self.launches[expression] += 1
             kernel(*arguments, **options)
 
+        launch.resident_blocks = kernel.resident_blocks
         return launch
 
     def upload(self, array):
@@ -305,5 +313,71 @@ def test_launches_of_a_level_and_bytes_of_a_search():
     assert watched.launches.total() - sum(levels) == 2  # the adjacency matrix, and the sets of all levels merged
     sets = found.sepsets
     results = p * p + sets.pairs.nbytes + sets.members.nbytes + len(sets.pairs)  # a byte for the size of each
-    assert watched.downloaded - results <= 4096 * found.levels_run
+    assert watched.downloaded - results <= 8192 * found.levels_run
     assert watched.uploaded - problem.correlation.nbytes <= 65536
+
+
+def test_levels_that_run_together_take_one_launch_and_one_read():
+    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
+    alone, together = WatchedBackend(), WatchedBackend()
+    expected = solve(problem, methods()["pair-scan"], alone, {"together": "never"})
+    assert 4 <= expected.levels_run <= 6
+    assert not any("later_levels" in expression for expression in alone.launches)
+    launches, reads = [], []
+
+    def level_ends(step):
+        launches.append(together.launches.total() - sum(launches))
+        reads.append(together.downloaded - sum(reads))
+
+    found = solve(problem, methods()["pair-scan"], together, {"together": "always"}, progress=level_ends)
+    assert_same(found, expected)
+    assert launches[2:] == [1, *([0] * (found.levels_run - 3))]
+    assert together.launches["later_levels<2, 5>"] == 1
+    assert reads[1] == reads[2] > 0  # the counters
+    assert not any(reads[3:])
+    assert all(seconds > 0 for seconds in found.seconds_per_level)
+    assert all(tests > 0 for tests in found.tests_per_level)
+
+
+def test_the_first_of_levels_together_takes_what_others_leave_of_the_time(backend):
+    problem = GaussianProblem.from_data(linear_model(40, density=0.2), alpha=0.1)
+    solve(problem, methods()["pair-scan"], backend, {"together": "always"})  # compiles
+    started = time.perf_counter()
+    found = solve(problem, methods()["pair-scan"], backend, {"together": "always"})
+    assert found.levels_run >= 4
+    assert 0 < sum(found.seconds_per_level) <= time.perf_counter() - started
+
+
+@pytest.mark.parametrize("max_level", [2, 3, 4])
+def test_levels_together_end_with_the_last_that_is_asked_for(backend, max_level):
+    problem = GaussianProblem.from_correlation(factor_model(6, 3), n_samples=10**12, max_level=max_level)
+    expected = solve(problem, methods()["stable-serial"], None)
+    assert expected.levels_run == max_level + 1
+    assert_same(solve(problem, methods()["pair-scan"], backend, {"together": "always"}), expected)
+
+
+def test_levels_together_end_with_the_degrees_of_freedom(backend):
+    problem = GaussianProblem.from_correlation(factor_model(5, 3), n_samples=7, alpha=1 - 1e-9)
+    expected = solve(problem, methods()["stable-serial"], None)
+    assert "degrees of freedom" in expected.stopped_because
+    assert expected.levels_run == 4
+    assert_same(solve(problem, methods()["pair-scan"], backend, {"together": "always"}), expected)
+
+
+@pytest.mark.parametrize("kib", [1, 2, 4])
+def test_levels_whose_rows_are_too_long_to_run_together_run_alone(kib):
+    """With so much shared memory the first levels run together, and others do not."""
+    problem = GaussianProblem.from_correlation(factor_model(9, 3), n_samples=10**12, max_level=5)
+    backend = WatchedBackend()
+    backend.max_shared_bytes = kib * 1024
+    found = solve(problem, methods()["pair-scan"], backend, {"warps": 2, "together": "always"})
+    assert_same(found, solve(problem, methods()["stable-serial"], None))
+    assert backend.launches["later_levels<2, 5>"] == 1
+    assert bool(backend.launches["begin_level<5>"]) == (kib * 1024 < 8 * (14 * 11 + 6))
+
+
+def test_blocks_that_wait_for_each_other_are_one_on_the_host(backend):
+    kernel = backend.kernel(PREFIX_SOURCE, "later_levels<2, 5>", (SEARCH,))
+    assert kernel.resident_blocks(4, 0) == 1
+    with pytest.raises(KernelLaunchError, match="2 blocks asked for together; of this size 1 are at once"):
+        kernel((2,), (1,), [], together=True)
