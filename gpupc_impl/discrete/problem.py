@@ -8,6 +8,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -177,8 +178,8 @@ class DiscreteProblem(Problem):
         if cells <= MAX_CELLS:
             return None
         return (
-            f"tables too large: {level + 2} variables with up to {largest[0]} categories make up to {cells:.3g} cells "
-            f"at level {level}, more than the 2^62 that 64-bit indexes number; set max_level to {max(level - 1, 0)} or "
+            f"tables too large: {level + 2} variables with up to {largest[0]} categories make up to "
+            f"{Decimal(cells):.3g} cells at level {level}, more than the 2^62 that 64-bit indexes number; set max_level to {max(level - 1, 0)} or "
             "merge categories"
         )
 

@@ -212,6 +212,8 @@ def test_tables_beyond_64_bits_are_refused(problem):
     more = dataclasses.replace(huge, categories=np.array([2**16, 2**16, 2**16, 2**15], np.int32))
     assert "more than the 2^62 that 64-bit indexes number; set max_level to 1 or merge" in more.obstacle(2)
     assert more.obstacle(1) is None
+    wide = DiscreteProblem.from_data(np.zeros((2, 1100), int) + np.arange(2)[:, None], alpha=0.05)
+    assert "make up to 1.36e+331 cells at level 1098" in wide.obstacle(1098)  # more than a float holds
 
 
 def test_critical_values(problem):
