@@ -35,7 +35,7 @@ class Limits:
 
     Attributes:
         time_s: wall-clock seconds, for the cold run as well.
-        memory_bytes: resident memory of the worker's process group.
+        memory_bytes: resident memory of the worker and all that descends from it.
         device_memory_bytes: device memory.
     """
 
@@ -81,7 +81,7 @@ class Peaks:
     """Largest memory use over all runs, in bytes; None when unknown.
 
     Attributes:
-        process: resident memory of the process group.
+        process: resident memory of the worker and all that descends from it.
         device: device memory through the backend.
     """
 

@@ -223,7 +223,7 @@ class Runner:
     def __init__(self, bench: Bench, setting: Setting, place: Place):
         self.bench, self.setting, self.place = bench, setting, place
         self.memory_peak: int | None = None
-        """Largest resident memory of the process group seen so far, in bytes."""
+        """Largest resident memory of the process and its descendants seen so far, in bytes."""
         self._worker: Worker | None = None
         self._open: set[Path] = set()
 

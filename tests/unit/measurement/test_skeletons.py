@@ -337,7 +337,7 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     workers = [child for child in process_children(process.pid) if "measurement.worker" in " ".join(child.cmdline())]
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert len(workers) == 2
+    assert len(workers) == 4, "each with its guard"
     psutil.wait_procs(workers, timeout=30)
     assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
     killed_after = runs()["good"]
