@@ -316,7 +316,7 @@ def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(path)
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
     _validate(content, path.name, schema)
     return content
