@@ -3,19 +3,33 @@
 #   CONFIG=config/paper.yaml      which experiments (default: config/config.yaml, minutes on any machine)
 #   BACKEND=auto|cuda|host        where kernels run (default: auto)
 #   ONLY="mcc and pair_scan"      which benchmarks, by name (default: all)
+#   RECORDED=results/recorded/X   whose runs `make images` draws (default: every device's)
 #   PYTHON=python3.12             interpreter for the virtual environment (3.11 or 3.12)
 CORES ?= $(shell nproc 2>/dev/null || echo 1)
 CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
+RECORDED ?=
+# For make gpu-records:
+#   SLICE="1 cupc_fig10"          numbers of slices, experiments, families or data sets (default: everything, in order)
+#   MINUTES=25                    start no data set that would end later
+#   PLAN=1                        print slices and estimated minutes, and measure nothing
+#   STALE=1                       measure again what other code or another config recorded
+#   INTO=, STORE=                 the recorded folder, and the one for problems, skeletons and samples
+SLICE ?=
+MINUTES ?=
+PLAN ?=
+STALE ?=
+INTO ?= results/recorded/nvidia-h200
+STORE ?= resources/gpu-records
 PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$v && break; done)
 
 BIN := .venv/bin
-SNAKEMAKE := $(BIN)/snakemake --workflow-profile workflow/profiles/default --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
+SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv reproduce report test test-slow coverage lint benchmark docs clean
+.PHONY: help venv reproduce report images gpu-records test test-slow coverage lint benchmark docs clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +52,15 @@ reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write resul
 
 report: venv ## Write results/report.html from the results that are there
 	$(SNAKEMAKE) --report results/report.html
+
+images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED
+	$(BIN)/python -m workflow.lib.draw overview docs/images/overview.svg $(RECORDED)
+	$(BIN)/python -m workflow.lib.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
+
+# On a GPU machine with few packages, without .venv: python3 -m workflow.lib.gpu_records (docs/gpu.md).
+gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice, in results/recorded
+	$(BIN)/python -m workflow.lib.gpu_records $(SLICE) --into $(INTO) --store $(STORE) $(if $(PLAN),--plan) \
+	    $(if $(STALE),--stale) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter file,$(origin CONFIG)),,--config $(CONFIG))
 
 test: venv ## Run all tests
 	$(PYTEST)

@@ -33,4 +33,4 @@ rule all:
     input:
         rules.check_verification.output,
         rules.collect_records.output,
-        [list(entry.outputs().values()) for entry in OUTPUTS.values()],
+        every_output,

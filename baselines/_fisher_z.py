@@ -5,8 +5,9 @@ H12^2 <= critical_r_squared * H11 * H22. H comes from a factorisation M2 = W D W
 a time in ascending order, so that sets which follow each other lexicographically share the rows of their common
 prefix. The entries of D are the Cholesky pivots: the residual variance of each member given those before it.
 
-``limits`` is (critical_r_squared, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE), handed in because numba's cache would
-not notice a constant that changed in another module.
+``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE): the first three are
+the problem's, and the last is handed in because numba's cache would not notice a constant that changed in another
+module.
 """
 
 import collections
@@ -18,6 +19,34 @@ from baselines._graph import neighbours_without, next_combination
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+
+
+@_inlined
+def is_undefined(h11, h22, no_variance):
+    """Whether an endpoint has no variance left; with a tolerance of zero, none at all."""
+    if no_variance == 0.0:
+        return h11 == 0.0 or h22 == 0.0
+    return h11 <= no_variance or h22 <= no_variance
+
+
+@_inlined
+def is_independent(h11, h12, h22, critical, no_variance):
+    """Whether |Z| is at most its critical value; with a tolerance of zero, of |r| above one as of 1 / |r|."""
+    if no_variance == 0.0:
+        size = abs(h11 * h22)
+        return h12 * h12 <= critical * size or size <= critical * (h12 * h12)
+    return h12 * h12 <= critical * h11 * h22
+
+
+@_inlined
+def r_squared(h11, h12, h22, no_variance):
+    """r^2, or with a tolerance of zero its inverse where it is above one."""
+    square = h12 * h12 / (h11 * h22)
+    if no_variance == 0.0:
+        square = abs(square)
+        if square > 1.0:
+            square = 1.0 / square
+    return square
 
 
 @_compiled
@@ -39,7 +68,7 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
 
     Level 1 makes nearly all tests of a search on wide data, and its H needs no factorisation.
     """
-    critical, no_variance, _ = limits
+    critical, no_variance, _, _ = limits
     record = len(smallest) > 0
     removed = np.empty(len(edges), np.int64)
     sets = np.empty((len(edges), 1), np.int32)
@@ -57,13 +86,13 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
                 tests += 1
                 h11 = 1.0 - of_i[k] * of_i[k]
                 h22 = 1.0 - of_j[k] * of_j[k]
-                if h11 <= no_variance or h22 <= no_variance:
+                if is_undefined(h11, h22, no_variance):
                     undefined += 1
                     continue
                 h12 = r_ij - of_i[k] * of_j[k]
                 if record:
-                    smallest[e] = min(smallest[e], h12 * h12 / (h11 * h22))
-                if h12 * h12 <= critical * h11 * h22:
+                    smallest[e] = min(smallest[e], r_squared(h11, h12, h22, no_variance))
+                if is_independent(h11, h12, h22, critical, no_variance):
                     removed[n_removed] = e
                     sets[n_removed, 0] = k
                     n_removed += 1
@@ -121,7 +150,7 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
         whether there is one (it is then in ``members``), the smallest r^2 met when ``record`` is set, and the numbers
         of tests, of undefined tests and of near-singular conditioning matrices.
     """
-    critical, no_variance, no_pivot = limits
+    critical, no_variance, near_pivot, no_pivot = limits
     level = len(members)
     factor = new_factor(level)
     chosen = np.arange(level)  # positions of the members among the candidates
@@ -135,7 +164,7 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
         if singular >= changed:
             singular = level
             for t in range(changed, level):
-                if not add_member(correlation, i, j, members, t, factor, no_variance):
+                if not add_member(correlation, i, j, members, t, factor, near_pivot):
                     singular = t
                     break
         tests += 1
@@ -144,12 +173,12 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
             h11, h12, h22 = residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot)
         else:
             h11, h12, h22 = factor.h[level, 0], factor.h[level, 1], factor.h[level, 2]
-        if h11 <= no_variance or h22 <= no_variance:
+        if is_undefined(h11, h22, no_variance):
             undefined += 1
         else:
             if record:
-                least = min(least, h12 * h12 / (h11 * h22))
-            if h12 * h12 <= critical * h11 * h22:
+                least = min(least, r_squared(h11, h12, h22, no_variance))
+            if is_independent(h11, h12, h22, critical, no_variance):
                 return True, least, (tests, undefined, singular_sets)
         changed = next_combination(chosen, len(candidates))
     return False, least, (tests, undefined, singular_sets)
@@ -174,7 +203,7 @@ def new_factor(level):
 
 
 @_inlined
-def add_member(correlation, i, j, members, t, factor, no_variance):
+def add_member(correlation, i, j, members, t, factor, near_pivot):
     """Add member t to the factorisation; False, and nothing added, when those before it determine it."""
     g, w, scale, g_i, g_j, h = factor
     s = members[t]
@@ -189,7 +218,7 @@ def add_member(correlation, i, j, members, t, factor, no_variance):
         cov_i -= weight * g_i[u]
         cov_j -= weight * g_j[u]
         g[t, u], w[t, u] = cov, weight
-    if pivot <= no_variance:
+    if pivot <= near_pivot:
         return False
     if t == 0:
         h[0, 0], h[0, 1], h[0, 2] = 1.0, correlation[i, j], 1.0

@@ -6,7 +6,7 @@ from baselines import _fisher_z
 from baselines._levels import Graph, Tested, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
 
 def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleton:
@@ -29,7 +29,8 @@ class _FisherZTests:
 
     def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
         problem, edges = self._problem, graph.edges[task]
-        limits = (problem.critical_r_squared(level), RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)
+        tolerances = problem.residual_tolerance, problem.pivot_tolerance, PSEUDO_INVERSE_TOLERANCE
+        limits = problem.critical_r_squared(level), *tolerances
         smallest = np.full(len(edges) if self._record else 0, np.inf)
         asked = (problem.correlation, graph.starts, graph.neighbours, edges)
         if level == 1:

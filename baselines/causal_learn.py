@@ -22,7 +22,7 @@ def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
 
     - Its test inverts the correlation matrix of (i, j, S). Where that is exactly singular it raises an error; where
       it is nearly so, as with duplicated columns, the answer depends on rounding: there are no undefined tests and no
-      pseudo-inverse.
+      pseudo-inverse, whatever `residual_tolerance`.
     - ``df_convention="cupc"``, one degree of freedom less, is reached by telling its test of one sample less.
     """
     from causallearn.utils.cit import FisherZ

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 from gpupc_impl.backends.base import (
     Backend,
@@ -12,6 +15,7 @@ from gpupc_impl.backends.base import (
     KernelSource,
 )
 from gpupc_impl.backends.launch import Kernel
+from gpupc_impl.backends.machine import has_nvidia_driver
 
 BACKENDS = ("cuda", "host")
 
@@ -47,11 +51,24 @@ def backend_class(name: str) -> type[Backend]:
 
 
 def resolve_backend(name: str = "auto") -> str:
-    """Turn ``"auto"`` into ``"cuda"`` where a device is visible and into ``"host"`` elsewhere."""
+    """Turn ``"auto"`` into ``"cuda"`` where a device is visible and into ``"host"`` elsewhere.
+
+    Warns where a machine has an NVIDIA driver and its GPUs, which nobody hid, cannot be used all the same.
+    """
     if name != "auto":
         backend_class(name)
         return name
-    return "cuda" if backend_class("cuda").unavailable() is None else "host"
+    reason = backend_class("cuda").unavailable()
+    if reason is None:
+        return "cuda"
+    if has_nvidia_driver() and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1"):
+        warnings.warn(
+            "this machine has an NVIDIA driver, but kernels will run on its CPU cores (backend 'host'), since the GPU "
+            f"cannot be used: {reason}. Backend 'host' instead of 'auto' says that this is meant",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return "host"
 
 
 def open_backend(name: str = "auto", device_memory_limit: int | None = None) -> Backend:

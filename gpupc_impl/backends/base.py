@@ -121,6 +121,9 @@ class Backend(abc.ABC):
     device_memory_limit: int | None
     """The budget asked for."""
 
+    multiprocessors: int
+    """Of a GPU; 0 where CPU cores take their place."""
+
     blocks_at_once: int
     """Blocks of a launch whose warps share out the work among themselves."""
 
@@ -169,6 +172,10 @@ class Backend(abc.ABC):
         """A C-contiguous copy of a host array on the device."""
 
     @abc.abstractmethod
+    def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
+        """A (rows, width) device array that begins with the columns of a C-contiguous matrix; the rest is undefined."""
+
+    @abc.abstractmethod
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
         """A symmetric (p, p) matrix on the device, to be read only: where it lies already, or half of it copied."""
 
@@ -201,6 +208,16 @@ class Backend(abc.ABC):
         """Arrays made inside this context lie in managed memory, which the driver moves to where it is used.
 
         The budget holds as ever, unless `oversubscribe` lifts it to the host's memory as well.
+        """
+
+    @abc.abstractmethod
+    def smaller_device(self, left: int) -> contextlib.AbstractContextManager[None]:
+        """Inside this context plain allocations hold what is free beyond `left` bytes, as on a smaller device.
+
+        The budget is at most `left`. Where device memory is only counted, so is this.
+
+        Raises:
+            DeviceMemoryError: the device does not grant what is to be held.
         """
 
     @property

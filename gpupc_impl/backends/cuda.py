@@ -120,7 +120,8 @@ class CudaBackend(Backend):
         self.max_shared_bytes = runtime.deviceGetAttribute(
             runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, self._device.id
         )
-        self.blocks_at_once = 8 * runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
+        self.multiprocessors = runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, self._device.id)
+        self.blocks_at_once = 8 * self.multiprocessors
         architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
         assert architecture is not None  # else `unavailable` has a sentence
         self._architecture = architecture
@@ -226,6 +227,30 @@ class CudaBackend(Backend):
         self._in_flight += staged_upload(self._pinned, host, pieces(host.nbytes), send)
         return device
 
+    def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
+        device = self.empty((len(matrix), width), matrix.dtype)
+        if not matrix.nbytes:
+            return device
+        matrix = np.ascontiguousarray(matrix)
+        given, wanted = matrix.shape[1] * matrix.itemsize, width * matrix.itemsize
+        count = max(-(-matrix.nbytes // CHUNK_BYTES), TRIANGLE_PARTS if matrix.nbytes > SMALL_BYTES else 1)
+        height = -(-len(matrix) // count)
+        parts = [
+            Rows(first * given, min(height, len(matrix) - first), given, given)
+            for first in range(0, len(matrix), height)
+        ]
+        runtime = self._cupy.cuda.runtime
+        kind, stream = runtime.memcpyHostToDevice, self._stream.ptr
+
+        def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
+            place = device.data.ptr + part.first // given * wanted
+            with self._on_device():
+                runtime.memcpy2DAsync(place, wanted, staged.ctypes.data, given, given, part.rows, kind, stream)
+                return self._queued()
+
+        self._in_flight += staged_upload(self._pinned, matrix, parts, send)
+        return device
+
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
         if matrix.nbytes <= SMALL_MATRIX_BYTES:
             return self.upload(matrix)
@@ -326,6 +351,27 @@ class CudaBackend(Backend):
             yield
         finally:
             self._pool, self._limit, self._other_pool = device_pool, limit, None
+
+    @contextlib.contextmanager
+    def smaller_device(self, left: int) -> Iterator[None]:
+        runtime, limit = self._cupy.cuda.runtime, self._limit
+        with self._on_device():
+            self._pool.free_all_blocks()
+            free, _ = runtime.memGetInfo()
+            held = 0
+            if free > left:
+                try:
+                    held = runtime.malloc(free - left)
+                except runtime.CUDARuntimeError as error:
+                    raise DeviceMemoryError(free - left, self._used_bytes(), limit) from error
+        self._limit = min(limit, left)
+        try:
+            yield
+        finally:
+            self._limit = limit
+            if held:
+                with self._on_device():
+                    runtime.free(held)
 
     @property
     def memory_used(self) -> int:

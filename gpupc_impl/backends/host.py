@@ -292,6 +292,7 @@ class HostBackend(Backend):
 
     name = "host"
     warp_threads = 1
+    multiprocessors = 0
     max_shared_bytes = 232_448  # what an H100 grants
 
     def __init__(self, device_memory_limit: int | None = None):
@@ -357,6 +358,11 @@ class HostBackend(Backend):
         target[...] = source
         return target
 
+    def upload_rows(self, matrix: np.ndarray, width: int) -> np.ndarray:
+        target = self.empty((len(matrix), width), matrix.dtype)
+        target[:, : matrix.shape[1]] = matrix
+        return target
+
     def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:
         if self._sanitizers or not matrix.flags.c_contiguous:
             return self.upload(matrix)
@@ -383,6 +389,15 @@ class HostBackend(Backend):
         limit = self._account.limit
         if oversubscribe:
             self._account.limit = max(limit, memory_bytes())
+        try:
+            yield
+        finally:
+            self._account.limit = limit
+
+    @contextlib.contextmanager
+    def smaller_device(self, left: int) -> Iterator[None]:
+        limit = self._account.limit
+        self._account.limit = min(limit, left)
         try:
             yield
         finally:

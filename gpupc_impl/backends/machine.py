@@ -42,3 +42,8 @@ def cpu_facts(*names: str) -> list[str]:
     except OSError:
         return []
     return sorted({line for line in lines if line.startswith(names)})
+
+
+def has_nvidia_driver() -> bool:
+    """Whether the kernel has NVIDIA's driver loaded, or Windows lends a Linux on it its own."""
+    return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")))

@@ -36,7 +36,7 @@ class InvalidParameter(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A parameter of a method that changes its speed, never its answer.
+    """A parameter of a method that changes its speed, never its answer to the problem that its facts name.
 
     Attributes:
         default: value used when none is given; its type is the parameter's type.

@@ -11,18 +11,24 @@ import abc
 import dataclasses
 import functools
 import logging
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
-from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.backends.launch import MAX_GRID_Y, Kernel
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.core.registry import Run
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import Parameter, Run
+from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.discrete import forecast
 from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
 from gpupc_impl.discrete.statistic import p_values
-from gpupc_impl.engine import graph
-from gpupc_impl.engine.graph import ROW_THREADS
+from gpupc_impl.engine import bit_graph, graph, separating_sets
+from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
+from gpupc_impl.engine.separating_sets import LevelSets, download_result
 
 logger = logging.getLogger("gpupc_impl.discrete")
 """Says what memory a run takes, and how that of each level is laid out."""
@@ -40,7 +46,7 @@ DATA = {
         planes=Pointer(np.uint64),
         first_plane=Pointer(np.int32),
         words=np.int32,
-        plane_passes=np.uint32,
+        plane_cells=np.uint32,
     )
     for code in CODE_TYPES
 }
@@ -56,7 +62,7 @@ CRITICAL = Struct(
 )
 UNCLEAR = Struct(
     "Unclear",
-    count=Pointer(np.uint64),
+    counters=Pointer(np.uint64),
     capacity=np.uint64,
     pairs=Pointer(np.int32),
     keys=Pointer(np.uint64),
@@ -73,29 +79,54 @@ SEARCH = Struct(
     unclear=UNCLEAR,
 )
 # ... of level.cuh, gpupc.cu and disc_cupc.cu.
-LEVEL = Struct("Level", rows=graph.ROWS, level=np.int32, tests_per_edge=np.uint64, counters=Pointer(np.uint64))
-PLACES = Struct("Places", shared_cells=np.uint32, scratch=Pointer(np.uint32), scratch_cells=np.uint64)
-TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64)
+LEVEL = Struct(
+    "Level", rows=graph.ROWS, level=np.int32, side=np.int32, tests_per_edge=np.uint64, counters=Pointer(np.uint64)
+)
+PLACES = Struct(
+    "Places",
+    above=np.uint64,
+    up_to=np.uint64,
+    scratch=Pointer(np.uint32),
+    scratch_cells=np.uint64,
+    bits=np.int32,
+)
+TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32)
 
+SOURCE = "discrete/kernels/tables.cu"
 BETWEEN_LEVELS = {
-    name: KernelSource("discrete/kernels/tables.cu", name, structs)
+    name: KernelSource(SOURCE, name, structs)
     for name, structs in {
-        "keep_unseparated": (graph.BEST_KEYS,),
-        "largest_tables": (graph.ROWS,),
+        "begin_level": (GRAPHS,),
+        "finish_level": (GRAPHS, graph.BEST_KEYS),
+        "list_removed": (GRAPHS, graph.BEST_KEYS, graph.ROWS),
         "settle": (graph.BEST_KEYS,),
-        "count_upper": (),
-        "decay": (graph.ROWS,),
+        "count_upper": (GRAPHS,),
+        "decay": (GRAPHS, graph.BEST_KEYS),
         **{f"pack_planes<{cpp}>": (DATA[code],) for code, cpp in CODE_TYPES.items()},
     }.items()
 }
 WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
+KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {"gpupc": [("false",), ("true",)], "disc_cupc": [()]}
+"""The template arguments of a method's kernels, after the type of codes."""
 
 CELL_BYTES = 4
 ROW_ALIGNMENT = 1024
 """Codes of a variable are padded to a multiple of this many samples, so that they can be read many at a time."""
 
 MAX_PLANES = 32
-"""Variables with more categories have no planes; tables.cu: the same."""
+"""Variables with more categories have no planes."""
+
+PLANE_CELLS = {"cuda": 256, "host": 2048}
+"""The most cells of a table that is counted by planes; beyond, counting sample by sample is faster."""
+
+COUNTING = Parameter(
+    "bit-planes",
+    "how tables are counted: samples (the paper's), or bit-planes, small ones by bits that categories have in common",
+    choices=("bit-planes", "samples"),
+)
+
+SETTLE_THREADS = 128
+GRAPHS_AT_ONCE = 2
 
 LISTED_DF = 4096
 """Up to this many degrees of freedom every critical value is tabulated."""
@@ -107,18 +138,24 @@ UNCLEAR_AT_FIRST = 1 << 12
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel that this family launches; none depends on the level."""
     tests = [
-        kernel_of(name, part, code)
-        for name in WHERE_TABLES_LIE
+        kernel_of(name, part, code, *options)
+        for name, all_options in KERNEL_OPTIONS.items()
         for part in ("level_zero", "level")
         for code in CODE_TYPES
+        for options in all_options
     ]
-    return [*graph.KERNELS.values(), *BETWEEN_LEVELS.values(), *tests]
+    shared = [
+        KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
+        *(KernelSource(separating_sets.SOURCE, name, (separating_sets.LISTS,)) for name in separating_sets.KERNELS),
+    ]
+    return [*shared, *BETWEEN_LEVELS.values(), *tests]
 
 
-def kernel_of(name: str, part: str, code: str) -> KernelSource:
+def kernel_of(name: str, part: str, code: str, *options: str) -> KernelSource:
     """The kernel that makes a method's tests, of level 0 or of others, on codes of a NumPy type."""
     structs = (DATA[code], SEARCH, *([LEVEL] if part == "level" else []), WHERE_TABLES_LIE[name])
-    return KernelSource(f"discrete/kernels/{name}.cu", f"{name}_{part}<{CODE_TYPES[code]}>", structs)
+    arguments = ", ".join((CODE_TYPES[code], *options))
+    return KernelSource(f"discrete/kernels/{name}.cu", f"{name}_{part}<{arguments}>", structs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,45 +165,53 @@ class Level:
     Attributes:
         level: the size of conditioning sets, at least 1.
         max_degree: largest number of neighbours.
-        degrees: (p,) int32 on the host: how many each variable has.
-        row_cells: (p,) uint64 on the device: bounds on the cells of each row's tables.
+        edges: how many there are.
+        rows: the neighbours of each variable.
+        row_cells: (p,) uint64: bounds on the cells of each row's tables.
         largest_table: cells of the largest table possible.
     """
 
     level: int
     max_degree: int
-    degrees: np.ndarray
-    row_cells: object
+    edges: int
+    rows: graph.Rows
+    row_cells: Any
     largest_table: int
 
 
 class DiscreteSearch(abc.ABC):
-    """One search on one backend; a `LevelSearch` (see core/pc_stable.py)."""
+    """One search on one backend; a `LevelSearch` (see core/pc_stable.py).
+
+    Between levels the host reads one row of counters. Separating sets stay on the device until the search ends.
+    """
 
     name: str
     """Its kernels are ``<name>_level_zero`` and ``<name>_level``."""
-
-    plane_passes = 0
-    """The most planes whose bits are combined to count a table; larger tables are counted sample by sample."""
 
     def __init__(self, problem: DiscreteProblem, run: Run):
         self.problem, self.run = problem, run
         self.backend: Backend = run.backend
         p, n = self.p, self.n = problem.codes.shape
         backend = self.backend
+        self.plane_cells = PLANE_CELLS[backend.name] if run.params["counting"] == "bit-planes" else 0
         self.forecast = self._forecast()
         logger.info(
             "%s, %s variables x %s samples: %s", run.facts.get("method", self.name), f"{p:,}", f"{n:,}", self.forecast
         )
         self.code = problem.codes.dtype.name
         self.stride = padded_length(n)
-        padded = problem.codes
-        if self.stride != n:
-            padded = np.zeros((p, self.stride), problem.codes.dtype)
-            padded[:, :n] = problem.codes
-        self.codes = backend.upload(padded)
+        self.codes = backend.upload_rows(problem.codes, self.stride)
         self.categories = backend.upload(problem.categories)
-        self.graph = graph.DeviceGraph(backend, p)
+        self._by_categories = backend.upload(np.argsort(-problem.categories, kind="stable").astype(np.int32))
+        self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE)
+        self._graph = -1  # the present one; -1: all pairs
+        self._removed: list[LevelSets] = []
+        best = backend.full((p, p), graph.NO_KEY, np.uint64)
+        self.best_keys = graph.BEST_KEYS(keys=best, p=p, first_come=run.separating_sets == "first-come")
+        self._counters = backend.empty(graph.COUNTER_SHAPE, np.uint64)
+        self._row_cells, self._largest_table = [backend.empty(p, np.uint64) for _ in range(GRAPHS_AT_ONCE)], 0
+        self._degrees = backend.empty(p, np.int32)  # at a level's start
+        self._binomials: tuple[Any, int, int] = None, 0, 0  # for rows up to a length, and up to a level
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
         self.logs = None
@@ -174,17 +219,28 @@ class DiscreteSearch(abc.ABC):
             self.logs = backend.upload(log_table(n))
         values, df, of_df = map(backend.upload, critical_table(problem.alpha))
         self.critical = CRITICAL(values=values, listed=LISTED_DF, df=df, of_df=of_df, known=len(df))
-        self.best_keys = self.graph.best_keys(run.separating_sets == "first-come")
-        self.unclear_capacity = UNCLEAR_AT_FIRST
+        self._make_room(UNCLEAR_AT_FIRST)
         self._make_planes()
 
     # --- LevelSearch -------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
+        if level >= MOST_LEVELS:
+            raise InvalidProblem(f"discrete searches count to level {MOST_LEVELS - 1}; set max_level to that")
         return self._level_zero() if level == 0 else self._level(level)
 
     def adjacency(self) -> np.ndarray:
-        return self.graph.adjacency()
+        return self._result[0]
+
+    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
+        return self._result[1]
+
+    @functools.cached_property
+    def _result(self) -> tuple[np.ndarray, SeparatingSets]:
+        if self._graph < 0:  # no level was run
+            complete = ~np.eye(self.p, dtype=bool)
+            return complete, SeparatingSets.from_levels(complete, [])
+        return download_result(self.backend, self.graphs.entries(self._graph), self._removed)
 
     def pmax(self) -> np.ndarray | None:
         """The largest p-value of each pair; for a removed pair, the p-value given its separating set."""
@@ -196,11 +252,11 @@ class DiscreteSearch(abc.ABC):
         lower = np.tril_indices(self.p, -1)
         largest[lower] = largest.T[lower]
         np.fill_diagonal(largest, np.nan)
-        if not self.graph.begun:
+        if self._graph < 0:
             largest[:] = np.nan
         return largest
 
-    @property
+    @functools.cached_property
     def data(self) -> Filled:
         """The samples as kernels take them."""
         return DATA[self.code](
@@ -211,7 +267,7 @@ class DiscreteSearch(abc.ABC):
             planes=self.planes,
             first_plane=self.first_plane,
             words=self.plane_words,
-            plane_passes=self.plane_passes,
+            plane_cells=self.plane_cells,
         )
 
     # --- what a method does --------------------------------------------------------------------------------------
@@ -221,113 +277,127 @@ class DiscreteSearch(abc.ABC):
         """Launch the tests of level 0."""
 
     @abc.abstractmethod
-    def make_level(self, level: Level, arguments: list) -> None:
-        """Launch the tests of a level from 1 on."""
+    def make_level(self, level: Level, sides: list[list]) -> None:
+        """Launch the tests of a level from 1 on: with the arguments of one side, then with those of the other."""
 
     @abc.abstractmethod
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         """The most device memory that a level's tables take, with up to `cells` cells each and `left` bytes for all."""
 
-    def kernel(self, part: str):
-        return self.backend.kernel(*kernel_of(self.name, part, self.code))
+    def kernel(self, part: str, *options: str) -> Kernel:
+        return self.backend.kernel(*kernel_of(self.name, part, self.code, *options))
 
     # --- levels ------------------------------------------------------------------------------------------------
 
     def _level_zero(self) -> LevelOutcome:
         p = self.p
-        self._make_tests(self.make_level_zero)
-        self._launch("keep_unseparated", p, [self.best_keys, self.graph.edges])
-        self.graph.begun = True
-        if self.problem.tests_per_edge is not None:
-            self._decay()
-        return LevelOutcome(*self.graph.count(), tests=p * (p - 1) // 2)
+        self._make_tests(0, lambda search: self.make_level_zero([self.data, search]), None)
+        return LevelOutcome(self.graphs.edges, self.graphs.most_degree, tests=p * (p - 1) // 2)
 
     def _level(self, level: int) -> LevelOutcome:
-        backend, p = self.backend, self.p
-        rows = self.graph.compact(level)
-        row_cells, largest = backend.empty(p, np.uint64), backend.full(1, 0, np.uint64)
-        arguments = [rows.argument, self.categories, np.int32(level), row_cells, largest]
-        self._launch("largest_tables", -(-p // ROW_THREADS), arguments)
-        found = Level(
-            level=level,
-            max_degree=rows.max_degree,
-            degrees=backend.download(rows.degrees),
-            row_cells=row_cells,
-            largest_table=int(backend.download(largest)[0]),
+        backend, graphs = self.backend, self.graphs
+        before, edges_before, width = self._graph, graphs.edges, graphs.most_degree
+        binomials, widest, levels = self._binomials
+        if levels < level:
+            widest, levels = width, level + forecast.LEVELS_AHEAD
+            binomials = backend.upload(graph.binomial_table(widest, levels))
+            self._binomials = binomials, widest, levels
+        neighbours = backend.empty((self.p, width), np.int32)
+        self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, self._degrees)
+        rows = graph.Rows(self.p, level, width, neighbours, self._degrees, binomials, widest)
+        found = Level(level, width, edges_before, rows, self._row_cells[before], self._largest_table)
+        given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
+        sides = [LEVEL(rows=rows.argument, level=level, side=side, **given) for side in (0, 1)]
+
+        def launch(search: Filled) -> None:
+            self.make_level(found, [[self.data, search, of_side] for of_side in sides])
+
+        tests = self._make_tests(level, launch, rows)
+        if gone := edges_before - graphs.edges:
+            removed = LevelSets(**backend.empty_all(pairs=((gone, 2), np.int32), members=((gone, level), np.int32)))
+            numbers = np.int32(before), np.int32(self._graph), np.int32(level)
+            arguments = [graphs.struct, self.best_keys, rows.argument, *numbers, removed.pairs, removed.members]
+            self._launch("list_removed", *arguments)
+            self._removed.append(removed)
+            if self.largest_p is not None:
+                pairs, sets = backend.download_all((removed.pairs, removed.members))
+                self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
+        return LevelOutcome(graphs.edges, graphs.most_degree, tests)
+
+    def _make_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
+        """Make a level's tests, decide those that the kernels could not, and go on to the graph that is left.
+
+        Returns:
+            how many tests were made.
+        """
+        before, after = self._graph, (self._graph + 1) % GRAPHS_AT_ONCE
+        workload = self.problem.tests_per_edge is not None
+        while True:
+            self.backend.fill(self._counters, 0)
+            launch(self._search)
+            if workload:
+                self._decay(level, before, rows)
+            tests, undecided = self._finish(level, before, after)
+            if undecided <= self._room:
+                break
+            self._make_room(2 * undecided)  # those decided so far stay decided
+            self.graphs.forget()
+        if undecided and self._settle(undecided):
+            self.graphs.forget()
+            self._finish(level, before, after)
+        self._graph = after
+        return tests
+
+    def _finish(self, level: int, before: int, after: int) -> tuple[int, int]:
+        """The graph that is left, and the counters: the tests made, and those that are left to the host."""
+        numbers = np.int32(before), np.int32(after), np.int32(level)
+        arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, self.categories]
+        self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after])
+        tests, *_, undecided, self._largest_table = self.graphs.read(level)  # tables.cu: in the places of turns
+        return tests, undecided
+
+    def _settle(self, undecided: int) -> bool:
+        """Decide the tests that kernels could not; whether any of their sets separates."""
+        backend = self.backend
+        listed = self._undecided.values()
+        pairs, keys, df, statistics = (array[:undecided] for array in map(backend.download, listed))
+        separates = statistics <= self.problem.critical_values(df)
+        if not separates.any():
+            return False
+        count = int(separates.sum())
+        arguments = [self.best_keys, backend.upload(pairs[separates]), backend.upload(keys[separates]), np.int32(count)]
+        backend.kernel(*BETWEEN_LEVELS["settle"])((-(-count // SETTLE_THREADS),), (SETTLE_THREADS,), arguments)
+        return True
+
+    def _make_room(self, tests: int) -> None:
+        """Room for tests of a level that the host decides."""
+        backend = self.backend
+        self._room = tests
+        self._undecided = backend.empty_all(
+            pairs=((tests, 2), np.int32),
+            keys=(tests, np.uint64),
+            df=(tests, np.uint64),
+            statistics=(tests, np.float64),
+        )
+        self._search = SEARCH(
+            best=self.best_keys,
+            largest_p=self.largest_p,
+            workload=self.problem.tests_per_edge is not None,
+            rules=RULES(logs=self.logs, adjusted=self.problem.df_rule == "adjusted"),
+            critical=self.critical,
+            unclear=UNCLEAR(counters=self._counters, capacity=tests, **self._undecided),
         )
 
-        def make(arguments: list) -> None:
-            self.counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
-            of_level = LEVEL(
-                rows=rows.argument,
-                level=level,
-                tests_per_edge=self.problem.tests_per_edge or 0,
-                counters=self.counters,
-            )
-            self.make_level(found, [*arguments, of_level])
+    def _decay(self, level: int, before: int, rows: graph.Rows | None) -> None:
+        """Give keys to the edges that a workload's rule removes."""
+        upper = self.backend.empty(self.p, np.int32)
+        self._launch("count_upper", self.graphs.struct, np.int32(before), upper)
+        arguments = [self.graphs.struct, self.best_keys, np.int32(before), np.int32(level), upper]
+        share = np.float64(1.0 - self.problem.decay)
+        self._launch("decay", *arguments, share, None if rows is None else rows.degrees)
 
-        self._make_tests(make)
-        if self.problem.tests_per_edge is not None:
-            pairs, sets = self._decay(rows)
-        else:
-            pairs, sets = self.graph.remove_separated(rows, of_whole_row=False)
-            if self.largest_p is not None:
-                self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
-        tests = int(backend.download(self.counters)[:, 0].sum())
-        return LevelOutcome(*self.graph.count(), tests, pairs, sets)
-
-    def _make_tests(self, launch) -> None:
-        """Make a level's tests, and decide those that the kernels could not."""
-        backend, problem = self.backend, self.problem
-        while True:
-            room = self.unclear_capacity
-            count = backend.full(1, 0, np.uint64)
-            unclear = {
-                "pairs": backend.empty((room, 2), np.int32),
-                "keys": backend.empty(room, np.uint64),
-                "df": backend.empty(room, np.uint64),
-                "statistics": backend.empty(room, np.float64),
-            }
-            search = SEARCH(
-                best=self.best_keys,
-                largest_p=self.largest_p,
-                workload=problem.tests_per_edge is not None,
-                rules=RULES(logs=self.logs, adjusted=problem.df_rule == "adjusted"),
-                critical=self.critical,
-                unclear=UNCLEAR(count=count, capacity=room, **unclear),
-            )
-            launch([self.data, search])
-            found = int(backend.download(count)[0])
-            if found <= room:
-                break
-            self.unclear_capacity = 2 * found  # those decided so far stay decided
-        if found:
-            pairs, keys, df, statistics = (backend.download(array)[:found] for array in unclear.values())
-            separates = statistics <= problem.critical_values(df)
-            if separates.any():
-                pairs, keys = backend.upload(pairs[separates]), backend.upload(keys[separates])
-                self._launch("settle", -(-len(keys) // ROW_THREADS), [self.best_keys, pairs, keys, np.int32(len(keys))])
-
-    def _decay(self, rows: graph.Rows | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Remove the edges that a workload's rule removes; from level 1 on returns them with their first sets."""
-        backend, p, level = self.backend, self.p, rows.level if rows else 0
-        upper = backend.empty(p, np.int32)
-        self._launch("count_upper", p, [self.graph.edges, np.int32(p), upper])
-        starts = np.concatenate(([0], np.cumsum(backend.download(upper), dtype=np.int64)))
-        kept = self.problem.decayed(np.broadcast_to(np.int32(0), (int(starts[-1]), 2)))
-        kept_before = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))
-        slots = starts - kept_before[starts]
-        pairs, sets = None, None
-        if level:
-            listed = int(slots[-1])
-            pairs, sets = backend.empty((listed, 2), np.int32), backend.empty((listed, level), np.int32)
-        rows = rows or graph.Rows(p, level=0, max_degree=0, neighbours=None, degrees=None, binomials=None)
-        kept_edges = [backend.upload(starts), backend.upload(kept.view(np.uint8)), backend.upload(slots)]
-        arguments = [rows.argument, np.int32(level), *kept_edges, self.graph.edges, pairs, sets]
-        self._launch("decay", -(-p // ROW_THREADS), arguments)
-        if not level:
-            return np.empty((0, 2), np.int32), np.empty((0, 0), np.int32)
-        return backend.download(pairs), backend.download(sets)
+    def _launch(self, kernel: str, *arguments: Any) -> None:
+        self.graphs.launch(SOURCE, kernel, *arguments)
 
     def _make_planes(self) -> None:
         """Planes: for each category n bits that tell which samples have it. One takes an eighth of the 8-bit codes, and
@@ -342,23 +412,26 @@ class DiscreteSearch(abc.ABC):
         first = np.where(categories > 0, np.cumsum(categories) - categories, -1).astype(np.int32)
         self.planes = backend.empty((total, self.plane_words), np.uint64)
         self.first_plane = backend.upload(first)
-        grid = -(-self.plane_words // ROW_THREADS), min(self.p, MAX_GRID_Y)
-        kernel = f"pack_planes<{CODE_TYPES[self.code]}>"
-        self._launch(kernel, grid, [self.data, np.int32(self.p), self.planes])
+        gpu = backend.warp_threads > 1
+        block = bit_graph.WARPS * backend.warp_threads if gpu else 1
+        width = -(-self.plane_words // bit_graph.WARPS) if gpu else 1
+        kernel = backend.kernel(*BETWEEN_LEVELS[f"pack_planes<{CODE_TYPES[self.code]}>"])
+        kernel((width, min(self.p, MAX_GRID_Y)), (block,), [self.data, np.int32(self.p), self.planes])
 
     def _plane_counts(self) -> np.ndarray:
         """(p,) int64: how many planes each variable would have."""
         categories = self.problem.categories.astype(np.int64)
-        return np.where((categories <= MAX_PLANES) & (self.plane_passes > 0), categories, 0)
+        return np.where((categories <= MAX_PLANES) & (self.plane_cells > 0), categories, 0)
 
     def _forecast(self) -> forecast.Forecast:
         problem, run, backend, p, n = self.problem, self.run, self.backend, self.p, self.n
         level = forecast.last_level(problem)
         limit = backend.memory_limit - backend.memory_used
-        codes = p * padded_length(n) * problem.codes.itemsize
-        resident = codes + (17 if run.pmax else 9) * p * p + 12 * p + 32 * UNCLEAR_AT_FIRST
+        resident = p * padded_length(n) * problem.codes.itemsize + (16 if run.pmax else 8) * p * p
+        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 36 * p + 32 * UNCLEAR_AT_FIRST
+        resident += 8 * (MOST_LEVELS * len(bit_graph.COUNTERS) + math.prod(graph.COUNTER_SHAPE))
         resident += sum(array.nbytes for array in critical_table(problem.alpha))
-        g_square, workload = problem.test == "g-square", problem.tests_per_edge is not None
+        g_square = problem.test == "g-square"
         resident += 8 * (n + 1) if g_square else 0
         planes = int(self._plane_counts().sum()) * padded_length(n) // 8
         if planes <= limit // 2:
@@ -368,26 +441,13 @@ class DiscreteSearch(abc.ABC):
         last = forecast.largest_table(problem.categories.tolist(), level)
         return forecast.Forecast(
             resident_bytes=resident,
-            level_bytes=forecast.list_bytes(p, level, workload, UNCLEAR_AT_FIRST),
+            level_bytes=forecast.list_bytes(p, level),
             table_bytes=max(level_zero, self.table_bytes(level, last, left)) if level else level_zero,
             level_zero_table_bytes=level_zero,
-            host_bytes=forecast.host_bytes(
-                p,
-                n,
-                level,
-                padded_bytes=0 if padded_length(n) == n else codes,
-                g_square=g_square,
-                pmax=run.pmax,
-                workload=workload,
-                room=UNCLEAR_AT_FIRST,
-            ),
+            host_bytes=forecast.host_bytes(p, n, level, g_square=g_square, pmax=run.pmax, room=UNCLEAR_AT_FIRST),
             memory_limit=limit,
             last_level=level,
         )
-
-    def _launch(self, kernel: str, grid: int | tuple[int, int], arguments: list) -> None:
-        grid = (grid,) if isinstance(grid, int) else grid
-        self.backend.kernel(*BETWEEN_LEVELS[kernel])(grid, (ROW_THREADS,), arguments)
 
 
 def padded_length(n: int) -> int:

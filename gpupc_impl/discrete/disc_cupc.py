@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpupc_impl.backends import Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.device import CELL_BYTES, TABLES, DiscreteSearch, Level, largest_pair_table, logger
+from gpupc_impl.discrete.device import (
+    CELL_BYTES,
+    COUNTING,
+    TABLES,
+    DiscreteSearch,
+    Level,
+    largest_pair_table,
+    logger,
+)
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 MAX_THREADS = 512  # disc_cupc.cu: launch bounds
@@ -17,23 +26,27 @@ LEVEL_ZERO_THREADS = 32
 THREADS_A_MULTIPROCESSOR = 2048
 V100_MULTIPROCESSORS = 80
 
+SHARED_TABLE_CELLS = 111
+"""Cells that a thread's table may have in shared memory: more would leave room for few threads on a multiprocessor."""
+
 HOST_BLOCKS = 4
 """Blocks launched for each core of the host backend: enough to share out the work."""
 
 
 class DiscCuPC(DiscreteSearch):
-    """A thread a test, each with a table of its own in device memory, and no plan for that memory.
+    """A thread a test, each with a table of its own, and no plan for memory.
 
     The paper's threads allocate their tables inside the kernel, so the tables of all threads that run at the same time
-    exist together. Each is as large as the level's
-    largest. On the host backend the device is the paper's V100, so that a search runs out of memory there for the same
-    reason; its cores run few blocks at a time, and use few of the tables.
+    exist together. Each is as large as the level's largest. Ours lie in shared memory where the level's largest fits
+    there, unless ``tables=global`` asks for the paper's device memory. On the host backend the device is the paper's
+    V100, so that a search runs out of memory there for the same reason; its cores run few blocks at a time, and use few
+    of the tables.
     """
 
     name = "disc_cupc"
 
     def __init__(self, problem: DiscreteProblem, run: Run):
-        multiprocessors = run.backend.describe().get("multiprocessors")
+        multiprocessors = run.backend.multiprocessors
         self.resident = THREADS_A_MULTIPROCESSOR * (multiprocessors or V100_MULTIPROCESSORS)
         self.running = self.resident if multiprocessors else HOST_BLOCKS * MAX_THREADS * run.backend.threads
         super().__init__(problem, run)
@@ -45,44 +58,62 @@ class DiscCuPC(DiscreteSearch):
         blocks = max(min(held, self.running // LEVEL_ZERO_THREADS), 1)
         width = min(width, blocks)
         grid = (width, min(p, blocks // width, MAX_GRID_Y))
-        self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, TABLES(first=tables, cells=cells)])
+        shared_bytes = LEVEL_ZERO_THREADS * CELL_BYTES * self._shared_cells(LEVEL_ZERO_THREADS)
+        self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables], shared_bytes=shared_bytes)
 
-    def make_level(self, level: Level, arguments: list) -> None:
+    def make_level(self, level: Level, sides: list[list]) -> None:
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
-        blocks = np.where(level.degrees > level.level, -(-level.degrees.astype(np.int64) // beta), 0)
+        threads, backend = beta * gamma, self.backend
+        degrees = backend.download(level.rows.degrees).astype(np.int64)
+        blocks = np.where(degrees > level.level, -(-degrees // beta), 0)
         first_block = np.concatenate(([0], np.cumsum(blocks)))
-        tables, held = self._tables(level.level, int(first_block[-1]), beta * gamma, level.largest_table)
-        grid = max(min(held, self.running // (beta * gamma)), 1)
-        members = self.backend.empty(grid * beta * gamma * level.level, np.int32)
-        own = [TABLES(first=tables, cells=level.largest_table), self.backend.upload(first_block), members]
-        self.kernel("level")((grid,), (beta, gamma), [*arguments, *own])
+        tables, held = self._tables(level.level, int(first_block[-1]), threads, level.largest_table)
+        grid = max(min(held, self.running // threads), 1)
+        members = backend.empty(grid * threads * level.level, np.int32)
+        shared_bytes, row_bytes = threads * CELL_BYTES * self._shared_cells(threads), 4 * level.max_degree
+        use_shared = row_bytes <= backend.max_shared_bytes // 4
+        own = [tables, backend.upload(first_block), members, np.bool_(use_shared)]
+        shared_bytes += use_shared * row_bytes
+        for arguments in sides:
+            self.kernel("level")((grid,), (beta, gamma), [*arguments, *own], shared_bytes=shared_bytes)
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         p, params = self.p, self.run.params
+        threads, blocks = LEVEL_ZERO_THREADS, p * -(-p // LEVEL_ZERO_THREADS)
         if level:
-            held = self._held(p * -(-p // params["beta"]), params["beta"] * params["gamma"])
-            tables = held * params["beta"] * params["gamma"]
-        else:
-            tables = self._held(p * -(-p // LEVEL_ZERO_THREADS), LEVEL_ZERO_THREADS) * LEVEL_ZERO_THREADS
-        return min(tables * (cells * CELL_BYTES + 4 * level), left)
+            threads, blocks = params["beta"] * params["gamma"], p * -(-p // params["beta"])
+        if cells <= self._shared_cells(threads):
+            cells = 0
+        return min(self._held(blocks, threads) * threads * (cells * CELL_BYTES + 4 * level), left)
+
+    def _shared_cells(self, threads: int) -> int:
+        """Cells of each thread's table in shared memory."""
+        if self.run.params["tables"] == "global":
+            return 0
+        room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # the rest is for rows
+        return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0  # odd, so that banks of equal cells differ
 
     def _held(self, blocks: int, threads: int) -> int:
         """Blocks that the device holds at once."""
         return max(min(blocks, self.resident // threads), 1)
 
-    def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[np.ndarray, int]:
+    def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:
         """The tables of the blocks that the device holds at once, and how many blocks those are.
 
         Raises:
             DeviceMemoryError: they do not fit.
         """
-        held = self._held(blocks, threads)
+        held, shared_cells = self._held(blocks, threads), self._shared_cells(threads)
         tables, table = held * threads, cells * CELL_BYTES
+        if cells <= shared_cells:
+            logger.info("level %d: %s tables of %s bytes in shared memory", level, f"{tables:,}", f"{table:,}")
+            return TABLES(first=None, cells=0, shared_cells=shared_cells), held
         logger.info(
             "level %d: %s tables of %s bytes, %s bytes of device memory",
             *(level, f"{tables:,}", f"{table:,}", f"{tables * table:,}"),
         )
-        return self.backend.empty(tables * cells, np.uint32), held
+        first = self.backend.empty(tables * cells, np.uint32)
+        return TABLES(first=first, cells=cells, shared_cells=shared_cells), held
 
 
 def _check_block(params: dict) -> str | None:
@@ -96,10 +127,16 @@ def _check_block(params: dict) -> str | None:
     "disc-cupc",
     family="discrete",
     source="gpuPC, section 4.1",
-    summary="cuPC-E's strategy: a thread a test, its table in device memory",
+    summary="cuPC-E's strategy: a thread a test, with a table of its own",
     params={
         "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),
         "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MAX_THREADS),
+        "counting": COUNTING,
+        "tables": Parameter(
+            "shared",
+            "where tables lie: global (the paper's), or shared memory, small ones",
+            choices=("shared", "global"),
+        ),
     },
     check=_check_block,
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpupc_impl.core.problem import Problem
 
-PAIRS_AT_ONCE = 1 << 20
-"""Pairs whose separating sets are merged at a time (core/result.py)."""
+LEVELS_AHEAD = 6
+"""Levels for which a table of binomials is made in advance."""
 
 FIXED_HOST_BYTES = 4 * 2**20
 """Tables of critical values, and other memory that does not grow with the problem."""
@@ -72,33 +72,26 @@ def largest_table(categories: list[int], level: int) -> int:
     return cells + cells // min(categories)
 
 
-def list_bytes(p: int, level: int, workload: bool, room: int) -> int:
-    """Device memory for the lists of levels up to `level`, with room for `room` tests that the host decides."""
-    pairs = p * (p - 1) // 2
+def list_bytes(p: int, level: int) -> int:
+    """Device memory for the lists of levels up to `level`, and for the result."""
+    pairs, result = p * (p - 1) // 2, p * p
     if level == 0:
-        return 4096 + (28 * p + pairs if workload else 0)
-    rows = 4 * p * (p - 1) + 40 * p
-    binomials = 8 * (level + 1) * p
-    removed = pairs * (8 + 4 * level) + (pairs if workload else 0)
-    return rows + binomials + removed + 32 * room + 64 * 8 * 8 + 4096
+        return result + 4 * p
+    neighbours = 4 * p * (p - 1) + 4 * p
+    removed = pairs * (8 + 4 * level)
+    if level > 1:  # merged at the end, perhaps in several steps
+        result += 2 * pairs * (17 + 4 * level) + 16
+    return max(neighbours, result) + removed + 8 * (level + LEVELS_AHEAD + 1) * p + 4096
 
 
-def host_bytes(
-    p: int, n: int, level: int, *, padded_bytes: int, g_square: bool, pmax: bool, workload: bool, room: int
-) -> int:
+def host_bytes(p: int, n: int, level: int, *, g_square: bool, pmax: bool, room: int) -> int:
     """Host memory of a search whose last level is `level`."""
     pairs = p * (p - 1) // 2
-    start = padded_bytes + (32 * (n + 1) if g_square else 0)
+    start = 32 * (n + 1) if g_square else 0
     graph = 2 * p * p
-    # A level's pairs and sets may arrive in any order and are sorted; those of several levels are merged.
-    sets = 0
-    if level:
-        sets = pairs * (2 * (8 + 4 * level) + 40)
+    sets = pairs * (8 + 4 * level) if level else 0
     if level > 1:
-        sets += pairs * (16 + 4 * level) + min(pairs, PAIRS_AT_ONCE + p) * (100 + 8 * level)
-    binomials = 4 * p * (level + 1) * (level + 2) + 40 * p
+        sets += 9 * pairs
+    binomials = 24 * p * (level + LEVELS_AHEAD + 1)
     largest_p = 40 * p * p + (200 * pairs + 80 * n if level else 0) if pmax else 0
-    decay = 34 * pairs if workload else 0
-    return (
-        FIXED_HOST_BYTES + max(start, graph + sets + largest_p, graph + sets + decay) + binomials + 200 * p + 64 * room
-    )
+    return FIXED_HOST_BYTES + max(start, graph + sets + largest_p) + binomials + 200 * p + 64 * room

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 
 import numpy as np
 
@@ -12,23 +13,30 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.device import CELL_BYTES, PLACES, DiscreteSearch, Level, largest_pair_table
+from gpupc_impl.discrete.device import CELL_BYTES, COUNTING, PLACES, DiscreteSearch, Level, largest_pair_table
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 logger = logging.getLogger("gpupc_impl.discrete")
 
-MAX_THREADS = 512  # gpupc.cu: launch bounds, with two such blocks a multiprocessor: 64 registers
-UNIT_BYTES = 48  # gpupc.cu: sizeof(Unit)
+DIGITS = {"cuda": 16, "host": 256}  # sorted.cuh
+EVERY_SIZE = 2**64 - 1
+MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the counts of a tile
+UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
 
 SHARED_TABLE_CELLS = 4096
 """Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor."""
 
+SORTED_FROM = 4
+"""Tables of more cells than so many a sample are not made: sorting the samples is faster."""
+
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
 
-PLANE_PASSES = {"cuda": 256, "host": 2048}
-"""The most planes whose bits are combined to count a table; beyond, counting sample by sample is faster."""
+MOST_DELTA, PAIR_DELTA = 256, 32
+"""Threads a table at most, where a level has too few edges to fill a GPU otherwise; and at level 0, with all pairs."""
 
+THREADS_A_MULTIPROCESSOR = 512
+"""Threads of gpupc.cu that a multiprocessor has registers for."""
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
 """Blocks that run at a time, and a few more to fill gaps; scratch space for more would not be used."""
@@ -43,6 +51,7 @@ class MemoryPlan:
         largest_table: bytes of the largest table possible, with the sums of its columns.
         shared_cells: tables up to this size lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
+        dense_cells: tables up to this size are made; of larger ones the samples are sorted.
         scratch_cells: cells of each table in scratch space; 0 when all fit into shared memory.
         scratch_grid: blocks in x and y that share the scratch space.
         z: rows that each of these blocks works on, the paper's factor.
@@ -53,6 +62,7 @@ class MemoryPlan:
     largest_table: int
     shared_cells: int
     shared_bytes: int
+    dense_cells: int = 0
     scratch_cells: int = 0
     scratch_grid: tuple[int, int] = (0, 0)
     z: int = 1
@@ -62,17 +72,30 @@ class MemoryPlan:
         said = f"level {self.level}: tables of up to {self.largest_table:,} bytes"
         if not self.scratch_cells:
             return f"{said}, all in {self.shared_bytes:,} bytes of shared memory a block"
+        which = f"; those beyond {self.shared_cells * CELL_BYTES:,} bytes" if self.shared_cells else ", all"
         rows, columns = self.scratch_grid
+        instead = ""
+        if self.largest_table > self.dense_cells * CELL_BYTES:
+            instead = f"; samples are sorted instead of tables beyond {self.dense_cells * CELL_BYTES:,} bytes"
         return (
-            f"{said}; those beyond {self.shared_cells * CELL_BYTES:,} bytes in {self.scratch_bytes:,} bytes of device "
-            f"memory, which {rows * columns:,} blocks share, with {self.z:,} rows for each (z)"
+            f"{said}{which} in {self.scratch_bytes:,} bytes of device memory, which {rows * columns:,} blocks share, "
+            f"with {self.z:,} rows for each (z){instead}"
         )
 
 
-def shared_cells(level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int) -> int:
+def shared_cells(
+    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, where: str = "shared"
+) -> int:
     """The most cells of a table in shared memory; see `plan_memory` for the arguments."""
+    if level and where == "global":
+        return 0
     free = max_shared_bytes - tables * (UNIT_BYTES + 4 * level) - row_bytes
     return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
+
+
+def sorted_cells(samples: int, threads: int, digits: int) -> int:
+    """Scratch space in the place of a table whose samples are sorted, in cells (sorted.cuh, Sorting)."""
+    return 6 * samples + digits * (threads + 1)
 
 
 def plan_memory(
@@ -86,6 +109,9 @@ def plan_memory(
     memory_used: int,
     memory_limit: int,
     resident_blocks: int,
+    dense_cells: int,
+    sorted_cells: int,
+    where: str = "shared",
 ) -> MemoryPlan:
     """Plan a level.
 
@@ -98,17 +124,24 @@ def plan_memory(
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
         resident_blocks: blocks that run at a time; more would not use more scratch space at a time.
+        dense_cells: the most cells of a table that is made where there is memory for it.
+        sorted_cells: what takes the place of a larger table.
+        where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
 
     Raises:
         DeviceMemoryError: the tables of one block do not fit.
     """
-    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes)
+    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, where)
     shared_bytes = tables * (UNIT_BYTES + 4 * level + CELL_BYTES * cells) + row_bytes
-    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes)
+    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
     if largest_table <= cells:
         return plan
-    block_bytes = tables * largest_table * CELL_BYTES
-    room = min((memory_limit - memory_used) // block_bytes, resident_blocks)
+    room = memory_limit - memory_used
+    dense = max(min(largest_table, dense_cells, room // (2 * tables * CELL_BYTES) * 2), cells)
+    scratch_cells = max(dense, sorted_cells if largest_table > dense else 0)
+    scratch_cells += scratch_cells % 2  # sorted numbers have 64 bits
+    block_bytes = tables * scratch_cells * CELL_BYTES
+    room = min(room // block_bytes, resident_blocks)
     if room < 1:
         raise DeviceMemoryError(block_bytes, memory_used, memory_limit)
     rows, columns = grid
@@ -116,7 +149,8 @@ def plan_memory(
     blocks = min(rows, room // columns)
     return dataclasses.replace(
         plan,
-        scratch_cells=largest_table,
+        dense_cells=dense,
+        scratch_cells=scratch_cells,
         scratch_grid=(blocks, columns),
         z=-(-rows // blocks),
         scratch_bytes=blocks * columns * block_bytes,
@@ -129,14 +163,17 @@ class GpuPC(DiscreteSearch):
     name = "gpupc"
 
     def __init__(self, problem: DiscreteProblem, run: Run):
-        self.plane_passes = PLANE_PASSES[run.backend.name]
         defaults = DEFAULTS[run.backend.name]
         self.shape = {name: run.params[name] or default for name, default in defaults.items()}
         self.plans: list[MemoryPlan] = []
-        multiprocessors = run.backend.describe().get("multiprocessors")
+        multiprocessors = run.backend.multiprocessors
         self.resident_blocks = (
             BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * run.backend.threads
         )
+        n, everything = problem.n_samples, run.params["tables"] == "global"
+        self.dense_cells = EVERY_SIZE if everything else max(SORTED_FROM * n, SHARED_TABLE_CELLS)
+        self.digits = DIGITS[run.backend.name]
+        self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
         super().__init__(problem, run)
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
@@ -145,38 +182,74 @@ class GpuPC(DiscreteSearch):
             row_bytes = min(4 * (self.p - 1), self.backend.max_shared_bytes // 4)
             tables = self.shape["gamma"] * self.shape["beta"]
             columns = -(-self.p // self.shape["beta"])
-        if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes):
+        where = self.run.params["tables"]
+        if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
             return 0
-        return min(min(self.resident_blocks, self.p * columns) * tables * cells * CELL_BYTES, left)
+        if cells > self.dense_cells:
+            cells = max(self.dense_cells, sorted_cells(self.n, MAX_THREADS, self.digits))
+        elif cells * tables * CELL_BYTES > left:
+            cells = max(cells, sorted_cells(self.n, MAX_THREADS, self.digits))
+        return min(min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES, left)
 
     def make_level_zero(self, arguments: list) -> None:
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
-        plan = self._plan(0, largest_pair_table(self.problem), grid, tables=1, row_bytes=0)
-        self._launch_tests("level_zero", plan, grid, (self.shape["delta"],), arguments, [])
+        delta = self._delta(self.p * (self.p - 1) // 2, PAIR_DELTA)
+        plan = self._plan(0, largest_pair_table(self.problem), grid, delta, tables=1, row_bytes=0)
+        self._launch_tests("level_zero", plan, grid, (delta,), [arguments], [])
 
-    def make_level(self, level: Level, arguments: list) -> None:
-        delta, gamma, beta = (self.shape[name] for name in ("delta", "gamma", "beta"))
+    def make_level(self, level: Level, sides: list[list]) -> None:
+        gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
+        delta = self._delta(level.edges * gamma, self.shape["delta"], MAX_THREADS // tables)
         grid = (self.p, min(-(-level.max_degree // beta), MAX_GRID_Y))
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
-        plan = self._plan(level.level, level.largest_table, grid, tables, row_bytes if use_shared else 0)
-        self._launch_tests(
-            "level", plan, grid, (delta, gamma, beta), arguments, [level.row_cells, np.bool_(use_shared)]
-        )
+        plan = self._plan(level.level, level.largest_table, grid, delta, tables, row_bytes if use_shared else 0)
+        self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, [level.row_cells, np.bool_(use_shared)])
+
+    def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
+        """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
+        if self.run.params["delta"] or not self.threads_at_once:
+            return self.shape["delta"]
+        delta, most = least, min(most, MOST_DELTA)
+        while 2 * delta <= most and 2 * delta * tables <= self.threads_at_once:
+            delta *= 2
+        return delta
 
     def _launch_tests(
-        self, part: str, plan: MemoryPlan, grid: tuple[int, int], block: tuple[int, ...], before: list, after: list
+        self,
+        part: str,
+        plan: MemoryPlan,
+        grid: tuple[int, int],
+        block: tuple[int, ...],
+        sides: list[list],
+        after: list,
     ) -> None:
-        """A level's tests: those with tables in shared memory, then those with tables in scratch space."""
-        places = PLACES(shared_cells=plan.shared_cells, scratch=None, scratch_cells=0)
-        self.kernel(part)(grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
-        if plan.scratch_cells:
+        """A level's tests: those with tables in shared memory, in scratch space, and with sorted samples."""
+        cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
+        tables = math.prod(block[1:])
+        scratch = None
+        if plan.scratch_bytes:
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
-            places = PLACES(shared_cells=plan.shared_cells, scratch=scratch, scratch_cells=plan.scratch_cells)
-            self.kernel(part)(plan.scratch_grid, block, [*before, places, *after], shared_bytes=plan.shared_bytes)
+        in_scratch = {"scratch": scratch, "scratch_cells": plan.scratch_cells, "bits": (largest - 1).bit_length()}
+        launches = []
+        if cells:
+            shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0)
+            launches.append((shared, grid, plan.shared_bytes, "false"))
+        shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
+        if dense > cells:
+            made = PLACES(above=cells, up_to=dense, **in_scratch)
+            launches.append((made, plan.scratch_grid, shared_bytes, "false"))
+        if largest > dense:
+            larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
+            launches.append((larger, plan.scratch_grid, shared_bytes, "true"))
+        for arguments in sides:
+            for places, of_grid, of_block, is_sorted in launches:
+                self.kernel(part, is_sorted)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
 
-    def _plan(self, level: int, largest_table: int, grid: tuple[int, int], tables: int, row_bytes: int) -> MemoryPlan:
+    def _plan(
+        self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
+    ) -> MemoryPlan:
         backend = self.backend
         plan = plan_memory(
             level,
@@ -188,6 +261,9 @@ class GpuPC(DiscreteSearch):
             memory_used=backend.memory_used,
             memory_limit=backend.memory_limit,
             resident_blocks=self.resident_blocks,
+            dense_cells=self.dense_cells,
+            sorted_cells=sorted_cells(self.n, delta, self.digits),
+            where=self.run.params["tables"],
         )
         logger.info("%s", plan)
         self.plans.append(plan)
@@ -207,9 +283,20 @@ def _check_block(params: dict) -> str | None:
     source="gpuPC, section 3, Algorithms 2 and 3",
     summary="delta threads a table, gamma tests at a time, beta edges a block",
     params={
-        "delta": Parameter(0, "threads a table (delta); 0: 64 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
+        "delta": Parameter(
+            0,
+            "threads a table (delta); 0: on a GPU 64, more where edges are few; 1 on cores",
+            minimum=0,
+            maximum=MAX_THREADS,
+        ),
         "gamma": Parameter(0, "tests at a time (gamma); 0: 2 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
         "beta": Parameter(0, "edges a block (beta); 0: 1", minimum=0, maximum=64),
+        "counting": COUNTING,
+        "tables": Parameter(
+            "shared",
+            "where tables lie: global (the paper's, from level 1 on), or shared memory as far as they fit there",
+            choices=("shared", "global"),
+        ),
     },
     check=_check_block,
 )

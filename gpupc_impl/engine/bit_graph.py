@@ -35,18 +35,23 @@ GRAPHS = Struct(
 )
 
 
+def row_words(p: int) -> int:
+    """32-bit words of a row of p variables: a multiple of 4, so that kernels may read four at a time."""
+    return -(-p // 128) * 4
+
+
 class BitGraphs:
     """The graphs of a search over p variables, by number, and kernels whose warps have a range of rows each.
 
     Attributes:
         p: number of variables.
-        words: 32-bit words of a row: a multiple of 4, so that kernels may read four at a time.
+        words: 32-bit words of a row.
         struct: what kernels take.
         edges, most_degree: of the graph after the last level that was read.
     """
 
     def __init__(self, backend: Backend, p: int, graphs: int):
-        self.backend, self.p, self.words = backend, p, -(-p // 128) * 4
+        self.backend, self.p, self.words = backend, p, row_words(p)
         self.edges, self.most_degree = p * (p - 1) // 2, p - 1
         gpu = backend.warp_threads > 1
         self._grid = (-(-p // WARPS) if gpu else min(p, HOST_BLOCKS),)
@@ -62,9 +67,10 @@ class BitGraphs:
         backend.fill(self._counters, 0)
         self.struct = GRAPHS(p=p, words=self.words, **arrays)
 
-    def launch(self, source: str, kernel: str, struct: Filled, *arguments: Any) -> None:
-        """Launch a kernel of rows, whose first argument is a struct."""
-        self.backend.kernel(source, kernel, (struct.struct,))(self._grid, self._block, (struct, *arguments))
+    def launch(self, source: str, kernel: str, *arguments: Any) -> None:
+        """Launch a kernel of rows."""
+        structs = tuple(argument.struct for argument in arguments if isinstance(argument, Filled))
+        self.backend.kernel(source, kernel, structs)(self._grid, self._block, arguments)
 
     def count(self, before: int, after: int, level: int) -> None:
         """Queue the counting of what is left after a level."""
@@ -76,6 +82,10 @@ class BitGraphs:
         counted: list[int] = self._counted[level].tolist()
         self.edges, self.most_degree = counted[3] // 2, counted[4]
         return counted
+
+    def forget(self) -> None:
+        """Queue the zeroing of all counters, so that a level can be counted again."""
+        self.backend.fill(self._counters, 0)
 
     def entries(self, graph: int) -> Any:
         """The adjacency matrix, (p, p) uint8 on the device."""

@@ -49,6 +49,7 @@ class Rows:
         neighbours: (p, max_degree) int32: row i holds the neighbours of Vi, ascending, in its first places.
         degrees: (p,) int32: how many each variable has.
         binomials: the table that ranks are made with, see `binomial_table`.
+        widest: the longest row that the table is for.
     """
 
     p: int
@@ -57,6 +58,7 @@ class Rows:
     neighbours: Any
     degrees: Any
     binomials: Any
+    widest: int
 
     @property
     def argument(self) -> Filled:
@@ -64,7 +66,7 @@ class Rows:
         return ROWS(
             neighbours=self.neighbours,
             degrees=self.degrees,
-            binomial=BINOMIALS(table=self.binomials, max_n=self.max_degree),
+            binomial=BINOMIALS(table=self.binomials, max_n=self.widest),
             p=self.p,
             stride=self.max_degree,
         )
@@ -111,7 +113,7 @@ class DeviceGraph:
         neighbours = self.backend.empty((self.p, self.max_degree), np.int32)
         self._launch("compact", [self.edges, np.int32(self.p), neighbours, np.int32(self.max_degree)])
         binomials = self.backend.upload(binomial_table(self.max_degree, level))
-        return Rows(self.p, level, self.max_degree, neighbours, self.degrees, binomials)
+        return Rows(self.p, level, self.max_degree, neighbours, self.degrees, binomials, self.max_degree)
 
     def remove_separated(self, rows: Rows, of_whole_row: bool) -> tuple[np.ndarray, np.ndarray]:
         """Remove the edges that have a key.

@@ -5,7 +5,7 @@ import math
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import LevelKernel
+from gpupc_impl.gaussian.device import INVERSE, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 
@@ -28,7 +28,7 @@ KERNEL = LevelKernel(
     family="gaussian",
     source="cuPC, section 5.3, baseline algorithm 2",
     summary="a block an edge, all tests of the edge in parallel",
-    params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=1024)},
+    params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=1024), **INVERSE},
 )
 def baseline_2(problem: GaussianProblem, run: Run) -> Skeleton:
     return KERNEL.solve(problem, run)

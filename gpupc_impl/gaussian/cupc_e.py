@@ -3,7 +3,7 @@
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import LevelKernel
+from gpupc_impl.gaussian.device import INVERSE, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 MAX_THREADS = 512  # cupc_e.cu: launch bounds
@@ -31,6 +31,7 @@ def _check_block(params: dict) -> str | None:
     params={
         "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),
         "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MAX_THREADS),
+        **INVERSE,
     },
     check=_check_block,
 )

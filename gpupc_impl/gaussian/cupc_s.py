@@ -3,7 +3,7 @@
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import LevelKernel
+from gpupc_impl.gaussian.device import INVERSE, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 KERNEL = LevelKernel(
@@ -24,7 +24,7 @@ PARAMETERS = {
     family="gaussian",
     source="cuPC, section 3.4, Algorithm 5",
     summary="a thread a conditioning set, shared by the edges of its row",
-    params=PARAMETERS,
+    params={**PARAMETERS, **INVERSE},
 )
 def cupc_s(problem: GaussianProblem, run: Run) -> Skeleton:
     return KERNEL.solve(problem, run)

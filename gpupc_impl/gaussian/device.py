@@ -12,18 +12,28 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
-from gpupc_impl.core.registry import Run
+from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian.correlation import device_correlation
-from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
+
+INVERSE = {
+    "inverse": Parameter(
+        "cholesky",
+        "of M2: Cholesky's where the problem allows it, or Algorithm 7's pseudo-inverse always, which is another test",
+        choices=("cholesky", "pseudo"),
+    )
+}
 
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
 SEARCH = Struct(  # search.cuh
     "Search",
     C=Pointer(np.float64),
     critical_r_squared=np.float64,
+    residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
     best=graph.BEST_KEYS,
     min_r_squared=Pointer(np.uint64),
     counters=Pointer(np.uint64),
@@ -56,6 +66,9 @@ class LevelKernel:
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
         """The method that consists of this kernel."""
+        if run.params.get("inverse") == "pseudo":
+            problem = problem.by_pseudo_inverse
+            run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
         return pc_stable(problem, GaussianSearch(problem, run, self), facts=dict(run.facts), progress=run.progress)
 
 
@@ -124,6 +137,8 @@ class GaussianSearch:
         search = SEARCH(
             C=self.correlation,
             critical_r_squared=self.problem.critical_r_squared(level),
+            residual_tolerance=self.problem.residual_tolerance,
+            pivot_tolerance=self.problem.pivot_tolerance,
             best=self.graph.best_keys(self.run.separating_sets == "first-come"),
             min_r_squared=min_r_squared,
             counters=counters,
@@ -147,6 +162,6 @@ class GaussianSearch:
         p_values = self.problem.p_value(np.where(tested, bits, 0).view(np.float64), level)
         self._pmax[tested] = np.fmax(self._pmax[tested], p_values[tested])
         i, j = pairs.T
-        self._pmax[i, j] = self.problem.p_value(partial_r_squared(self.problem.correlation, pairs, sets), level)
+        self._pmax[i, j] = removed_p_values(self.problem, pairs, sets)
         lower = np.tril_indices(self.p, -1)
         self._pmax[lower] = self._pmax.T[lower]

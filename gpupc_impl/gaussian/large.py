@@ -21,6 +21,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.gaussian.problem import (
+    RESIDUAL_TOLERANCE,
     GaussianProblem,
     check_correlations,
     gaussian_parameters,
@@ -135,6 +136,8 @@ def problem_from_data(
     alpha: float = 0.05,
     max_level: int | None = None,
     df_convention: str = "pcalg",
+    residual_tolerance: float = RESIDUAL_TOLERANCE,
+    pseudo_inverse: str = "near-singular",
     names: Sequence[str] | None = None,
     tile: int = TILE,
     progress: Progress | None = None,
@@ -155,13 +158,13 @@ def problem_from_data(
     width = data.shape[1] if len(data.shape) == 2 else 0
     if width:  # names and parameters are checked before the long work, the values by it
         _, names = as_matrix(np.zeros((1, width)), names)
-        gaussian_parameters(data.shape[0], alpha, max_level, df_convention)
+        gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance, pseudo_inverse)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
     return GaussianProblem(
         names=names,
         correlation=matrix,
         constant=name_constants(names, constant),
-        **gaussian_parameters(data.shape[0], alpha, max_level, df_convention),
+        **gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance, pseudo_inverse),
     )
 
 

@@ -22,7 +22,7 @@ from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian import correlation
-from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 PAIR_SOURCE = "gaussian/kernels/pair_scan.cu"
@@ -45,6 +45,8 @@ SEARCH = Struct(
     "PairScan",
     graphs=GRAPHS,
     C=Pointer(np.float64),
+    residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
     twins=Pointer(np.uint32),
     has_twins=Pointer(np.uint8),
     members=Pointer(np.int32),
@@ -107,6 +109,8 @@ class PairScan:
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
             "C": correlation.device_correlation(backend, problem),
+            "residual_tolerance": problem.residual_tolerance,
+            "pivot_tolerance": problem.pivot_tolerance,
             **backend.empty_all(
                 twins=((p, self.graphs.words), np.uint32), has_twins=(p, np.uint8), members=((p, p), np.int32)
             ),
@@ -230,7 +234,7 @@ class PairScan:
         if removed:
             pairs, sets = map(self.backend.download, (self.removed[-1].pairs, self.removed[-1].members))
             i, j = pairs.T
-            self._pmax[i, j] = self.problem.p_value(partial_r_squared(self.problem.correlation, pairs, sets), level)
+            self._pmax[i, j] = removed_p_values(self.problem, pairs, sets)
         lower = np.tril_indices(self.p, -1)
         self._pmax[lower] = self._pmax.T[lower]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
+from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem
 
 
 def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
@@ -28,3 +28,14 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
     variances = h[:, 0, 0] * h[:, 1, 1]
     defined = np.minimum(h[:, 0, 0], h[:, 1, 1]) > RESIDUAL_TOLERANCE
     return np.where(defined, np.square(h[:, 0, 1]) / np.where(defined, variances, 1.0), 1.0)
+
+
+def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+    """(k,) p-values of (k, 2) pairs that their (k, level) sets separate: at least alpha, as a method has decided.
+
+    Another arithmetic than the method's may see a test near its threshold, or one of rounding errors alone
+    (`GaussianProblem.residual_tolerance` of zero), on the other side.
+    """
+    level = sets.shape[1]
+    squares = partial_r_squared(problem.correlation, pairs, sets)
+    return problem.p_value(np.minimum(squares, problem.critical_r_squared(level)), level)

@@ -28,8 +28,11 @@ DF_CONVENTIONS = ("pcalg", "cupc")
 
 CORRELATIONS = ("host", "device")
 
+PSEUDO_INVERSES = ("near-singular", "always")
+
 RESIDUAL_TOLERANCE = 1e-10
-"""A residual variance (in units of the variable's own variance) at or below this counts as zero.
+"""The default of `GaussianProblem.residual_tolerance`: a residual variance (in units of the variable's own variance) at
+or below this counts as zero.
 
 One number serves two rules of the Gaussian CI test, in every method and reference:
 
@@ -55,6 +58,12 @@ class GaussianProblem(Problem):
         n_samples: m, the number of samples behind the correlations.
         df_convention: ``"pcalg"`` uses m - |S| - 3 degrees of freedom at level |S|, as equation 7 of cuPC;
             ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
+        residual_tolerance: see `RESIDUAL_TOLERANCE`. With 0 a test is whatever the arithmetic makes of it, as in pcalg
+            and in the published code: undefined only where its variances have no root, and decided by rounding errors
+            where the default would call it undefined (docs/ci-tests.md).
+        pseudo_inverse: where M2 takes its Moore-Penrose inverse: ``"near-singular"``, where a Cholesky pivot is at most
+            `residual_tolerance`; or ``"always"``, from level 2 on, as cuPC says. The latter also drops what a variable
+            of S adds to the others where that is little (`PSEUDO_INVERSE_TOLERANCE`), which may decide otherwise.
         constant: names of constant variables, whose correlations are set to zero.
         correlations: where they are made. ``"host"``: here, once, so that every method has the same bits. ``"device"``:
             methods that run on a device make them there, of the samples; the last bits are then the device's, and
@@ -63,11 +72,18 @@ class GaussianProblem(Problem):
     """
 
     family: ClassVar[str] = "gaussian"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {"df_convention": "pcalg", "correlations": "host"}
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {
+        "df_convention": "pcalg",
+        "residual_tolerance": RESIDUAL_TOLERANCE,
+        "pseudo_inverse": "near-singular",
+        "correlations": "host",
+    }
 
     correlation: np.ndarray
     n_samples: int
     df_convention: str = "pcalg"
+    residual_tolerance: float = RESIDUAL_TOLERANCE
+    pseudo_inverse: str = "near-singular"
     constant: tuple[str, ...] = ()
     correlations: str = "host"
     samples: np.ndarray | None = None
@@ -92,6 +108,8 @@ class GaussianProblem(Problem):
         alpha: float = 0.05,
         max_level: int | None = None,
         df_convention: str = "pcalg",
+        residual_tolerance: float = RESIDUAL_TOLERANCE,
+        pseudo_inverse: str = "near-singular",
         correlations: str = "host",
         names: Sequence[str] | None = None,
     ) -> GaussianProblem:
@@ -106,7 +124,9 @@ class GaussianProblem(Problem):
         values, names = finite_matrix(data, names)
         if len(values) < 2:
             raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
-        parameters = gaussian_parameters(len(values), alpha, max_level, df_convention)
+        parameters = gaussian_parameters(
+            len(values), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
+        )
         if correlations not in CORRELATIONS:
             raise InvalidProblem(f"correlations is {correlations!r}; choose one of: {', '.join(CORRELATIONS)}")
         correlation = samples = None
@@ -128,6 +148,8 @@ class GaussianProblem(Problem):
         alpha: float = 0.05,
         max_level: int | None = None,
         df_convention: str = "pcalg",
+        residual_tolerance: float = RESIDUAL_TOLERANCE,
+        pseudo_inverse: str = "near-singular",
         names: Sequence[str] | None = None,
         constant: Sequence[str] = (),
     ) -> GaussianProblem:
@@ -144,8 +166,18 @@ class GaussianProblem(Problem):
             matrix, names = _mapped_correlation(correlation, names)
         else:
             matrix, names = _correlation_in_memory(correlation, names)
-        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention)
+        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention, residual_tolerance, pseudo_inverse)
         return cls(names=names, correlation=matrix, constant=tuple(constant), **parameters)
+
+    @property
+    def pivot_tolerance(self) -> float:
+        """A Cholesky pivot of M2 up to this makes it take its Moore-Penrose inverse; no pivot is above one."""
+        return 1.0 if self.pseudo_inverse == "always" else self.residual_tolerance
+
+    @functools.cached_property
+    def by_pseudo_inverse(self) -> GaussianProblem:
+        """The same problem with the Moore-Penrose inverse of every M2; made once, its fingerprint included."""
+        return dataclasses.replace(self, pseudo_inverse="always")
 
     def degrees_of_freedom(self, level: int) -> int:
         """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
@@ -181,6 +213,10 @@ class GaussianProblem(Problem):
         """sha256 over everything that changes the answer; names do not."""
         matrix = self.correlation if self.samples is None else self.samples
         told = (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, matrix.shape)
+        if self.residual_tolerance != RESIDUAL_TOLERANCE:
+            told += (self.residual_tolerance,)
+        if self.pseudo_inverse != "near-singular":
+            told += (self.pseudo_inverse,)
         digest = hashlib.sha256(repr(told if self.samples is None else (*told, self.correlations)).encode())
         mapped.update_digest(digest, matrix)
         return digest.hexdigest()
@@ -362,7 +398,14 @@ def _stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndar
     return matrix
 
 
-def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, df_convention: str) -> dict[str, Any]:
+def gaussian_parameters(
+    n_samples: float,
+    alpha: float,
+    max_level: int | None,
+    df_convention: str,
+    residual_tolerance: float = RESIDUAL_TOLERANCE,
+    pseudo_inverse: str = "near-singular",
+) -> dict[str, Any]:
     """The parameters of a Gaussian problem by name, checked.
 
     Raises:
@@ -372,4 +415,10 @@ def gaussian_parameters(n_samples: float, alpha: float, max_level: int | None, d
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
     if df_convention not in DF_CONVENTIONS:
         raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
-    return {**search_parameters(alpha, max_level), "n_samples": int(n_samples), "df_convention": df_convention}
+    if not 0 <= residual_tolerance < 1:
+        raise InvalidProblem(f"residual_tolerance is {residual_tolerance!r}; it must be at least 0 and below 1")
+    if pseudo_inverse not in PSEUDO_INVERSES:
+        raise InvalidProblem(f"pseudo_inverse is {pseudo_inverse!r}; choose one of: {', '.join(PSEUDO_INVERSES)}")
+    own = {"df_convention": df_convention, "residual_tolerance": float(residual_tolerance)}
+    own |= {"n_samples": int(n_samples), "pseudo_inverse": pseudo_inverse}
+    return search_parameters(alpha, max_level) | own

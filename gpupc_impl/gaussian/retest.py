@@ -39,12 +39,15 @@ class Retest:
         if level == 0:
             return self._correlation[pairs[:, 0], pairs[:, 1]] ** 2 / critical, np.full(len(pairs), NEAR)
         squares, tolerances = self.statistics(pairs, sets)
-        return (squares / critical).astype(float), tolerances
+        by_rounding = np.isinf(tolerances)
+        return np.where(by_rounding, 1.0, squares / critical).astype(float), tolerances
 
     def statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Squared partial correlations of (k, 2) pairs given (k, l) sets, and their tolerances, (k,) each.
 
-        An undefined test, which never separates, has an infinite statistic.
+        An undefined test, which never separates, has an infinite statistic. A test that the problem's
+        `residual_tolerance` calls defined although a variance on the way is at most `RESIDUAL_TOLERANCE` is decided by
+        the rounding errors of whoever makes it: its tolerance is infinite.
         """
         squares = np.empty(len(pairs), np.longdouble)
         tolerances = np.empty(len(pairs))
@@ -65,18 +68,23 @@ class Retest:
                 smallest = np.fmin(smallest, pivot)
                 column = matrix[:, k + 1 :, k]
                 matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * column[:, None, :] / pivot[:, None, None]
-        singular = np.flatnonzero(smallest <= RESIDUAL_TOLERANCE) if size else []
+        zero = self._problem.residual_tolerance
+        singular = np.flatnonzero(smallest <= self._problem.pivot_tolerance) if size > 1 else []
         residual = matrix[:, size:, size:]
         for k in singular:
             explained = pseudo_inverse_products(original[k, :size, :size], original[k, :size, size:])
             residual[k] = original[k, size:, size:] - explained
         variance = np.minimum(residual[:, 0, 0], residual[:, 1, 1])
-        undefined = variance <= RESIDUAL_TOLERANCE
+        undefined = variance <= zero
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = residual[:, 0, 1] ** 2 / (residual[:, 0, 0] * residual[:, 1, 1])
         squares[undefined] = np.inf
-        conditioning = np.maximum(np.minimum(smallest, variance), RESIDUAL_TOLERANCE)
-        return squares, np.minimum(NEAR / conditioning, NEAR_LIMIT).astype(float)
+        conditioning = np.minimum(smallest, variance)
+        tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
+        if zero < RESIDUAL_TOLERANCE:  # no limit: such problems consist of ill-conditioned tests
+            tolerances[~(conditioning > RESIDUAL_TOLERANCE)] = np.inf
+            return squares, tolerances
+        return squares, np.minimum(tolerances, NEAR_LIMIT)
 
 
 def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:

@@ -78,6 +78,18 @@ def code_version(method: Method, backend: str) -> str:
     return _digest(code_sources(method, backend))
 
 
+def still_made_by(method: Method, backend: str, version: str) -> bool:
+    """Whether the code is still of this version, that a record of the method names.
+
+    Where a library that the user built belongs to the code and is not here, nothing else can be compared: True.
+    """
+    home = importlib.util.find_spec(method.module)
+    for variable in _mentions(Path(str(home and home.origin)).read_bytes()).variables:
+        if not Path(os.environ.get(variable, "")).is_file():
+            return True
+    return code_version(method, backend) == version
+
+
 def code_sources(method: Method, backend: str) -> dict[str, Path]:
     """What a measurement of a method depends on: its module, its problem's, the backend's, and the measuring process's.
 

@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ def environment(
             if gpu_processes:
                 warnings.append("another process used a GPU of this machine when the measurement began")
     return {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "git_commit": commit,
         "git_dirty": dirty,
         "platform": f"{platform.system()} {platform.machine()}",
@@ -79,12 +81,13 @@ def pin_cores(count: int) -> None:
 
 
 def git_state() -> tuple[str | None, bool | None]:
-    """Commit of this package's repository, and whether files differ from it; (None, None) when unknown."""
+    """Commit of this package's repository, and whether files differ from it, those of results apart, which are no code
+    and may be just being recorded; (None, None) when unknown."""
     tracked = _git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py")
     if tracked is None:  # no git, no repository, or one that merely holds the environment we are installed in
         return None, None
     commit = _git("rev-parse", "HEAD")
-    status = _git("status", "--porcelain")
+    status = _git("status", "--porcelain", "--", ".", ":(exclude)results")
     return commit, None if status is None else bool(status)
 
 

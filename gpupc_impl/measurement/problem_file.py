@@ -74,7 +74,7 @@ class ProblemFile:
 
 @contextlib.contextmanager
 def kept(path: Path, problem: Problem, folder: Path) -> Iterator[ProblemFile]:
-    """A problem's file, with a copy for the length of the block: in this folder, nameless, so gone with this process."""
+    """A problem's file with a copy for the length of the block: in this folder, nameless, so gone with this process."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as copy:
         yield ProblemFile(path, problem, copy)

@@ -179,6 +179,11 @@ class Record:
         """The commit's first characters, with a plus where files differed from it; None when unknown."""
         return commit_name(self.environment)
 
+    @property
+    def date(self) -> str | None:
+        """The day on which it was measured, 2026-11-21 (UTC); None when that was not recorded."""
+        return day(self.environment)
+
     # --- files -------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
@@ -253,6 +258,12 @@ def commit_name(environment: Mapping[str, Any]) -> str | None:
     """What code ran: see `Record.commit`."""
     commit: str | None = environment["git_commit"]
     return commit and commit[:10] + ("+" if environment["git_dirty"] else "")
+
+
+def day(environment: Mapping[str, Any]) -> str | None:
+    """When something ran: see `Record.date`."""
+    began: str | None = environment.get("measured_at")
+    return began and began[:10]
 
 
 def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | None]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import Method
+from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.problem_file import ProblemFile, kept
 from gpupc_impl.measurement.record import SCHEMA_VERSION
@@ -188,6 +189,7 @@ def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mappi
         "method": method.name,
         "params": setting.all_params,
         "backend": runner.place.backend,
+        "code": code_version(method, runner.place.backend),
         "random": method.random,
         "status": outcome.status,
         "why": outcome.why,

@@ -10,6 +10,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
 COUNTING_SOURCE = "nonlinear/kernels/estimate.cu"
+BUCKETS_SOURCE = "nonlinear/kernels/buckets.cu"
 INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
 
 TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
@@ -56,11 +58,43 @@ COUNTING = {
     )
     for kind, (value, key) in TYPES.items()
 }
-"""Structs of tests.cuh, permutation.cu and estimate.cu; by the type of a value where they depend on it."""
+LISTS = {
+    kind: Struct(
+        f"Lists<{kind}>",
+        entries=Pointer(np.uint8),
+        headers=Pointer(np.uint8),
+        first=np.int32,
+        samples=np.int32,
+        padded=np.int32,
+        wanted=np.int32,
+        fine_low=key,
+        fine_shift=np.int32,
+    )
+    for kind, (_, key) in TYPES.items()
+}
+COLUMNS = {
+    kind: Struct(
+        f"Columns<{kind}>",
+        values=Pointer(value),
+        sorted=Pointer(value),
+        ranks=np.bool_,
+        stride=np.int32,
+        width=np.int32,
+        groups=np.int32,
+    )
+    for kind, (value, _) in TYPES.items()
+}
+"""Structs of tests.cuh, permutation.cu, estimate.cu and buckets.cu; by the type of a value where they depend on it."""
 
 IN_REGISTERS = (8, 32)
 """Nearest distances that insertion.cu keeps in registers; more are kept in memory."""
 
+BINS, FINE = 32, 256  # buckets.cu: buckets of a list, and those that tell how wide they are
+ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}  # of a list in buckets.cu ...
+ENTRIES = 8  # ... which is padded to a multiple of this
+HEADER_BYTES = 280  # of the lists of a sample
+LEAST_LISTED = 64  # samples whose lists there is room for at the least
+FINE_BINADES = 16  # binades below the largest distance that the FINE buckets tell apart
 LANES = 32  # the side-by-side layout is padded to a multiple of this
 VECTOR_BYTES = 64  # lanes.cuh: what a thread of the host backend works on at a time
 ALLOCATION = 512  # CuPy's pool hands out multiples of this many bytes
@@ -68,14 +102,26 @@ STATIC_SHARED = 8448  # of the kernels, which leaves that much less for dynamic 
 
 PARAMS = {
     "selection": Parameter(
-        "counting",
-        "how the k_CMI-th distance is found: by counting, or by sorted insertion as in the paper",
-        choices=("counting", "insertion"),
+        "auto",
+        "how the k_CMI-th distance is found: in buckets of lists of neighbours, by bisection and counting, by sorted "
+        "insertion as in the paper, or by the faster of our two on the backend",
+        choices=("auto", "buckets", "counting", "insertion"),
     ),
     "beta": Parameter(0, "threads a block that permutes (beta); 0: what suits the backend", minimum=0, maximum=1024),
     "gamma": Parameter(0, "threads a block that estimates (gamma); 0: what suits the backend", minimum=0, maximum=512),
 }
-"""Parameters of every method of the family."""
+"""Parameters of every test of the family."""
+
+SEARCH_PARAMS = {
+    **PARAMS,
+    "stopping": Parameter(
+        "never",
+        "early: a test ends when no further permutation can change whether its set separates (not by insertion, nor "
+        "where p-values are asked for)",
+        choices=("never", "early"),
+    ),
+}
+"""Parameters of every search."""
 
 
 KERNELS = {
@@ -85,6 +131,8 @@ KERNELS = {
     "permute_freely": (PERMUTATION_SOURCE, [SETS]),
     "lay_side_by_side": (PERMUTATION_SOURCE, []),
     "estimate": (COUNTING_SOURCE, [SETS, TESTS, COUNTING]),
+    "list_neighbours": (BUCKETS_SOURCE, [SETS, TESTS, LISTS]),
+    "estimate_by_buckets": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
     "estimate_by_insertion": (INSERTION_SOURCE, [SETS, TESTS]),
 }
 """Source and structs of each kernel."""
@@ -94,8 +142,9 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of this family; they serve all levels."""
     found = []
     for kind in TYPES:
-        found += [kernel_of(name, kind) for name in KERNELS if not name.startswith("estimate")]
-        found += [kernel_of("estimate", kind, empty) for empty in ("true", "false")]
+        found += [kernel_of(name, kind) for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE]
+        counting = ("estimate", "list_neighbours", "estimate_by_buckets")
+        found += [kernel_of(name, kind, empty) for name in counting for empty in ("true", "false")]
         if kind != "short":
             found += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*IN_REGISTERS, 0)]
     return found
@@ -113,25 +162,31 @@ class Tuning:
     """How work is spread on a backend; nothing in it changes an answer.
 
     Attributes:
-        nearest, assign, estimate, insert, transpose: threads a block of the kernels.
-        blocks: blocks that keep the device busy.
+        nearest, assign, estimate, lists, buckets, insert, transpose: threads a block of the kernels.
+        blocks: blocks that keep the device busy; of those that work in buckets, `blocks` / 8.
         samples: tests times samples that keep the device busy in one launch.
         buffer_bytes: shared memory that distances may be buffered in.
+        list_bytes: memory that lists of neighbours take at a time, at most.
+        selection: what ``selection=auto`` is.
     """
 
     nearest: int
     assign: int
     estimate: int
+    lists: int
+    buckets: int
     insert: int
     transpose: int
     blocks: int
     samples: int
     buffer_bytes: int
+    list_bytes: int
+    selection: str
 
 
 TUNING = {
-    "cuda": Tuning(32, 256, 128, 128, 32, 16384, 1 << 17, 0),
-    "host": Tuning(32, 1, 1, 32, 1, 64, 1 << 10, 128 * 1024),
+    "cuda": Tuning(32, 256, 128, 128, 1024, 128, 32, 16384, 1 << 17, 0, 1 << 30, "buckets"),
+    "host": Tuning(32, 1, 1, 1, 32, 32, 1, 64, 1 << 10, 128 * 1024, 1 << 22, "counting"),
 }
 
 
@@ -147,23 +202,29 @@ class Engine:
         self.problem, self.backend, self.racing = problem, backend, racing
         self.n, self.lanes = problem.n_samples, problem.permutations + 1
         self.stride = -(-self.lanes // LANES) * LANES
-        self.counting = params["selection"] == "counting"
         beta, gamma = int(params["beta"]), int(params["gamma"])
         tuning = TUNING[backend.name]
+        self.selection = tuning.selection if params["selection"] == "auto" else params["selection"]
+        self.side_by_side = self.selection != "insertion"
         self.tuning = dataclasses.replace(
             tuning,
             nearest=beta or tuning.nearest,
             assign=beta or tuning.assign,
             estimate=gamma or tuning.estimate,
+            buckets=gamma or tuning.buckets,
             insert=gamma or tuning.insert,
         )
-        self.kind, values = _device_values(problem, self.counting)
+        self.kind, values = _device_values(problem, self.side_by_side)
         self.dtype, self.key_dtype = map(np.dtype, TYPES[self.kind])
         spread = (values.max(axis=1) - values.min(axis=1)).max(initial=0)
         self.widest = self.dtype.type(spread).reshape(1).view(self.key_dtype)[0]
         self.values = backend.upload(values)
         self.psi = backend.upload(problem.psi)
         self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
+        warps = self.shared_limit // (4 * BINS * LANES)
+        self.tuning = dataclasses.replace(self.tuning, buckets=min(self.tuning.buckets, warps * LANES))
+        if self.selection == "buckets" and not warps:
+            self.selection = "counting"
         self._sorted = None
         self._capacity = (-1, 0)  # level and sets that the buffers are for
         self._buffers: dict[str, object] = {}
@@ -201,7 +262,7 @@ class Engine:
         """The buffers that hold permutations of a number of sets."""
         n, perm, k = self.n, self.problem.permutations, self.problem.k_perm
         arrays = {"rows": ((sets, self.lanes, n), self.dtype)}
-        if self.counting:
+        if self.side_by_side:
             arrays["columns"] = ((sets, n, self.stride), self.dtype)
         if level == 0:
             if self._sort_bytes() > self.shared_limit:
@@ -249,9 +310,23 @@ class Engine:
     def _insertion_blocks(self) -> int:
         return self.tuning.blocks // 4
 
+    def _neighbour_bytes(self, level: int) -> int:
+        """buckets.cu: the lists of one sample of one test."""
+        padded = -(-(self.n - 1) // ENTRIES) * ENTRIES
+        return (2 if level else 1) * padded * ENTRY_BYTES[self.kind]
+
+    def _bucket_blocks(self, tests: int, lanes: int) -> tuple[int, int]:
+        """Blocks that share the samples of a test for a group of lanes, and groups of lanes."""
+        width = min(LANES, self.tuning.buckets)
+        groups = -(-lanes // width)
+        blocks = -(-self.tuning.blocks // 8 // (tests * groups))
+        return max(1, min(blocks, -(-self.n * width // self.tuning.buckets))), groups
+
     def _scratch_bytes(self, level: int, tests: int) -> int:
-        """Global memory in place of shared memory or registers for one launch."""
-        if not self.counting:
+        """Global memory for one launch: lists, or in place of shared memory or registers."""
+        if self.selection == "buckets":
+            return min(LEAST_LISTED, self.n * tests) * (self._neighbour_bytes(level) + HEADER_BYTES)
+        if self.selection == "insertion":
             if self.problem.k_cmi <= IN_REGISTERS[-1]:
                 return 0
             return self._insertion_blocks() * self.tuning.insert * self.problem.k_cmi * self.key_dtype.itemsize
@@ -272,6 +347,31 @@ class Engine:
         """
         self.permute(level, sets)
         return self.estimate(level, sets, tests)
+
+    def counts(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
+        """(t,) how many permutations reach the data's CMI, of tests as `partials` takes them.
+
+        Args:
+            early: leave out permutations that cannot change which side of the critical count a test ends on. The counts
+                are then those of the permutations made.
+        """
+        if not early or not self.side_by_side:
+            return counts_of(self.partials(level, sets, tests))
+        self.permute(level, sets)
+        critical, perm = self.problem.critical_count, self.problem.permutations
+        counts, data = np.zeros(len(tests), np.int64), np.empty(len(tests), np.int64)
+        open_ = np.arange(len(tests))
+        first, stop = 0, min(LANES, self.lanes)
+        while True:
+            partials = self.estimate(level, sets, tests[open_], slice(first, stop))
+            if first == 0:
+                data, partials = partials[:, 0], partials[:, 1:]
+            counts[open_] += np.count_nonzero(partials <= data[open_, None], axis=1)
+            left = perm - (stop - 1)
+            open_ = open_[(counts[open_] < critical) & (counts[open_] + left >= critical)]
+            if not len(open_):
+                return counts
+            first, stop = stop, min(2 * stop, self.lanes)
 
     def permute(self, level: int, sets: np.ndarray) -> None:
         """Fill the buffers with the permutations of the sets' variables (Algorithm 3)."""
@@ -315,35 +415,41 @@ class Engine:
                         [data, shuffles, scratch, rows],
                         shared_bytes=0 if "owners" in buffers else 8 * self.n,
                     )
-            if self.counting:
+            if self.side_by_side:
                 self._kernel("lay_side_by_side")(
                     (-(-self.n // 32), self.stride // 32, count),
                     (tuning.transpose,),
                     [rows, n, np.int32(self.lanes), np.int32(self.stride), buffers["columns"][part]],
                 )
 
-    def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
-        """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
+    def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray, lanes: slice | None = None) -> np.ndarray:
+        """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`.
+
+        Args:
+            lanes: those wanted, from a multiple of `LANES` on; not by insertion.
+        """
         backend = self.backend
         device_sets = self._sets(level, sets)
-        found = np.empty((len(tests), self.lanes), np.int64)
+        lanes = lanes or slice(0, self.lanes)
+        width = lanes.stop - lanes.start
+        columns = self._buffers["columns"].reshape(-1)[lanes.start :] if self.side_by_side else None
+        found = np.empty((len(tests), width), np.int64)
         for part in pieces(len(tests), MAX_GRID_Y):
             count = part.stop - part.start
-            partials = backend.full((count, self.lanes), 0, np.uint64)
+            partials = backend.full((count, width), 0, np.uint64)
             device_tests = TESTS(
                 first=backend.upload(np.ascontiguousarray(tests[part], np.int32)),
                 count=count,
-                lanes=self.lanes,
+                lanes=width,
                 k=self.problem.k_cmi,
                 psi=self.psi,
                 partials=partials,
             )
-            launch = self._estimate_by_counting if self.counting else self._estimate_by_insertion
-            launch(level, count, device_sets, device_tests)
+            self._estimate_by[self.selection](self, level, count, device_sets, device_tests, columns)
             found[part] = backend.download(partials).view(np.int64)
         return found
 
-    def _estimate_by_counting(self, level: int, count: int, sets: Filled, tests: Filled) -> None:
+    def _estimate_by_counting(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
         tuning = self.tuning
         size, blocks = self._workspace_bytes(level), self._estimate_blocks(level, count)
         scratch, capacity, shared = None, 0, size
@@ -354,7 +460,7 @@ class Engine:
             capacity = min(self.n, room // (VECTOR_BYTES * tuning.estimate))
             shared += capacity * VECTOR_BYTES * tuning.estimate
         counting = COUNTING[self.kind](
-            columns=self._buffers["columns"],
+            columns=columns,
             sorted=self._sorted,
             ranks=self.problem.transform == "ranks",
             stride=self.stride,
@@ -368,6 +474,58 @@ class Engine:
             (blocks, count), (tuning.estimate,), [sets, tests, counting], shared_bytes=shared
         )
 
+    def _estimate_by_buckets(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
+        """Lists of neighbours, and the counts that they serve: of as many samples at a time as lists have room for."""
+        backend, n, threads = self.backend, self.n, self.tuning.buckets
+        empty = "false" if level else "true"
+        each = self._neighbour_bytes(level) + HEADER_BYTES
+        free = backend.memory_limit - backend.memory_used - 2 * ALLOCATION
+        listed = max(1, min(self.tuning.list_bytes, free) // each)  # samples of tests, counted over all tests
+        listed = min(listed, n * count)
+        entries = backend.empty(listed * (each - HEADER_BYTES), np.uint8)
+        headers = backend.empty(listed * HEADER_BYTES, np.uint8)
+        fine_low, fine_shift = self._fine_buckets()
+        first, partials = tests.values["first"], tests.values["partials"]
+        for part in pieces(count, max(1, listed // n)):
+            some = part.stop - part.start
+            blocks, groups = self._bucket_blocks(some, tests.values["lanes"])
+            device_tests = TESTS(**tests.values | {"first": first[part], "partials": partials[part], "count": some})
+            device_columns = COLUMNS[self.kind](
+                values=columns,
+                sorted=self._sorted,
+                ranks=self.problem.transform == "ranks",
+                stride=self.stride,
+                width=min(LANES, threads),
+                groups=groups,
+            )
+            for samples in pieces(n, min(n, listed // some)):
+                lists = LISTS[self.kind](
+                    entries=entries,
+                    headers=headers,
+                    first=samples.start,
+                    samples=samples.stop - samples.start,
+                    padded=-(-(n - 1) // ENTRIES) * ENTRIES,
+                    wanted=min(n - 1, 3 * self._first_guess(level) // 2),
+                    fine_low=fine_low,
+                    fine_shift=fine_shift,
+                )
+                self._kernel("list_neighbours", empty)(
+                    (samples.stop - samples.start, some), (self.tuning.lists,), [sets, device_tests, lists]
+                )
+                self._kernel("estimate_by_buckets", empty)(
+                    (blocks * groups, some),
+                    (threads,),
+                    [sets, device_tests, lists, device_columns],
+                    shared_bytes=4 * BINS * -(-threads // LANES) * LANES,
+                )
+
+    def _fine_buckets(self) -> tuple[int, int]:
+        """Key where the FINE buckets begin and logarithm of their width; they reach to the largest distance."""
+        low = 0
+        if self.kind != "short":
+            low = max(0, int(self.widest) - (FINE_BINADES << np.finfo(self.dtype).nmant))
+        return low, max(0, ((int(self.widest) - low) // FINE).bit_length())
+
     def _first_guess(self, level: int) -> int:
         """About how many samples are as near in (V_j, S) as the k-th nearest in (V_i, V_j, S) in the worst lane.
 
@@ -378,15 +536,23 @@ class Engine:
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
-    def _estimate_by_insertion(self, level: int, count: int, sets: Filled, tests: Filled) -> None:
-        k = self.problem.k_cmi
+    def _estimate_by_insertion(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
+        k, threads = self.problem.k_cmi, self.tuning.insert
         kept = next((capacity for capacity in IN_REGISTERS if k <= capacity), 0)
-        items = -(-self.n // self.tuning.insert) * self.lanes * count
+        each = 2 * (level + 2) * self.dtype.itemsize  # the thread's samples in shared memory
+        threads = max(1, min(threads, self.shared_limit // each))
+        items = -(-self.n // threads) * self.lanes * count
         blocks = min(items, 2**31 - 1) if kept else min(items, self._insertion_blocks())
-        scratch = None if kept else self.backend.empty(blocks * self.tuning.insert * k, self.key_dtype)
+        scratch = None if kept else self.backend.empty(blocks * threads * k, self.key_dtype)
         self._kernel("estimate_by_insertion", str(kept))(
-            (blocks,), (self.tuning.insert,), [sets, tests, self._buffers["rows"], scratch]
+            (blocks,), (threads,), [sets, tests, self._buffers["rows"], scratch], shared_bytes=threads * each
         )
+
+    _estimate_by: ClassVar = {
+        "buckets": _estimate_by_buckets,
+        "counting": _estimate_by_counting,
+        "insertion": _estimate_by_insertion,
+    }
 
     def _sets(self, level: int, sets: np.ndarray) -> Filled:
         """Sets as kernels take them."""
@@ -404,7 +570,7 @@ def ci_test(
     S: Sequence[int],
     backend: Backend,
     *,
-    selection: str = "counting",
+    selection: str = "auto",
     beta: int = 0,
     gamma: int = 0,
     racing: bool = False,
@@ -469,6 +635,7 @@ class Search(abc.ABC):
         p = self.p = problem.n_variables
         self.edges = ~np.eye(p, dtype=bool)
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
+        self.early = run.params["stopping"] == "early" and not run.pmax
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
         self._tests = 0
@@ -509,7 +676,7 @@ class Search(abc.ABC):
     def make(self, level: int, sets: Sequence[Sequence[int]], tests: Sequence[tuple[int, int]]) -> None:
         """Make tests, (a set's number, V_j) each, a variable's sets in lexicographic order; note what separates."""
         numbers, others = np.array(tests).T
-        counts = counts_of(self.engine.partials(level, np.array(sets), np.array(tests)))
+        counts = self.engine.counts(level, np.array(sets), np.array(tests), self.early)
         self._tests += len(tests)
         lower, upper = np.sort([np.array(sets)[numbers, 0], others], axis=0)
         if self._pmax is not None:

@@ -10,5 +10,5 @@ FAMILY = Family(
     retest=Retest,
     # The kernels work on many permutations at a time and are faster than the references on cores, too.
     auto={"cuda": "gpucmiknn-parallel", "host": "gpucmiknn-parallel"},
-    packages=("gpupc_impl.nonlinear", "baselines"),
+    packages=("gpupc_impl.nonlinear", "baselines", "baselines.peers"),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.nonlinear.device import PARAMS, Search
+from gpupc_impl.nonlinear.device import SEARCH_PARAMS, Search
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 
@@ -69,10 +69,11 @@ class ParallelSearch(Search):
         others = others[self.open(i, others)]
         if not len(others):
             return None
+        candidates = others.tolist()
         for members in sets:
-            chosen = others[~np.isin(others, members)] if level else others
-            if len(chosen):
-                return members, chosen.tolist()
+            chosen = [j for j in candidates if j not in members]
+            if chosen:
+                return members, chosen
         return None
 
     def _wanted(self, level: int, most_tests: int) -> int:
@@ -88,7 +89,7 @@ class ParallelSearch(Search):
     source="GPU-CMIknn, section 4.2, Algorithm 5",
     summary="permutations of several sets at once, each used for all neighbours of its variable",
     params={
-        **PARAMS,
+        **SEARCH_PARAMS,
         "delta": Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20),
     },
 )

@@ -8,7 +8,7 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.nonlinear.device import PARAMS, Search, ci_test
+from gpupc_impl.nonlinear.device import PARAMS, SEARCH_PARAMS, Search, ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 
@@ -38,7 +38,7 @@ class SingleSearch(Search):
     family="nonlinear",
     source="GPU-CMIknn, section 4.1, Algorithm 2",
     summary="one test at a time: its local permutations, then its CMI values",
-    params=PARAMS,
+    params=SEARCH_PARAMS,
 )
 def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
     return pc_stable(problem, SingleSearch(problem, run), facts=dict(run.facts), progress=run.progress)
@@ -49,7 +49,7 @@ def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
     family="nonlinear",
     source="GPU-CMIknn, section 4.1, Algorithms 2 and 3 to the letter",
     summary="the same, but the first thread to come takes a sample, so p-values change from run to run",
-    params=PARAMS,
+    params=SEARCH_PARAMS,
     random=True,
 )
 def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
@@ -58,9 +58,10 @@ def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 def open_test(problem: NonlinearProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
     """Single tests (`measurement.single_tests`): (i, j, S) -> p-value. Each brings its data to the device."""
+    of_tests = {name: value for name, value in params.items() if name in PARAMS}
 
     def test(i: int, j: int, members: tuple[int, ...]) -> float:
-        count, _, _ = ci_test(problem, i, j, members, backend, **params)
+        count, _, _ = ci_test(problem, i, j, members, backend, **of_tests)
         return problem.p_value(count)
 
     return test

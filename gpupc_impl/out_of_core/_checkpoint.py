@@ -71,7 +71,7 @@ class Checkpoint:
                 described = json.loads(str(stored["described"]))
                 refusal, written = None, described["separating_sets"]
                 if described["fingerprint"] != self.fingerprint:
-                    refusal = "belongs to another problem (other data, alpha, max_level or df_convention)"
+                    refusal = "belongs to another problem (other data, alpha, max_level or parameters of the test)"
                 elif written != self.separating_sets:
                     refusal = (
                         f"was written with separating_sets={written!r}, and {self.separating_sets!r} is asked for now"

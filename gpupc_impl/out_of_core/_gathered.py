@@ -159,6 +159,8 @@ class Gathered(Layout):
             counters=self.counters,
             binomial=BINOMIALS(table=self.binomials, max_n=self.max_degree),
             critical_r_squared=self.critical,
+            residual_tolerance=self.problem.residual_tolerance,
+            pivot_tolerance=self.problem.pivot_tolerance,
             first_come=self.first_come,
         )
 

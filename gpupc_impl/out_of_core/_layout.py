@@ -11,7 +11,7 @@ import numpy as np
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.graph import NO_KEY
-from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.out_of_core._plan import Plan
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ class Layout(abc.ABC):
         i, j = pairs.T
         self.adjacency[i, j] = self.adjacency[j, i] = False
         if self.largest_p is not None:
-            r_squared = partial_r_squared(self.problem.correlation, pairs, sets)
-            self.largest_p[i, j] = self.largest_p[j, i] = self.problem.p_value(r_squared, self.level)
+            self.largest_p[i, j] = self.largest_p[j, i] = removed_p_values(self.problem, pairs, sets)
         tests, undefined, pseudo_inverses = map(int, self.backend.download(self.counters).sum(axis=0)[:3])
         return LevelOutcome(*self.count(), tests, pairs, sets, undefined, pseudo_inverses)
 

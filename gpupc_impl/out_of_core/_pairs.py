@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
-from gpupc_impl.engine.graph import NO_KEY
+from gpupc_impl.engine.graph import NO_KEY, ROWS
 from gpupc_impl.out_of_core._layout import Layout, length
 from gpupc_impl.out_of_core._pipelines import Pipeline
 
@@ -23,10 +23,13 @@ PAIR_BLOCK = Struct(  # pair_blocks.cuh
     **dict.fromkeys(("pitch", "c_pitch", "edges_first"), np.int64),
     **dict.fromkeys(("words", "edge_words", "width", "n_i", "n_j", "i0", "j0", "s0"), np.int32),
     critical_r_squared=np.float64,
+    residual_tolerance=np.float64,
     first_come=np.bool_,
 )
 ZERO = KernelSource(SOURCE, "level_zero_block")
-EDGES, TILES = (KernelSource(SOURCE, name, (PAIR_BLOCK,)) for name in ("level_one_edges", "level_one_tile"))
+RANKS = KernelSource(SOURCE, "rank_members", (ROWS,))
+EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
+TILES = {flag: KernelSource(SOURCE, f"level_one_tile<{flag}>", (PAIR_BLOCK,)) for flag in ("true", "false")}
 
 NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
 MEMBER = np.uint32(2**31 - 1)  # its key without the side
@@ -41,6 +44,19 @@ EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
 def result_bytes(layout: Layout, pairs: int) -> dict[str, int]:
     """Areas of a pipeline for what is found of so many pairs."""
     return {"keys": 4 * pairs} | ({} if layout.largest_p is None else {"smallest": 8 * pairs})
+
+
+def level_one_launch(
+    backend: str, n_i: int, n_j: int, dense: bool, residual_tolerance: float
+) -> tuple[KernelSource, tuple[int, ...], tuple[int, ...]]:
+    """The kernel of level 1 for a block of n_i x n_j pairs, its grid and its block."""
+    if dense:
+        return (
+            TILES["true" if residual_tolerance > 0 else "false"],
+            (-(-n_j // TILE), -(-n_i // TILE)),
+            (TILE_SIDE, TILE_SIDE),
+        )
+    return EDGES, (n_i,), EDGE_THREADS[backend]
 
 
 class PairBlock:
@@ -72,11 +88,11 @@ class PairBlock:
             j0=self.columns.start,
             s0=members.start,
             critical_r_squared=layout.critical,
+            residual_tolerance=layout.problem.residual_tolerance,
             first_come=layout.first_come,
         )
-        kernel, grid, block = EDGES, (n_i,), EDGE_THREADS[layout.backend.name]
-        if self.dense and smallest is None:
-            kernel, grid, block = TILES, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
+        dense = self.dense and smallest is None
+        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, dense, layout.problem.residual_tolerance)
         pipeline.launch(layout.backend.kernel(*kernel), grid, block, [argument])
 
     def fetch(self) -> None:

@@ -101,6 +101,11 @@ def core(p: int, max_level: int | None, pmax: bool) -> Plan:
     return Plan("core", device_bytes, p, p, p, 4 * p * (p + 1))  # half of a symmetric matrix goes up
 
 
+def pair_bytes(p: int) -> int:
+    """What level 1 takes beside `core` when it is made once a pair on the whole matrix: 32-bit keys, and bits."""
+    return rounded(4 * p * p) + rounded(4 * p * words(p))
+
+
 # --- level 0 -----------------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ ROW_SEARCH = Struct(  # row_search.cuh
     **dict.fromkeys(("keys", "min_r_squared", "counters"), Pointer(np.uint64)),
     binomial=BINOMIALS,
     critical_r_squared=np.float64,
+    residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
     first_come=np.bool_,
 )
 SPLIT_ROW = Struct(  # split_row.cu

@@ -2,16 +2,21 @@
 
 import logging
 
+import numpy as np
+
 from gpupc_impl.backends import DeviceMemoryError
-from gpupc_impl.core.pc_stable import pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.engine import graph
 from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.gaussian.device import GaussianSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core import _plan
+from gpupc_impl.out_of_core import _pairs, _plan
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
+
+THREADS = 128
 
 
 @method(
@@ -21,12 +26,31 @@ logger = logging.getLogger("gpupc_impl.out_of_core")
     summary="the kernels of cupc-s on managed memory, which the driver moves between host and device",
     params={
         **cupc_s.PARAMETERS,
+        "level_one": Parameter(
+            "cupc-s",
+            "kernel of level 1: that of cupc-s, or that of out-of-core-block, which makes a pair's tests once (pairs)",
+            choices=("cupc-s", "pairs"),
+        ),
+        "device_mb": Parameter(
+            0, "megabytes that the device shall seem to have: plain allocations hold the rest; 0: all of it", minimum=0
+        ),
         "allow_oversubscription": Parameter(False, "take more memory than the device has; on some machines it hangs"),
     },
 )
 def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
+    megabytes = run.params["device_mb"]
+    if not megabytes:
+        return _search(problem, run)
+    with run.backend.smaller_device(megabytes * 1_000_000):
+        return _search(problem, run)
+
+
+def _search(problem: GaussianProblem, run: Run) -> Skeleton:
     backend = run.backend
+    in_pairs = run.params["level_one"] == "pairs"
     needed = _plan.core(problem.n_variables, problem.max_level, run.pmax).device_bytes
+    if in_pairs and problem.max_level != 0:
+        needed += _plan.pair_bytes(problem.n_variables)
     limit, used = backend.memory_limit, backend.memory_used
     backend.reset_peak()
     allowed = run.params["allow_oversubscription"]
@@ -44,7 +68,50 @@ def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
         )
     report = {"budget_bytes": limit - used, "forecast_bytes": needed}
     with backend.managed_memory(oversubscribe=allowed):
-        search = GaussianSearch(problem, run, cupc_s.KERNEL)
+        search = (PairSearch if in_pairs else GaussianSearch)(problem, run, cupc_s.KERNEL)
         found = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
         report["peak_device_bytes"] = backend.memory_peak - used
     return found
+
+
+class PairSearch(GaussianSearch):
+    """The search of `cupc-s` with the kernels of `out-of-core-block` in level 1, on the whole matrix as one block."""
+
+    def _level(self, level: int) -> LevelOutcome:
+        if level != 1:
+            return super()._level(level)
+        backend, p, n_words = self.backend, self.p, _plan.words(self.p)
+        rows = self.graph.compact(level)
+        counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
+        smallest = None if self._pmax is None else backend.full((p, p), graph.NO_KEY, np.uint64)
+        members = backend.full((p, p), _pairs.NO_MEMBER, np.uint32)
+        bits = backend.empty((p, n_words), np.uint32)
+        critical = np.float64(self.problem.critical_r_squared(0))
+        numbers = map(np.int32, (p, p, 0, 0))
+        backend.kernel(*_pairs.ZERO)(
+            (-(-p * n_words // THREADS),), (THREADS,), [self.correlation, *numbers, critical, bits, np.int32(n_words)]
+        )
+        block = _pairs.PAIR_BLOCK(
+            **dict.fromkeys(("rows_i", "rows_j", "c"), self.correlation),
+            **dict.fromkeys(("bits_i", "bits_j", "edges"), bits),
+            **dict.fromkeys(("pitch", "c_pitch", "width", "n_i", "n_j"), p),
+            **dict.fromkeys(("words", "edge_words"), n_words),
+            **dict.fromkeys(("edges_first", "i0", "j0", "s0"), 0),
+            keys=members,
+            min_r_squared=smallest,
+            counters=counters,
+            critical_r_squared=self.problem.critical_r_squared(level),
+            residual_tolerance=self.problem.residual_tolerance,
+            first_come=self.run.separating_sets == "first-come",
+        )
+        edges = int(backend.download(self.graph.degrees).sum(dtype=np.int64))
+        dense = smallest is None and edges >= _pairs.DENSE * p * p
+        kernel, grid, threads = _pairs.level_one_launch(backend.name, p, p, dense, self.problem.residual_tolerance)
+        backend.kernel(*kernel)(grid, threads, [block])
+        backend.kernel(*_pairs.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])
+        del members, bits, block
+        pairs, sets = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
+        if smallest is not None:
+            self._record_pmax(level, backend.download(smallest), pairs, sets)
+        tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
+        return LevelOutcome(*self.graph.count(), tests, pairs, sets, undefined, pseudo_inverses)

@@ -20,29 +20,31 @@ from typing import Any
 
 from gpupc_impl.core.family import plugins
 from gpupc_impl.core.files import read_csv, read_json
-from gpupc_impl.measurement.record import load_tests
 from gpupc_impl.reporting import papers
-from gpupc_impl.reporting.figures import Drawing
-from gpupc_impl.reporting.runs import load
-from gpupc_impl.reporting.tables import Table
+from gpupc_impl.reporting.figures import Drawing, write_drawings
+from gpupc_impl.reporting.runs import load, load_single_tests
+from gpupc_impl.reporting.sources import Heading, Source, absent_note, heading
+from gpupc_impl.reporting.tables import Table, write_tables
 
 EVERY = "every"
 """All families, as an entry's ``family``."""
 
-READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "runs": lambda files: load(files["records"], files["verification"]),
-    "problems": lambda files: list(map(read_json, files["problems"])),
-    "sharing": lambda files: read_csv(files["sharing"]),
-    "tests": lambda files: load_tests(files["tests"]),
-    "timeline": lambda files: read_csv(files["timeline"]),
-    "reported": lambda files: read_csv(files["reported"]),
+READERS: Mapping[str, Callable[[Source], Any]] = {
+    "runs": lambda source: load(source.files["records"], source.files["verification"], source.recorded),
+    "problems": lambda source: list(map(read_json, source.files["problems"])),
+    "sharing": lambda source: [row for path in source.files["sharing"] for row in read_csv(path)],
+    "tests": lambda source: load_single_tests(source.files["tests"][0], source.recorded),
+    "every_test": lambda source: [load_single_tests(path, source.recorded) for path in source.files["every_test"]],
+    "timeline": lambda source: read_csv(source.files["timeline"][0]),
+    "reported": lambda source: read_csv(source.files["reported"][0]),
 }
 """What a function may have as parameters beside `GIVEN`, and how it is read from files by kind:
 
 - runs: the records, with what the verification says of each.
 - problems: the facts of each data set's problem.
 - sharing: the lines of results/sharing.csv.
-- tests: the times of single tests; timeline: when each block of an out-of-core run was at work.
+- tests: the times of an entry's table of single tests; every_test: those of all tables.
+- timeline: when each block of an out-of-core run was at work.
 - reported: the paper's own numbers.
 """
 
@@ -66,6 +68,7 @@ class Entry:
         family: shows the data sets of this family, or of `EVERY` one, with all their settings.
         experiments: shows these of the config's experiments: without a family the first must be there.
         tests: shows this table of the config's single tests.
+        methods: a recorded device with no run of any of these has nothing to show.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Entry:
     family: str | None = None
     experiments: Sequence[str] = ()
     tests: str | None = None
+    methods: Sequence[str] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -95,10 +99,17 @@ class Entry:
         files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "png")}
         return files | ({"csv": f"results/tables/{self.name}.csv"} if self.numbers else {})
 
-    def write(self, files: Mapping[str, Any], given: Mapping[str, Any], outputs: Mapping[str, str]) -> None:
-        """Read, make and write it."""
-        made = self.make(**{name: given[name] if name in GIVEN else READERS[name](files) for name in self.reads})
-        made.write(**{f"{kind}_path": outputs[kind] for kind in self.outputs()})
+    def write(self, sources: Sequence[Source], outputs: Mapping[str, str]) -> None:
+        """Read, make and write it, from each source by itself: one block or panel each, in their order."""
+        paths = {f"{kind}_path": outputs[kind] for kind in self.outputs()}
+        (write_drawings if self.figure else write_tables)([self._made(source) for source in sources], **paths)
+
+    def _made(self, source: Source) -> tuple[Heading, Any]:
+        read = {name: source.given[name] if name in GIVEN else READERS[name](source) for name in self.reads}
+        made = self.make(**read)
+        if isinstance(made, Table):
+            made = dataclasses.replace(made, notes=[*made.notes, *absent_note(source)])
+        return heading(source, read), made
 
 
 _ENTRIES: dict[str, Entry] = {}
@@ -133,8 +144,9 @@ def figure(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """All entries by name: those of no paper, those of `papers`, and those of plug-ins."""
-    importlib.import_module("gpupc_impl.reporting.summary")
+    """All entries by name: those of no one paper, those of `papers`, and those of plug-ins."""
+    for module in ("summary", "peers"):
+        importlib.import_module(f"gpupc_impl.reporting.{module}")
     for found in pkgutil.iter_modules(papers.__path__):
         importlib.import_module(f"{papers.__name__}.{found.name}")
     for plugin in plugins():

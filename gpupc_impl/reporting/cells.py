@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.sources import STALE
 
 INFINITY = "∞"
 
@@ -26,7 +27,16 @@ METHOD_LABELS = {
 }
 """The names in tables and figures of methods that a paper names differently."""
 
-VERIFICATION_MARKS = {"random": " ~", "near-threshold": " ≈", "convention": " ≈", "unexplained": " ✗"}
+VERIFICATION_MARKS = {
+    "random": " ~",
+    "near-threshold": " ≈",
+    "convention": " ≈",
+    "not-verified": " ?",
+    "unexplained": " ✗",
+}
+
+STALE_NOTE = f"{STALE} Stale: the code that made it has changed since."
+_MARKS = ["", *VERIFICATION_MARKS.values()]
 
 
 def label(method: str, backend: str = "cpu") -> str:
@@ -74,10 +84,13 @@ def time_cell(run: VerifiedRecord | None, **words: str) -> str:
 
 
 def mark(*runs: VerifiedRecord | None) -> str:
-    """The mark of a cell where the verification of one of its numbers is not ``equal``."""
-    return max(
-        (VERIFICATION_MARKS.get(run.verification, "") for run in runs if run and run.median is not None), default=""
-    )
+    """The marks of a cell where the verification of one of its numbers is not ``equal``, or one is stale; none where a
+    number is missing, which leaves nothing to mark."""
+    if None in runs:
+        return ""
+    shown = [run for run in runs if run and run.median is not None]
+    worst = max(("", *(VERIFICATION_MARKS.get(run.verification, "") for run in shown)), key=_MARKS.index)
+    return worst + (f" {STALE}" if any(run.stale for run in shown) else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,8 +164,12 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
         notes.append("≈ The skeleton differs from the reference's in explained edges; see verification.csv.")
     if "random" in used:
         notes.append("~ Its tests draw random numbers of their own, and its skeleton differs from the reference's.")
+    if "not-verified" in used:
+        notes.append("? Nothing is recorded of its verification; it enters no mean.")
     if "unexplained" in used:
         notes.append("✗ The skeleton differs from the reference's without an explanation; see verification.csv.")
+    if any(run.stale for run in runs if run.median is not None):
+        notes.append(STALE_NOTE)
     reasons = grouped(
         ((f"{run.dataset} {status_word(run.status)}", run.why), run.setting)
         for run in runs

@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from gpupc_impl.core.files import write_csv
-from gpupc_impl.reporting import style
+from gpupc_impl.reporting import sheet, style
 from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.sources import Heading
+from gpupc_impl.reporting.tables import csv_rows
 
 NUMBERS = FuncFormatter(lambda value, _: f"{value:g}")
 SMALL_PRINT = {"fontsize": 5, "color": "#666666", "x": 0.01, "ha": "left"}
@@ -34,9 +36,24 @@ class Drawing:
     columns: Sequence[str] = ()
 
     def write(self, svg_path: str | Path, png_path: str | Path, csv_path: str | Path | None = None) -> None:
-        style.save(self.figure, svg_path, png_path)
-        if csv_path is not None:
-            write_csv(csv_path, self.rows, self.columns)
+        """Write it alone, without a heading."""
+        write_drawings([(None, self)], svg_path, png_path, csv_path)
+
+
+Panel = tuple[Heading | None, Drawing]
+"""The same figure from one machine; the heading is None where there is no other and nothing to tell apart."""
+
+
+def write_drawings(
+    panels: Sequence[Panel], svg_path: str | Path, png_path: str | Path, csv_path: str | Path | None = None
+) -> None:
+    """Write the same figure from several machines, each under its heading, and one CSV of all their numbers."""
+    if all(heading is None for heading, _ in panels):
+        style.save(panels[0][1].figure, svg_path, png_path)
+    else:
+        sheet.save([(heading, drawing.figure) for heading, drawing in panels if heading], svg_path, png_path)
+    if csv_path is not None:
+        write_csv(csv_path, *csv_rows([(heading, drawing.rows, drawing.columns) for heading, drawing in panels]))
 
 
 def footer(figure: Figure, runs: Sequence[VerifiedRecord]) -> None:

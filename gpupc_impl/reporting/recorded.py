@@ -14,18 +14,15 @@ from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.reporting import tables
 from gpupc_impl.reporting.cells import grouped, number, status_word
 
-TESTS = "ci_tests"
-"""The folder of single tests, among those of the data sets."""
-
 
 def read(folder: str | Path) -> list[Record]:
-    """All records below a folder, a subfolder a data set."""
-    return load_records(path for path in sorted(Path(folder).glob("*/*.json")) if path.parent.name != TESTS)
+    """All records of a folder (``records/DATASET/SETTING.json``)."""
+    return load_records(sorted(Path(folder).glob("records/*/*.json")))
 
 
 def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """The timings of single CI tests below a folder (``ci_tests/TABLE.json``), by table."""
-    return {path.stem: read_json(path) for path in sorted(Path(folder).glob(f"{TESTS}/*.json"))}
+    """The timings of single CI tests of a folder (``tests/TABLE.json``), by table."""
+    return {path.stem: read_json(path) for path in sorted(Path(folder).glob("tests/*.json"))}
 
 
 def markdown(records: Iterable[Record]) -> str:
@@ -109,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = parser.parse_args(argv).folder
     records = read(folder)
     if not records:
-        parser.error(f"{folder} holds no records (DATASET/SETTING.json)")
+        parser.error(f"{folder} holds no records (records/DATASET/SETTING.json)")
     print(markdown(records), end="")
     if tests := read_tests(folder):
         print("\n" + single_tests(tests), end="")

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.core.files import read_csv
+from gpupc_impl.core.registry import UnknownMethod, get_method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.measurement.record import Record
+from gpupc_impl.measurement.digest import still_made_by
+from gpupc_impl.measurement.record import Record, load_tests
+
+NOT_VERIFIED = {"status": "not-verified", "differing_edges": ""}
+"""What is said of a recorded run of which the recorded verification says nothing."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,28 +26,34 @@ class VerifiedRecord(Record):
         path: the record's file; the skeleton lies beside it.
         verification: the status in the verification's table.
         differing_edges: from the reference's skeleton, as that table has it; empty when nothing was compared.
+        stale: recorded, and the code that made it has changed since.
     """
 
     path: Path
     verification: str
     differing_edges: str
+    stale: bool = False
 
     @property
     def counts(self) -> bool:
         """Finished with a verified result: fit for a mean."""
-        return self.median is not None and self.verification != "unexplained"
+        return self.median is not None and self.verification not in ("unexplained", "not-verified")
 
     @functools.cached_property
     def skeleton(self) -> Skeleton | None:
-        """What it found; None unless the status is ok."""
-        return Skeleton.load(self.path.with_suffix(".npz")) if self.ok else None
+        """What it found; None unless the status is ok, and where it was recorded without its skeleton."""
+        path = self.path.with_suffix(".npz")
+        return Skeleton.load(path) if self.ok and path.is_file() else None
 
 
-def load(record_paths: Iterable[str | Path], verification_paths: Iterable[str | Path]) -> list[VerifiedRecord]:
+def load(
+    record_paths: Iterable[str | Path], verification_paths: Iterable[str | Path], recorded: bool = False
+) -> list[VerifiedRecord]:
     """All runs, in the order of their paths.
 
     Args:
         verification_paths: of the data sets and of experiments; where several list a run, the first one counts.
+        recorded: whether they are of another day: the code may have changed, and the verification may lack some.
     """
     verified: dict[tuple[str, str], Mapping[str, str]] = {}
     for path in verification_paths:
@@ -51,10 +62,29 @@ def load(record_paths: Iterable[str | Path], verification_paths: Iterable[str | 
     runs = []
     for path in dict.fromkeys(map(Path, record_paths)):
         record = Record.load(path)
-        row = verified[record.dataset, record.setting]
+        place = record.dataset, record.setting
+        row = verified.get(place, NOT_VERIFIED) if recorded else verified[place]
         said = {"verification": row["status"], "differing_edges": row["differing_edges"]}
-        runs.append(VerifiedRecord(**vars(record), path=path, **said))
+        stale = recorded and is_stale(record.method, record.backend, record.code)
+        runs.append(VerifiedRecord(**vars(record), path=path, stale=stale, **said))
     return runs
+
+
+def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any]:
+    """A table's single tests; each cell says as ``stale`` whether the code that made it has changed since."""
+    timed = load_tests(path)
+    for cell in timed["cells"]:
+        cell["stale"] = recorded and "code" in cell and is_stale(cell["method"], cell["backend"], cell["code"])
+    return timed
+
+
+@functools.cache
+def is_stale(method: str, backend: str, code: str) -> bool:
+    """Whether a method's code is no longer what a record names."""
+    try:
+        return not still_made_by(get_method(method), backend, code)
+    except UnknownMethod:
+        return True
 
 
 def datasets_of(runs: Iterable[VerifiedRecord]) -> list[str]:
@@ -71,10 +101,17 @@ def on_backend(runs: Iterable[VerifiedRecord], backend: str) -> list[VerifiedRec
     return [run for run in runs if run.backend in (backend, "cpu")]
 
 
-def of_method(runs: Iterable[VerifiedRecord], method: str, **params: Any) -> list[VerifiedRecord]:
-    """The runs of one setting of a method, found by what it is: of the settings with canonical separating sets the
-    first with these parameters or, where there is none, the first."""
-    found = [run for run in runs if run.method == method and run.separating_sets == "canonical"]
+def of_method(
+    runs: Iterable[VerifiedRecord], method: str, rules: Sequence[str] = ("canonical",), **params: Any
+) -> list[VerifiedRecord]:
+    """The runs of one setting of a method, found by what it is: the first with these parameters or, where there is
+    none, the first.
+
+    Args:
+        rules: for separating sets; settings with another are left out, those with an earlier one come first.
+    """
+    runs = list(runs)
+    found = [run for rule in rules for run in runs if (run.method, run.separating_sets) == (method, rule)]
     best = next((run for run in found if params.items() <= run.params.items()), next(iter(found), None))
     return [run for run in found if run.setting == best.setting]
 

@@ -122,15 +122,21 @@ def methods_by_dataset(runs: Sequence[VerifiedRecord]) -> Table:
 @table("provenance", "Machine, software and code", paper="Provenance", family=EVERY)
 def provenance(runs: Sequence[VerifiedRecord]) -> Table:
     """Machine, software and code of the records behind every table and figure, a column for each distinct
-    environment."""
+    environment and, where that was recorded, the days on which it measured."""
     environments: dict[str, dict[str, str]] = {}
+    days: dict[str, set[str]] = {}
     warnings: dict[str, None] = {}
     for run in runs:
         if run.status == "skipped":
             continue
-        facts = _flat(run.environment)
+        facts = {name: fact for name, fact in _flat(run.environment).items() if name != "measured_at"}
         warnings |= dict.fromkeys(run.environment["warnings"])
-        environments.setdefault(str([run.backend, facts]), {"backend": run.backend, **facts})
+        place = str([run.backend, facts])
+        environments.setdefault(place, {"backend": run.backend, **facts})
+        days.setdefault(place, set()).update([run.date] if run.date else [])
+    for place, facts in environments.items():
+        if on := sorted(days[place]):
+            facts["measured"] = on[0] if len(on) == 1 else f"{on[0]} to {on[-1]}"
     names = list(dict.fromkeys(name for facts in environments.values() for name in facts))
     rows = [[name, *(facts.get(name, "–") for facts in environments.values())] for name in names]
     header = ["fact", *(facts["backend"] for facts in environments.values())]

@@ -1,4 +1,4 @@
-"""A table, written as CSV (plain numbers), Markdown, and HTML for the report."""
+"""A table, written as CSV (plain numbers), Markdown, and HTML for the report; one block of rows a machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.core.files import write_csv
+from gpupc_impl.reporting.sources import Heading
+
+OF_PAPERS = ("paper", "reported")
+"""What a CSV's column ``source`` says of the papers' own numbers, which belong to no machine of ours."""
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> str:
@@ -44,13 +48,11 @@ class Table:
     columns: Sequence[str] = ()
 
     def write(self, csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
-        write_csv(csv_path, self.plain, self.columns)
-        Path(md_path).write_text(self.markdown(), encoding="utf-8")
-        Path(html_path).write_text(self.html(), encoding="utf-8")
+        """Write it alone, without a heading."""
+        write_tables([(None, self)], csv_path, md_path, html_path)
 
     def markdown(self) -> str:
-        notes = "".join(f"- {note}\n" for note in self.notes)
-        return f"**{self.title}**\n\n{markdown(self.header, self.rows)}\n\n{notes}"
+        return markdown(self.header, self.rows)
 
     def html(self) -> str:
         classes = [""] * len(self.header)
@@ -63,14 +65,88 @@ class Table:
             return "<tr>" + "".join(f"<{tag}{name}>{html.escape(cell)}</{tag}>" for cell, name in pairs) + "</tr>"
 
         body = "\n".join(line(row, "td") for row in self.rows)
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        return _HTML.format(title=html.escape(self.title), head=line(self.header, "th"), body=body, notes=notes)
+        return f"<table><thead>{line(self.header, 'th')}</thead><tbody>\n{body}\n</tbody></table>"
+
+
+Block = tuple[Heading | None, Table]
+"""The same table from one machine; the heading is None where there is no other and nothing to tell apart."""
+
+
+def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
+    """Write the same table from several machines: a block each, below each other, and one CSV of all their rows."""
+    write_csv(csv_path, *csv_rows([(heading, table.plain, table.columns) for heading, table in blocks]))
+    Path(md_path).write_text(_markdown_page(blocks), encoding="utf-8")
+    Path(html_path).write_text(_html_page(blocks), encoding="utf-8")
+
+
+def csv_rows(
+    blocks: Sequence[tuple[Heading | None, Sequence[Mapping[str, Any]], Sequence[str]]],
+) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """The rows of several machines, with the machine as first column ``device``, and the columns to begin with.
+
+    The papers' own numbers stand once, without a machine.
+
+    Args:
+        blocks: of each machine heading, rows and columns; without a heading there is no such column.
+    """
+    rows: list[Mapping[str, Any]] = []
+    columns: dict[str, None] = {}
+    printed: set[str] = set()
+    for heading, own, names in blocks:
+        columns |= dict.fromkeys([*(["device"] if heading else []), *names])
+        for row in own:
+            if row.get("source") in OF_PAPERS and heading:
+                if str(row) not in printed:
+                    rows.append({"device": "", **row})
+                printed.add(str(row))
+            else:
+                rows.append({"device": heading.name, **row} if heading else row)
+    return rows, list(columns)
+
+
+def _notes(blocks: Sequence[Block]) -> tuple[list[list[str]], list[str]]:
+    """The notes of each block, and those that all blocks share, where there are several."""
+    if len(blocks) == 1:
+        return [list(blocks[0][1].notes)], []
+    shared = [note for note in blocks[0][1].notes if all(note in table.notes for _, table in blocks)]
+    return [[note for note in table.notes if note not in shared] for _, table in blocks], shared
+
+
+def _markdown_page(blocks: Sequence[Block]) -> str:
+    own, shared = _notes(blocks)
+    parts = [f"**{blocks[0][1].title}**\n\n"]
+    for (heading, table), notes in zip(blocks, own, strict=True):
+        parts.append((f"**{heading}**\n\n" if heading else "") + f"{table.markdown()}\n\n")
+        parts.append("".join(f"- {note}\n" for note in notes) + "\n" * bool(notes and len(blocks) > 1))
+    if shared:
+        parts.append("All of these:\n\n" + "".join(f"- {note}\n" for note in shared))
+    return "".join(parts)
+
+
+def _html_page(blocks: Sequence[Block]) -> str:
+    own, shared = _notes(blocks)
+    parts = []
+    for (heading, table), notes in zip(blocks, own, strict=True):
+        if heading:
+            look, text = "gpu" if heading.gpu else "cpu", html.escape(heading.text)
+            parts.append(f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>')
+        parts += [table.html(), _html_list(notes)]
+    title = html.escape(blocks[0][1].title)
+    return _HTML.format(title=title, body="\n".join([*parts, *([_html_list(shared)] if shared else [])]))
+
+
+def _html_list(notes: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in notes) + "</ul>"
 
 
 _HTML = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 13px/1.4 system-ui, sans-serif; margin: 1.5em; color: #111; background: #fff; }}
 h1 {{ font-size: 1.2em; }}
+h2 {{ font-size: 1em; font-weight: normal; margin: 1.8em 0 .6em; padding: .2em .6em .2em 0; }}
+h2 span {{ display: inline-block; font-weight: bold; color: #fff; padding: .2em .7em; margin: -.2em .4em -.2em 0; }}
+.gpu {{ background: #d9f0e8; }} .gpu span {{ background: #00785a; }}
+.cpu {{ background: #e8e8e8; }} .cpu span {{ background: #666; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 th, td {{ padding: .25em .6em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }}
 th {{ border-bottom: 2px solid #111; vertical-align: bottom; white-space: normal; }}
@@ -79,7 +155,6 @@ th {{ border-bottom: 2px solid #111; vertical-align: bottom; white-space: normal
 tr:hover td {{ background: #f4f6f8; }}
 ul {{ padding-left: 1.2em; max-width: 60em; color: #444; overflow-wrap: anywhere; }}
 </style></head><body><h1>{title}</h1>
-<table><thead>{head}</thead><tbody>
 {body}
-</tbody></table><ul>{notes}</ul></body></html>
+</body></html>
 """

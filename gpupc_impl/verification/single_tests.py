@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from gpupc_impl.measurement.record import load_tests
 
 NAMED_AT_MOST = 5
 """Differing tests named in a row."""
 
-MEASURED = ("implementation", "method", "params", "backend", "random", "status", "why", "limit_s")
+MEASURED = ("implementation", "method", "params", "backend", "code", "random", "status", "why", "limit_s")
 SAMPLES = ("cold_s", "seconds", "p_values")
 """What a cell holds beside the facts of its case."""
 
@@ -50,3 +53,8 @@ def _compared(case: str, cell: Mapping[str, Any], same: Sequence[Mapping[str, An
         "differing_tests": len(differing),
         "detail": "; ".join(differing[:NAMED_AT_MOST]),
     }
+
+
+def verify_test_files(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
+    """`verify_tests` of several tables' files, each row with the name of its table."""
+    return [{"table": Path(path).stem, **row} for path in paths for row in verify_tests(load_tests(path)["cells"])]

@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 
 from gpupc_impl import GaussianProblem, InvalidParameter, skeleton
 from gpupc_impl.core.registry import Method, Parameter
-from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, PSEUDO_INVERSES, RESIDUAL_TOLERANCE
 
 STRUCTURES = ("sparse", "dense", "chain", "star", "complete", "one factor", "independent")
 COPY_NOISE = ((0.0, 1e-9, 1e-7), (1e-4, 1e-3, 1e-2), (0.0, 1e-9, 1e-7, 1e-4, 1e-3, 1e-2))
@@ -59,6 +59,7 @@ def problems(draw) -> GaussianProblem:
         data,
         alpha=draw(st.sampled_from([0.001, 0.01, 0.05, 0.2, 0.5, 0.9])),
         df_convention=draw(st.sampled_from(["pcalg", "cupc"])),
+        pseudo_inverse=draw(st.sampled_from(PSEUDO_INVERSES)),
         max_level=deepest,
     )
 
@@ -84,7 +85,8 @@ def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
             return False
         return True
 
-    each = {name: values(parameter) for name, parameter in method.params.items()}
+    drawn = method.params.keys() - {"inverse"}  # with which a method solves another problem
+    each = {name: values(method.params[name]) for name in sorted(drawn)}
     return st.fixed_dictionaries(each).filter(allowed)
 
 
@@ -92,6 +94,9 @@ def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
 @given(st.data())
 def test_every_method_finds_the_same(usable_settings, data):
     problem = data.draw(problems(), label="problem")
+    literal = data.draw(st.booleans(), label="residual_tolerance of zero")
+    if literal:
+        problem = dataclasses.replace(problem, residual_tolerance=0.0)
     expected = skeleton(problem, method="stable-serial")
     affordable = np.cumsum(expected.tests_per_level) <= MOST_TESTS
     if not affordable.all():
@@ -101,6 +106,11 @@ def test_every_method_finds_the_same(usable_settings, data):
     event(f"near-singular conditioning matrices: {expected.pseudo_inverses > 0}")
     event(f"undefined tests: {expected.undefined_tests > 0}")
 
+    if literal:  # rounding errors may decide, and kernels share theirs
+        usable_settings = {name: setting for name, setting in usable_settings.items() if setting[1] != "cpu"}
+        if "cupc-s-host" not in usable_settings:
+            return
+        expected = skeleton(problem, method="cupc-s", backend="host")
     some = st.lists(st.sampled_from(sorted(usable_settings)), min_size=2, max_size=2, unique=True)
     for name in usable_settings if problem.n_variables <= 8 else data.draw(some, label="settings"):
         method, backend = usable_settings[name]
@@ -111,7 +121,7 @@ def test_every_method_finds_the_same(usable_settings, data):
         assert found.edges_per_level == expected.edges_per_level
         assert found.stopped_because == expected.stopped_because
 
-    removed = list(expected.sepsets)
+    removed = [] if literal or problem.pseudo_inverse == "always" else list(expected.sepsets)
     chosen = np.random.default_rng(0).permutation(len(removed))[:CERTIFIED]
     for i, j in (removed[k] for k in chosen):
         assert_separates(problem, i, j, expected.sepsets[i, j])

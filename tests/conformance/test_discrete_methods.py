@@ -222,8 +222,9 @@ def test_parameters_out_of_range_are_rejected(discrete, find):
     with pytest.raises(InvalidParameter, match=rf"{method.name}.*no_such_parameter"):
         find(problem_of(chain(3, 30)), no_such_parameter=1)
     for name, parameter in method.params.items():
+        wrong = "no such choice" if parameter.choices else parameter.minimum - 1
         with pytest.raises(InvalidParameter, match=name):
-            find(problem_of(chain(3, 30)), **{name: parameter.minimum - 1})
+            find(problem_of(chain(3, 30)), **{name: wrong})
 
 
 def test_facts_say_how_it_was_found(discrete, find):

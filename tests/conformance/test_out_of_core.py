@@ -11,6 +11,7 @@ from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from gpupc_impl.out_of_core import _plan
 
 LAYOUTS = ("auto", "blocks", "panels", "gather")
@@ -60,7 +61,8 @@ def problems(draw) -> GaussianProblem:
         original, copy = rng.integers(p, size=2)
         data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
     alpha = draw(st.sampled_from([0.001, 0.01, 0.05, 0.3]))
-    return GaussianProblem.from_data(data, alpha=alpha, max_level=4 if p <= 15 else 2)
+    tolerance = draw(st.sampled_from([RESIDUAL_TOLERANCE, 0.0]))
+    return GaussianProblem.from_data(data, alpha=alpha, max_level=4 if p <= 15 else 2, residual_tolerance=tolerance)
 
 
 @settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
@@ -207,3 +209,17 @@ def test_a_matrix_that_can_only_be_sliced(monkeypatch):
     sliced.__dict__["fingerprint"] = problem.fingerprint
     for layout in LAYOUTS:
         assert_same(out_of_core(sliced, 600_000, layout=layout, block_size=32), in_core(problem))
+
+
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
+@given(problem=problems(), pmax=st.booleans())
+def test_unified_memory_with_the_kernels_of_blocks_finds_the_same(problem, pmax):
+    expected = in_core(problem, pmax=pmax)
+    found = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", pmax=pmax)
+    assert_same(found, expected)
+    if pmax:
+        np.testing.assert_array_equal(found.pmax, expected.pmax)
+    first_come = skeleton(
+        problem, method="out-of-core-um", backend="host", level_one="pairs", separating_sets="first-come"
+    )
+    assert np.array_equal(first_come.adjacency, expected.adjacency)

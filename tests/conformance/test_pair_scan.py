@@ -130,10 +130,14 @@ def random_problems(draw) -> GaussianProblem:
     return dataclasses.replace(draw(problems()), max_level=3)
 
 
+tolerances = st.sampled_from([RESIDUAL_TOLERANCE, 0.0])
+
+
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_bit_differs_from_cupc_s(backend, narrow, data):
     problem = data.draw(st.one_of(threshold_problems(), near_singular_problems(), random_problems()), label="problem")
+    problem = dataclasses.replace(problem, residual_tolerance=data.draw(tolerances, label="residual_tolerance"))
     params = data.draw(launches, label="launch")
     where, pmax = data.draw(st.sampled_from([(backend, False), (backend, True), (narrow, False)]), label="variant")
     if pmax or where is narrow:

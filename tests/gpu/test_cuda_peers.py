@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpupc_impl import DiscreteProblem, GaussianProblem, methods, skeleton
+from gpupc_impl import DiscreteProblem, GaussianProblem, NonlinearProblem, methods, skeleton
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import unavailable
 
@@ -12,12 +12,16 @@ pytestmark = pytest.mark.gpu
 PEERS = [name for name, method in methods().items() if method.module.startswith("baselines.peers.")]
 
 
-@pytest.fixture(params=PEERS)
-def peer(request):
-    method = get_method(request.param)
+def available(name):
+    method = get_method(name)
     if reason := unavailable(method, "cuda"):
         pytest.skip(reason)
     return method
+
+
+@pytest.fixture(params=[name for name in PEERS if not get_method(name).random])
+def peer(request):
+    return available(request.param)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -37,3 +41,19 @@ def test_finds_the_same_edges(peer, seed, options):
     assert np.array_equal(found.adjacency, expected.adjacency)
     assert found.edges_per_level == expected.edges_per_level
     assert found.stopped_because == expected.stopped_because
+
+
+@pytest.mark.parametrize("search", ["parallel", "single"])
+def test_gpucmiknn_finds_strong_dependences(search):
+    """Its random numbers are its own: an independent pair keeps its edge once in a hundred times at most."""
+    available("gpucmiknn-authors")
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal((400, 3))
+    second = np.tanh(2 * first) + 0.5 * rng.standard_normal((400, 3))
+    third = second**2 + 0.2 * rng.standard_normal((400, 3))
+    data = np.hstack([first, second, third])
+    problem = NonlinearProblem.from_data(data, alpha=0.01, permutations=100, max_level=1)
+    found = skeleton(problem, method="gpucmiknn-authors", search=search)
+    assert all(found.adjacency[v, v + 3] and found.adjacency[v + 3, v + 6] for v in range(3))
+    assert found.n_edges <= 6 + 4
+    assert found.levels_run == 2

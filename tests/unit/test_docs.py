@@ -87,7 +87,7 @@ def test_command_works_as_shown(code):
             case ["snakemake", *arguments]:
                 assert_options([Path(sys.executable).with_name("snakemake")], arguments)
                 assert_files_are_there(arguments)
-                assert arguments[-1] in entries()
+                assert arguments[-1] in entries() or arguments[-2:-1] == ["--cores"]  # else it makes everything
             case ["pip", "install", *arguments]:
                 assert_files_are_there(arguments)
                 assert set(re.findall(r"\[(\w+)\]", line)) <= EXTRAS.keys(), line

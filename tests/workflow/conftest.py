@@ -2,7 +2,7 @@
 
 import pytest
 
-SHARED = {"finished", "changed", "project"}
+SHARED = {"finished", "changed", "project", "beside"}
 """Fixtures of a module."""
 
 

@@ -28,7 +28,7 @@ def snakemake(folder, config, *arguments):
     """Run it to its end, with everything it writes in `folder`; returns what it printed."""
     command = [
         *(sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder),
-        *("--configfile", config, "--workflow-profile", ROOT / "workflow/profiles/default", "--cores", "2"),
+        *("--configfile", config, "--cores", "2"),
         *arguments,
     ]
     done = subprocess.run(

@@ -98,7 +98,7 @@ def project(tmp_path_factory):
     """A copy of the project, to be edited."""
     folder = tmp_path_factory.mktemp("project")
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("gpupc_impl", "baselines", "datasets", "workflow", "config", "results/reported"):
+    for name in ("gpupc_impl", "baselines", "datasets", "workflow", "profiles", "config", "results/reported"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("Snakefile", "environment.yml"):
         shutil.copy(ROOT / name, folder / name)
@@ -142,7 +142,7 @@ def test_the_workflow_makes_again_what_an_edit_made_stale(project, tmp_path):
         return run(
             project,
             *("-m", "snakemake", "--snakefile", project / "Snakefile", "--directory", tmp_path),
-            *("--configfile", tmp_path / "config.yaml", "--workflow-profile", project / "workflow/profiles/default"),
+            *("--configfile", tmp_path / "config.yaml"),
             *("--cores", "2", "results/verification/tiny.csv", *options),
         )
 

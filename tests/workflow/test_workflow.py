@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.lib.config import check_config
+from workflow.lib.config import check_config, complete
 from workflow.lib.experiments import expand
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def command(folder, config, *arguments):
     """A call of Snakemake from the source tree, with everything it writes in `folder`."""
     return [
         *(sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder),
-        *("--configfile", config, "--workflow-profile", ROOT / "workflow/profiles/default", "--cores", "2"),
+        *("--configfile", config, "--cores", "2"),
         *arguments,
     ]
 
@@ -208,6 +208,8 @@ def test_the_grids_are_the_papers(config):
     assert experiments["cupc_fig7"].settings["cupc-e-2-32"]["params"] == {"beta": 2, "gamma": 32}
     assert len(experiments["cupc_fig8"].settings) == 16
     assert "cupc-s-64-2" in experiments["cupc_fig8"].settings
+    grids = [setting for name in ("cupc_fig7", "cupc_fig8") for setting in experiments[name].settings.values()]
+    assert {setting["separating_sets"] for setting in grids} == {"first-come"}
 
 
 def test_ten_graphs_of_each_kind_at_the_papers_size():
@@ -301,6 +303,88 @@ def test_an_experiment_has_data_sets_of_its_own(finished):
     steps = rows(finished / "results/timelines/regulated-p60.csv")
     assert {row["step"] for row in steps} == {"extract", "transfer", "kernel", "merge"}
     assert {row["level"] for row in steps} == {"0", "1"}
+
+
+# --- beside recorded runs --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def device(finished, tmp_path_factory):
+    """What was measured in `finished`, as if recorded on another machine: without skeletons, one record is missing, and
+    one was made by other code."""
+    folder = tmp_path_factory.mktemp("recorded") / "some-machine"
+    shutil.copytree(finished / "results", folder, ignore=shutil.ignore_patterns("*.npz", "samples", "data"))
+    config = yaml.safe_load(TINY.read_text())
+    complete(config)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    (folder / "records/tiny/baseline-1.json").unlink()
+    stale = folder / "records/tiny/cupc-e.json"
+    stale.write_text(json.dumps(json.loads(stale.read_text()) | {"code": "0" * 64}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def beside(finished, device, tmp_path_factory):
+    """A folder in which less is measured, and shown beside the recorded runs; and the config."""
+    folder = tmp_path_factory.mktemp("beside")
+
+    def less(config):
+        config["datasets"] = {"tiny": config["datasets"]["tiny"]}
+        config["settings"] = {"gaussian": {name: {} for name in ("stable-serial", "cupc-s")}}
+        config["experiments"] = {}
+        config["recorded"] = [str(device)]
+
+    config = variant(folder / "config.yaml", less)
+    for name in ("samples", "data"):  # measured before
+        shutil.copytree(finished / "results" / name, folder / "results" / name)
+    snakemake(folder, config, "cupc_table2", "cupc_fig7", "methods_by_dataset")
+    return folder, config
+
+
+def test_tables_have_a_block_a_machine(beside):
+    folder, _ = beside
+    found = rows(folder / "results/tables/methods_by_dataset.csv")
+    assert {row["setting"] for row in found if row["device"] == "this machine"} == {"stable-serial", "cupc-s"}
+    recorded = {(row["dataset"], row["setting"]) for row in found if row["device"] == "some-machine"}
+    assert {("ecoli70", "cupc-e"), ("tiny", "cupc-s")} < recorded
+    assert ("tiny", "baseline-1") not in recorded
+    page = (folder / "results/tables/cupc_table2.md").read_text()
+    assert page.index(", recorded 2") < page.index("‡") < page.index(", this machine, ")
+    assert "baseline-1 on tiny" in page  # not run there
+
+
+def test_a_stale_record_is_marked_and_shown(beside):
+    page = (beside[0] / "results/tables/methods_by_dataset.md").read_text()
+    line = next(line for line in page.splitlines() if line.startswith("| tiny | cupc-e |"))
+    assert line.count("‡") == 1
+    assert page.count("‡") == 3  # the heading, the cell and the note
+
+
+def test_what_only_the_recorded_runs_have_is_drawn(beside):
+    folder, config = beside
+    assert {row["device"] for row in rows(folder / "results/tables/cupc_fig7.csv")} == {"some-machine"}
+    printed = snakemake(folder, config, "--dry-run", "--quiet", "rules")
+    for target in ("cupc_fig8", "cupc_fig10", "ooc_fig1", "ooc_table1"):
+        assert f"{target} " in printed
+    assert "measure_cupc" not in printed
+    assert "gpupc_table2" not in printed
+
+
+def test_what_nobody_measured_says_so(beside):
+    printed = snakemake(*beside, "gpupc_table2", "--dry-run", fails=True)
+    assert "gpupc_table2: the config does not measure it, and no recorded runs have it" in printed
+
+
+def test_a_changed_recorded_run_is_drawn_again(beside, device):
+    target = "cupc_fig7"
+    assert "Nothing to be done" in snakemake(*beside, target, "--dry-run")
+    path = device / "records/tiny/cupc-e-2-32.json"
+    content = json.loads(path.read_text())
+    content["time_s"]["warm"] = [1000.0]
+    path.write_text(json.dumps(content))
+    assert f"Making {target}" in snakemake(*beside, target, "--dry-run")
+    path.unlink()
+    assert f"Making {target}" in snakemake(*beside, target, "--dry-run")
 
 
 def test_what_is_absent_says_why(finished):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator, ValidationError
-from snakemake.utils import validate
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 from datasets import RegistryError, registry
 from gpupc_impl.core.family import families, get_family
@@ -29,7 +29,22 @@ def complete(config: dict[str, Any]) -> None:
         ValueError: what is wrong, a line a fault.
     """
     check_config(config)
-    validate(config, str(SCHEMA))
+    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    for _ in _Completing(schema).iter_errors(config):
+        pass  # it has none; defaults are filled in on the way
+
+
+def _with_defaults(
+    validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    """The validator of `properties`, which fills in the default of every key that is not there."""
+    for name, described in properties.items():
+        if "default" in described and validator.is_type(instance, "object"):
+            instance.setdefault(name, copy.deepcopy(described["default"]))
+    yield from Draft202012Validator.VALIDATORS["properties"](validator, properties, instance, schema)
+
+
+_Completing = validators.extend(Draft202012Validator, {"properties": _with_defaults})
 
 
 def check_config(config: Mapping[str, Any]) -> None:

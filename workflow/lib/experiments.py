@@ -116,11 +116,15 @@ def own_parameters(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def grid_settings(
-    method: str, values: Mapping[str, list[int]], product: tuple[int, int] = (0, math.inf)
+    method: str,
+    values: Mapping[str, list[int]],
+    product: tuple[int, int] = (0, math.inf),
+    separating_sets: str = "canonical",
 ) -> dict[str, dict[str, Any]]:
     """A setting for each combination of values whose product lies within bounds, named as in the paper: cupc-e-2-32."""
+    shared = {"method": method} | ({} if separating_sets == "canonical" else {"separating_sets": separating_sets})
     return {
-        "-".join([method, *map(str, params.values())]): {"method": method, "params": params}
+        "-".join([method, *map(str, params.values())]): shared | {"params": params}
         for params in combinations(values)
         if product[0] <= math.prod(params.values()) <= product[1]
     }

@@ -6,14 +6,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from datasets import registry
 from datasets.fetch import mirrored_paths
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
+from gpupc_impl.reporting.sources import Source
 from workflow.lib.experiments import Experiment, expand, own_parameters
 
 ROOT = Path(__file__).parents[2]
+
+MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
+"""Kinds of files: where a recorded device has none of the first kind that an output reads, it has nothing to show."""
+
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+RECORDED, CONFIG = "results/recorded", "config.yaml"
+"""Where the project keeps recorded runs, and the file in each folder that holds the config they were made with."""
 
 
 class Measurement(NamedTuple):
@@ -36,14 +47,18 @@ class Measurement(NamedTuple):
 class Plan:
     """A complete config, read for the rules.
 
+    Args:
+        folder: where its results are, with the files of results/; another one holds runs that were recorded elsewhere.
+
     Attributes:
         entries: of the config's data sets, as in the registry, by name.
         families: the data sets of each family that has settings.
         experiments: by name, written out.
     """
 
-    def __init__(self, config: Mapping[str, Any]):
+    def __init__(self, config: Mapping[str, Any], folder: str = "results"):
         self.config = config
+        self.folder = folder
         self.entries = {name: registry.resolve(name, own.get("spec")) for name, own in config["datasets"].items()}
         self.families = {
             family: [name for name, entry in self.entries.items() if entry["family"] == family]
@@ -94,12 +109,14 @@ class Plan:
     def records_of(self, datasets: Iterable[str]) -> list[str]:
         """The records of data sets: every setting of their families."""
         return [
-            path for name in datasets for path in records([name], self.config["settings"][self.entries[name]["family"]])
+            path
+            for name in datasets
+            for path in self._records([name], self.config["settings"][self.entries[name]["family"]])
         ]
 
     def records_of_experiment(self, name: str) -> list[str]:
         """The records that an experiment adds."""
-        return records(self.experiments[name].datasets, self.experiments[name].settings)
+        return self._records(self.experiments[name].datasets, self.experiments[name].settings)
 
     def references_of_experiment(self, name: str) -> list[str]:
         """The records that an experiment's skeletons are compared with: the first reference's, where there is one."""
@@ -108,7 +125,10 @@ class Plan:
             return []
         settings = self.config["settings"][experiment.family]
         references = [each for each, choice in settings.items() if get_method(choice.get("method", each)).reference]
-        return records(experiment.datasets, references[:1])
+        return self._records(experiment.datasets, references[:1])
+
+    def _records(self, datasets: Iterable[str], settings: Iterable[str]) -> list[str]:
+        return records(datasets, settings, self.folder)
 
     def measurements(self) -> dict[str, Measurement]:
         """What is measured, by name: the data sets with all settings of their family, then each experiment."""
@@ -167,27 +187,34 @@ class Plan:
     def _datasets(self, family: str) -> list[str]:
         return self.measured if family == EVERY else self.families.get(family, [])
 
-    def inputs(self, entry: Entry) -> dict[str, Any]:
+    def inputs(self, entry: Entry) -> dict[str, list[str]]:
         """The files that a table or figure is made from, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
+        own = [name for name in entry.experiments if name in self.experiments]
         shown = self._datasets(entry.family) if entry.family else []
-        its_records = self.records_of(shown)
-        verification = ["results/verification.csv"] if entry.family else []
-        timeline = ""
-        for name in entry.experiments:
-            if name in self.experiments:
-                shown = shown + self.experiments[name].datasets
-                its_records += self.records_of_experiment(name)
-                verification.append(f"results/verification/{name}.csv")
-                timeline = f"results/timelines/{self.experiments[name].datasets[0]}.csv"
+        shown = shown + [dataset for name in own for dataset in self.experiments[name].datasets]
+        verification = [f"{self.folder}/verification.csv"] if entry.family else []
+        timelines = [f"{self.folder}/timelines/{self.experiments[name].datasets[0]}.csv" for name in own]
         files = {
-            "runs": {"records": its_records, "verification": verification},
-            "problems": {"problems": [f"results/problems/{name}.json" for name in shown]},
-            "sharing": {"sharing": "results/sharing.csv"},
-            "tests": {"tests": f"results/tests/{entry.tests}.json"},
-            "timeline": {"timeline": timeline},
-            "reported": {"reported": ROOT / "results/reported" / entry.reported},
+            "runs": {
+                "records": self._records_for(entry),
+                "verification": verification + [f"{self.folder}/verification/{name}.csv" for name in own],
+            },
+            "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in shown]},
+            "sharing": {"sharing": [f"{self.folder}/sharing.csv"]},
+            "tests": {"tests": [f"{self.folder}/tests/{entry.tests}.json"]},
+            "every_test": {
+                "every_test": [f"{self.folder}/tests/{name}.json" for name in self.config["ci_tests"]["tables"]]
+            },
+            "timeline": {"timeline": timelines[:1]},
+            "reported": {"reported": [str(ROOT / "results/reported" / entry.reported)]},
         }
-        return {kind: path for name in entry.reads for kind, path in files.get(name, {}).items()}
+        return {kind: paths for name in entry.reads for kind, paths in files.get(name, {}).items()}
+
+    def _records_for(self, entry: Entry) -> list[str]:
+        """The records of the data sets that an output shows."""
+        found = self.records_of(self._datasets(entry.family)) if entry.family else []
+        own = [name for name in entry.experiments if name in self.experiments]
+        return found + [path for name in own for path in self.records_of_experiment(name)]
 
     def given(self, entry: Entry) -> dict[str, Any]:
         """What a table or figure is given from the config, beside the files
@@ -201,7 +228,64 @@ class Plan:
             found["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
         return found
 
+    # --- sources -----------------------------------------------------------------------------------------------------
 
-def records(datasets: Iterable[str], settings: Iterable[str]) -> list[str]:
+    def source(self, entry: Entry) -> Source | None:
+        """This machine, as the source of a table or figure; None where the config has no data for it."""
+        if not self._has(entry):
+            return None
+        return Source(None, self.config["backend"], self.inputs(entry), self.given(entry))
+
+    def recorded_source(self, entry: Entry) -> Source | None:
+        """A folder of recorded runs as the source of a table or figure, with the files that are there; None where it
+        has nothing to show."""
+        if not self._has(entry):
+            return None
+        asked = self.inputs(entry)
+        if not {"records", "tests"} & asked.keys():
+            asked["about"] = self._records_for(entry)
+        files = {kind: [path for path in paths if Path(path).is_file()] for kind, paths in asked.items()}
+        if not files[next(kind for kind in MAIN_FILES if kind in files)]:
+            return None
+        if entry.methods and not {Path(path).stem for path in files["records"]} & self._settings_of(entry.methods):
+            return None
+        there = set(files.get("records", []))
+        absent = [(Path(path).parent.name, Path(path).stem) for path in asked.get("records", []) if path not in there]
+        return Source(Path(self.folder).name, self.config["backend"], files, self.given(entry), absent)
+
+    def _settings_of(self, methods: Iterable[str]) -> set[str]:
+        """The settings of some methods, by name, wherever they stand."""
+        groups = [*self.config["settings"].values(), *(each.settings for each in self.experiments.values())]
+        return {name for group in groups for name, choice in group.items() if choice.get("method", name) in methods}
+
+
+def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
+    """The recorded runs that a complete config wants shown, by folder: of each the plan of the config it was made with.
+
+    Raises:
+        ValueError: a folder cannot be shown; the message is a sentence.
+    """
+    return [_recorded_plan(folder) for folder in recorded_folders(config)]
+
+
+def _recorded_plan(folder: str) -> Plan:
+    path = Path(folder) / CONFIG
+    try:
+        return Plan(yaml.load(path.read_text(encoding="utf-8"), _YAML), folder)
+    except FileNotFoundError:
+        raise ValueError(f"recorded: {folder} holds no recorded runs: it has no file {CONFIG}") from None
+    except (ValueError, KeyError, yaml.YAMLError) as error:
+        raise ValueError(f"recorded: {path} cannot be read any more: {error}") from error
+
+
+def recorded_folders(config: Mapping[str, Any]) -> list[str]:
+    """The folders of recorded runs that a config names or, where it names none, all of the project."""
+    if config["recorded"] is not None:
+        return list(config["recorded"])
+    found = sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
+    return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in found]
+
+
+def records(datasets: Iterable[str], settings: Iterable[str], folder: str = "results") -> list[str]:
     settings = list(settings)
-    return [f"results/records/{name}/{setting}.json" for name in datasets for setting in settings]
+    return [f"{folder}/records/{name}/{setting}.json" for name in datasets for setting in settings]

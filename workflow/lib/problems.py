@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,13 @@ def write_problem(
         found |= problem.facts()
     found |= {"available": problem is not None, "why": why, "problem": problem and problem.facts()}
     Path(facts_path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def makers(entries: Iterable[Mapping[str, Any]], family: str | None) -> list[str]:
+    """The modules that make data sets and problems of them: generators of the entries, and how the family prepares."""
+    generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
+    prepares = [get_family(family).problem, get_family(family).prepare_large] if family else []
+    return sorted(generators | {maker.__module__ for maker in prepares})
 
 
 def _tell(done: int, total: int) -> None:

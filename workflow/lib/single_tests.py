@@ -1,21 +1,59 @@
-"""The cases of a table of single CI tests: every combination of the values that the config lists for it."""
+"""A table of single CI tests: its cases, every combination of the values that the config lists, and their times."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import datasets
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.measurement.single_tests import Case, draw_tests
+from gpupc_impl.measurement.record import Limits
+from gpupc_impl.measurement.sampler import Bench, Setting
+from gpupc_impl.measurement.single_tests import Case, draw_tests, measure_tests
 from workflow.lib.experiments import combinations
+from workflow.lib.searches import in_bytes
 
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
 
 SEED = 0
 """The seed that the tests are drawn with."""
+
+
+def time_table(
+    table: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    implementations: Mapping[str, Mapping[str, Any]],
+    parameters: Mapping[str, Any],
+    limits: Mapping[str, Any],
+    bench: Bench,
+    *,
+    store: Path,
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """Time implementations on all cases of a table.
+
+    Args:
+        table: the table in the config.
+        asked: the config's ``ci_tests``: where the data come from, how many tests a case has, how long they may take.
+        implementations: those of the config's that are timed.
+        parameters: of the problem, beside those that are dimensions.
+        limits: the config's.
+        store: keeps samples.
+
+    Returns:
+        What `gpupc_impl.measurement.record.save_tests` writes.
+    """
+    bounds = Limits(asked["time_limit_s"], in_bytes(limits["memory_mb"]))
+    settings = [
+        Setting(name, choice.get("method", name), choice.get("params", {}), limits=bounds)
+        for name, choice in implementations.items()
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        groups, sources = table_cases(table, asked["spec"], asked["tests"], parameters, Path(folder))
+        return measure_tests(groups, settings, bench, store=store, progress=progress) | {"source": sources}
 
 
 def table_cases(

@@ -1,8 +1,11 @@
 """What the rules share: the project on the Python path, the config checked, and its plan."""
 
+import dataclasses
 import os
 import re
 import sys
+import warnings
+from functools import cache, partial
 from pathlib import Path
 
 from jinja2 import Environment
@@ -15,10 +18,11 @@ sys.path.insert(0, str(ROOT))
 os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 from gpupc_impl.backends import resolve_backend
-from gpupc_impl.core.family import get_family
 from gpupc_impl.measurement.digest import digest
+from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.config import complete
-from workflow.lib.plan import Plan, records
+from workflow.lib.plan import Plan, records, recorded_folders, recorded_plans
+from workflow.lib.problems import makers
 
 try:
     complete(config)
@@ -26,9 +30,12 @@ except ValueError as error:
     raise WorkflowError(f"config: {error}") from None
 
 ENVIRONMENT = f"{ROOT}/environment.yml"  # used with `--software-deployment-method conda`, else our own interpreter
-BACKEND = config["backend"] = resolve_backend(config["backend"])  # the report names what `auto` became
+with warnings.catch_warnings():
+    if not workflow.is_main_process:  # a job a process: what is wrong with the GPU is said once
+        warnings.simplefilter("ignore")
+    BACKEND = resolve_backend(config["backend"])
+config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report says what `auto` and null became
 PLAN = Plan(config)
-OUTPUTS = PLAN.outputs()
 CI_TESTS = config["ci_tests"]
 
 
@@ -46,15 +53,47 @@ def code_of(script, entries=(), family=None):
 
     Of what the script finds by name, other generators and families, nothing counts.
     """
-    generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
-    makers = [get_family(family).problem, get_family(family).prepare_large] if family else []
-    problems = {maker.__module__ for maker in makers}
-    return digest(f"workflow/scripts/{script}", *sorted(generators | problems), named=False)
+    return digest(f"workflow/scripts/{script}", *makers(entries, family), named=False)
 
 
 def in_report(path, category, label, caption="output"):
     """A file that stands in the report."""
     return report(path, caption=f"../report/{caption}.rst", category=category, labels={"result": label})
+
+
+@cache
+def recorded():
+    """Plans of the recorded runs; reading them takes a while, so only what shows them does."""
+    try:
+        return recorded_plans(config)
+    except ValueError as error:
+        raise WorkflowError(f"config: {error}") from None
+
+
+@cache
+def sources_of(entry):
+    """What a table or figure is made from: recorded runs first, then this machine's."""
+    found = [*(plan.recorded_source(entry) for plan in recorded()), PLAN.source(entry)]
+    return list(filter(None, found))
+
+
+def files_of(entry, wildcards):
+    """Its input files: by kind those of this machine, and all recorded ones."""
+    sources = sources_of(entry)
+    if not sources:
+        raise WorkflowError(f"{entry.name}: the config does not measure it, and no recorded runs have it")
+    of_others = [path for each in sources if each.recorded for paths in each.files.values() for path in paths]
+    here = [each.files for each in sources if not each.recorded]
+    return {"recorded": of_others, **(here[0] if here else {})}
+
+
+def described_sources(entry, wildcards):
+    return [dataclasses.asdict(source) for source in sources_of(entry)]
+
+
+def every_output(wildcards):
+    """All files of the tables and figures that anything has the data for."""
+    return [path for entry in entries().values() if sources_of(entry) for path in entry.outputs().values()]
 
 
 def caption_of(entry):

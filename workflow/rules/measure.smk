@@ -57,9 +57,7 @@ for name, table in CI_TESTS["tables"].items():
             gpu=int(BACKEND == "cuda"),
         params:
             table=table,
-            spec=CI_TESTS["spec"],
-            tests=CI_TESTS["tests"],
-            time_limit_s=CI_TESTS["time_limit_s"],
+            tests={key: CI_TESTS[key] for key in ("spec", "tests", "time_limit_s")},
             implementations=CI_TESTS["implementations"],
             codes=PLAN.code_versions(CI_TESTS["implementations"]),
             code=code_of("time_tests.py", [CI_TESTS["spec"]], CI_TESTS["spec"]["family"]),

@@ -57,14 +57,15 @@ rule collect_sharing:
         "../scripts/collect_csv.py"
 
 
-for name, entry in OUTPUTS.items():
+# A target for every entry of the catalogue, whoever has its data: recorded plans are read only by the jobs that show them.
+for name, entry in entries().items():
     shown, *others = entry.outputs().items()
 
     rule:
         name:
             name
         input:
-            **PLAN.inputs(entry),
+            unpack(partial(files_of, entry)),
         output:
             **{shown[0]: in_report(shown[1], entry.paper, entry.title)},
             **dict(others),
@@ -74,7 +75,7 @@ for name, entry in OUTPUTS.items():
             ENVIRONMENT
         params:
             code=digest("workflow/scripts/make_output.py", entry.make.__module__, named=False),
-            given=PLAN.given(entry),
+            sources=partial(described_sources, entry),
             caption=caption_of(entry),
         message:
             f"Making {name} ({entry.paper})"

@@ -3,7 +3,8 @@
 import sys
 
 from gpupc_impl.reporting.catalogue import entries
+from gpupc_impl.reporting.sources import Source
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
-entries()[snakemake.rule].write(snakemake.input, snakemake.params.given, snakemake.output)
+entries()[snakemake.rule].write([Source(**facts) for facts in snakemake.params.sources], snakemake.output)

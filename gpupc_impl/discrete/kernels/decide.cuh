@@ -36,9 +36,12 @@ __device__ __forceinline__ Verdict judge(const Critical& critical, double statis
     return UNCLEAR;
 }
 
+// Where a level's counters (engine/kernels/tally.cuh) have how many tests the host decides.
+constexpr int UNDECIDED_COUNTER = 7;
+
 // Tests that the host decides.
 struct Unclear {
-    unsigned long long* count;  // may exceed the capacity; the level is then made again with more room
+    unsigned long long* counters;  // their number may exceed the capacity; the level is then made again with more room
     unsigned long long capacity;
     int* pairs;                // (capacity, 2)
     unsigned long long* keys;  // (capacity)
@@ -147,7 +150,7 @@ struct DiscreteSearch {
         if (verdict == INDEPENDENT) {
             best.separate(i, j, key);
         } else if (verdict == UNCLEAR) {
-            const unsigned long long slot = atomicAdd(unclear.count, 1ull);
+            const unsigned long long slot = atomicAdd(&unclear.counters[UNDECIDED_COUNTER], 1ull);
             if (slot >= unclear.capacity) return;
             unclear.pairs[2 * slot] = i;
             unclear.pairs[2 * slot + 1] = j;

@@ -1,12 +1,19 @@
 // disc-cupc (gpuPC, section 4.1): cuPC-E's strategy, a thread a test with a table of its own in device memory.
 #include "discrete/kernels/level.cuh"
 
-// The threads' tables, one after another.
+// Where the threads' tables lie: up to `shared_cells` cells in shared memory, larger ones in device memory, one after
+// another.
 struct Tables {
-    unsigned* first;
+    unsigned* first;           // null where all fit into shared memory
     unsigned long long cells;  // of each
+    unsigned shared_cells;     // of each, odd, so that the banks of equal cells differ; 0: none
 
-    __device__ __forceinline__ unsigned* of(unsigned long long thread) const { return first + thread * cells; }
+    // A thread's table: `thread` counts those of the grid, `here` those of the block, whose tables begin at `shared`.
+    __device__ __forceinline__ unsigned* of(const Shape& shape, unsigned* shared, unsigned long long thread,
+                                            int here) const {
+        if (shape.cells() <= shared_cells) return shared + static_cast<unsigned long long>(here) * shared_cells;
+        return first + thread * cells;
+    }
 };
 
 // One thread's test, table and all.
@@ -15,7 +22,11 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
                                 const int* members, int level, unsigned* table, unsigned long long key) {
     const Team alone{0, 1};
     for (unsigned long long c = 0; c < shape.cells(); ++c) table[c] = 0;
-    count_samples(data, shape, members, level, alone, table);
+    if (has_planes(data, shape, members, level)) {
+        count_planes(data, shape, members, level, alone, table);
+    } else {
+        count_samples(data, shape, members, level, alone, table);
+    }
     unsigned long long df = 0;
     double total = 0.0;
     for (unsigned long long first = 0; first < shape.strata; first += CHUNK) {
@@ -30,36 +41,38 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
 
 // Level 0: a thread a pair. Grid (ceil(p / 32), p), block (32), or less: then threads take several.
 template <class Code>
-__global__ void __launch_bounds__(512, 2)
+__global__ void __launch_bounds__(512, 1)
     disc_cupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                          const __grid_constant__ Tables tables) {
+    GPUPC_DYNAMIC_SHARED(unsigned, shared);
     const int p = search.best.p;
     const unsigned long long block = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-    unsigned* const table = tables.of(block * blockDim.x + threadIdx.x);
+    const unsigned long long thread = block * blockDim.x + threadIdx.x;
     for (int i = blockIdx.y; i < p; i += gridDim.y) {
         for (int j = blockIdx.x * blockDim.x + threadIdx.x; j < p; j += gridDim.x * blockDim.x) {
             if (j <= i) continue;
             Shape shape;
             shape.set(data.categories, i, j, nullptr, 0);
-            make_test_alone(search, data, shape, nullptr, 0, table, 0);
+            make_test_alone(search, data, shape, nullptr, 0, tables.of(shape, shared, thread, threadIdx.x), 0);
         }
     }
 }
 
-// Levels from 1 on (cuPC, Algorithm 4): beta edges of a row a block, gamma threads an edge. Row i's blocks are those
-// from first_block[i] to first_block[i + 1]; rows without a test have none. Grid (first_block[p]), or less: then blocks
-// take several. Block (beta, gamma).
+// Levels from 1 on (cuPC, Algorithm 4): beta edges of a row a block, gamma threads an edge, the row in shared memory
+// where it fits. Row i's blocks are those from first_block[i] to first_block[i + 1]; rows without a test have none.
+// Grid (first_block[p]), or less: then blocks take several. Block (beta, gamma).
 template <class Code>
-__global__ void __launch_bounds__(512, 2)
+__global__ void __launch_bounds__(512, 1)
     disc_cupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                     const __grid_constant__ Level level, const __grid_constant__ Tables tables,
-                    const long long* first_block, int* all_members) {
+                    const long long* first_block, int* all_members, bool use_shared) {
+    GPUPC_DYNAMIC_SHARED(unsigned, shared);
     const Rows& rows = level.rows;
     const int p = rows.p, size = level.level;
-    const int beta = blockDim.x, gamma = blockDim.y;
-    const long long thread = static_cast<long long>(blockIdx.x) * beta * gamma + threadIdx.y * beta + threadIdx.x;
-    unsigned* const table = tables.of(thread);
+    const int beta = blockDim.x, gamma = blockDim.y, here = threadIdx.y * beta + threadIdx.x;
+    const long long thread = static_cast<long long>(blockIdx.x) * beta * gamma + here;
     int* const members = all_members + thread * size;
+    int* const shared_row = reinterpret_cast<int*>(shared + static_cast<long long>(beta) * gamma * tables.shared_cells);
     Tally tally;
     for (long long block = blockIdx.x; block < first_block[p]; block += gridDim.x) {
         int i = 0;  // the row with first_block[i] <= block < first_block[i + 1]
@@ -72,7 +85,13 @@ __global__ void __launch_bounds__(512, 2)
             }
         }
         const int degree = rows.degrees[i];
-        const int* const neighbours = rows.of(i);
+        const int* neighbours = rows.of(i);
+        if (use_shared) {
+            __syncthreads();  // the row before has been read
+            for (int q = here; q < degree; q += beta * gamma) shared_row[q] = neighbours[q];
+            __syncthreads();
+            neighbours = shared_row;
+        }
         const long long position = (block - first_block[i]) * beta + threadIdx.x;
         if (position >= degree) continue;
         const int j = neighbours[position];
@@ -84,7 +103,7 @@ __global__ void __launch_bounds__(512, 2)
             for (int a = 0; a < size; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];
             Shape shape;
             shape.set(data.categories, i, j, members, size);
-            make_test_alone(search, data, shape, members, size, table, key);
+            make_test_alone(search, data, shape, members, size, tables.of(shape, shared, thread, here), key);
             ++tally.tests;
         }
     }

@@ -1,32 +1,20 @@
 // gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
 #include "discrete/kernels/level.cuh"
+#include "discrete/kernels/sorted.cuh"
 
-// Where tables lie: those of up to `shared_cells` cells in shared memory, larger ones in scratch space, which only a
-// second launch has.
+// The tables of a launch, by their size, and where they lie: in shared memory, in scratch space, or as sorted samples
+// in scratch space. Each of the three has a launch of its own.
 struct Places {
-    unsigned shared_cells;
-    unsigned* scratch;                 // null in the first launch
-    unsigned long long scratch_cells;  // of each table there
+    unsigned long long above, up_to;   // cells: tables of other sizes are made in other launches
+    unsigned* scratch;                 // null: in shared memory
+    unsigned long long scratch_cells;  // of each table, of `up_to` cells in shared memory
+    int bits;                          // of the largest number of a cell that is sorted
 
-    // Whether a table is made in this launch.
     __device__ __forceinline__ bool have(const Shape& shape) const {
-        return (shape.cells() <= shared_cells) == (scratch == nullptr);
+        const unsigned long long cells = shape.cells();
+        return cells > above && cells <= up_to;
     }
 };
-
-// One table that is being made, in shared memory.
-struct Unit {
-    Shape shape;
-    unsigned long long key, df;
-    int testing;
-};
-static_assert(sizeof(Unit) == 48, "discrete/device.py: UNIT_BYTES");
-
-__device__ __forceinline__ bool single_thread() { return blockDim.x * blockDim.y * blockDim.z == 1; }
-
-__device__ __forceinline__ void sync_block() {
-    if (!single_thread()) __syncthreads();
-}
 
 // The test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block must call it; they meet
 // before it reads the unit, and must meet again before the unit or the table changes.
@@ -72,10 +60,21 @@ __device__ void make_test(const DiscreteSearch& search, const Data<Code>& data, 
     }
 }
 
-// Level 0 (Algorithm 2): a block a pair. Grid (p, p), or less: then blocks take several. With scratch space only tables
-// that do not fit into shared memory are made, without it the others.
-template <class Code>
-__global__ void __launch_bounds__(512, 2)
+// As make_test, by one way or the other.
+template <bool SORTED, class Code>
+__device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data, Unit& unit,
+                                             const int* members, int level, const Team& team, unsigned* table,
+                                             int bits) {
+    if constexpr (SORTED) {
+        make_sorted_test(search, data, unit, members, level, team, table, bits);
+    } else {
+        make_test(search, data, unit, members, level, team, table);
+    }
+}
+
+// Level 0 (Algorithm 2): a block a pair. Grid (p, p), or less: then blocks take several.
+template <class Code, bool SORTED>
+__global__ void __launch_bounds__(512, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                      const __grid_constant__ Places places) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
@@ -92,16 +91,16 @@ __global__ void __launch_bounds__(512, 2)
             if (!places.have(shape)) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
             sync_block();
-            make_test(search, data, *unit, nullptr, 0, team, table);
+            make_test_by<SORTED>(search, data, *unit, nullptr, 0, team, table, places.bits);
             sync_block();
         }
     }
 }
 
 // Levels from 1 on (Algorithm 3). Grid (ceil(p / z), ceil(n' / beta)), block (delta, gamma, beta): beta edges of a row,
-// gamma tests of each at a time, delta threads a table. Scratch space as for level 0.
-template <class Code>
-__global__ void __launch_bounds__(512, 2)
+// gamma tests of each at a time, delta threads a table.
+template <class Code, bool SORTED>
+__global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
                 const unsigned long long* row_cells, bool use_shared) {
@@ -117,13 +116,13 @@ __global__ void __launch_bounds__(512, 2)
     unsigned* const shared_tables = reinterpret_cast<unsigned*>(shared_row + (use_shared ? rows.stride : 0));
     const unsigned long long block_slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
     unsigned* const table = places.scratch == nullptr
-                                ? shared_tables + number * static_cast<unsigned long long>(places.shared_cells)
+                                ? shared_tables + number * places.scratch_cells
                                 : places.scratch + (block_slot * here + number) * places.scratch_cells;
     Tally tally;
     for (int i = blockIdx.x; i < rows.p; i += gridDim.x) {
         const int degree = rows.degrees[i];
         if (degree <= size || static_cast<long long>(blockIdx.y) * beta >= degree) continue;
-        if (places.scratch != nullptr && row_cells[i] <= places.shared_cells) continue;
+        if (row_cells[i] <= places.above) continue;
         const int* neighbours = rows.of(i);
         if (use_shared) {
             const int thread = number * team.size + team.rank;
@@ -162,7 +161,7 @@ __global__ void __launch_bounds__(512, 2)
                 }
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
-                make_test(search, data, unit, members, size, team, table);
+                make_test_by<SORTED>(search, data, unit, members, size, team, table, places.bits);
                 sync_block();
             }
         }

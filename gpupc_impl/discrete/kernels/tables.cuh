@@ -12,18 +12,19 @@
 // Samples whose codes a thread takes at a time, and bits of planes: a core wants enough to fill its vector registers.
 constexpr int ROWS_AT_ONCE = 256;
 typedef unsigned long long Bits __attribute__((vector_size(64), may_alias));
+typedef Bits Counts;
 
 // Bits set in each 64-bit part.
-__device__ __forceinline__ Bits count_bits(Bits bits) {
+__device__ __forceinline__ Counts count_bits(Bits bits) {
 #ifdef __AVX512VPOPCNTDQ__
-    return (Bits)_mm512_popcnt_epi64((__m512i)bits);
+    return (Counts)_mm512_popcnt_epi64((__m512i)bits);
 #else
     for (int k = 0; k < 8; ++k) bits[k] = __popcll(bits[k]);
     return bits;
 #endif
 }
 
-__device__ __forceinline__ unsigned sum_parts(Bits counts) {
+__device__ __forceinline__ unsigned sum_parts(Counts counts) {
     unsigned long long sum = 0;
     for (int k = 0; k < 8; ++k) sum += counts[k];
     return static_cast<unsigned>(sum);
@@ -33,9 +34,10 @@ __device__ __forceinline__ unsigned sum_parts(Bits counts) {
 
 constexpr int ROWS_AT_ONCE = 4;
 typedef unsigned long long Bits;
+typedef unsigned Counts;
 
-__device__ __forceinline__ Bits count_bits(Bits bits) { return __popcll(bits); }
-__device__ __forceinline__ unsigned sum_parts(Bits count) { return static_cast<unsigned>(count); }
+__device__ __forceinline__ Counts count_bits(Bits bits) { return __popcll(bits); }
+__device__ __forceinline__ unsigned sum_parts(Counts count) { return count; }
 
 #endif
 
@@ -56,7 +58,7 @@ struct Data {
     const unsigned long long* planes;  // (planes, words)
     const int* first_plane;            // (p), -1 without planes
     int words;                         // of a plane, a multiple of WORDS_AT_ONCE
-    unsigned plane_passes;             // the most planes whose bits are combined to count a table
+    unsigned plane_cells;              // the most cells of a table that is counted by planes
 
     __device__ __forceinline__ const Code* of(int x) const { return codes + x * stride; }
     __device__ __forceinline__ const unsigned long long* plane(int x, int v) const {
@@ -159,95 +161,131 @@ __device__ __forceinline__ void count_samples(const Data<Code>& data, const Shap
 
 // --- counting by planes ------------------------------------------------------------------------------------------
 
-// The samples of one stratum in which Vi has one category: what the bits of several planes have in common.
-struct Common {
-    const unsigned long long* planes[PLANE_MEMBERS];  // of S, `level` of them
-    const unsigned long long* row;                    // of Vi
+// A table is counted in tiles of up to TILE x TILE cells of a stratum, whose counts stay in registers.
+constexpr int TILE = 4;
+
+// The planes of the categories of S that make a stratum.
+struct Stratum {
+    const unsigned long long* planes[PLANE_MEMBERS];  // `level` of them
     int level, words;
 
     __device__ __forceinline__ static Bits load(const unsigned long long* place) {
         return *reinterpret_cast<const Bits*>(place);
     }
-    __device__ __forceinline__ Bits operator()(int w) const {
-        Bits mask = load(row + w);
+    // Those of these samples that are in the stratum.
+    __device__ __forceinline__ Bits operator()(Bits samples, int w) const {
 #pragma unroll
         for (int a = 0; a < PLANE_MEMBERS; ++a) {
             if (a >= level) break;
-            mask &= load(planes[a] + w);
+            samples &= load(planes[a] + w);
         }
-        return mask;
+        return samples;
     }
 };
 
-// How often each of COLUMNS consecutive categories of Vj occurs in them.
-template <int COLUMNS>
-__device__ __forceinline__ void count_columns(const Common& common, const unsigned long long* columns, const Team& part,
-                                              const Team& team, unsigned* cells) {
-    Bits counts[COLUMNS] = {};
-    for (int w = part.rank * WORDS_AT_ONCE; w < common.words; w += part.size * WORDS_AT_ONCE) {
-        const Bits mask = common(w);
+// What a thread of the team counted, added to the cell. All threads of the team call it.
+__device__ __forceinline__ void add_of_team(unsigned* cell, unsigned count, const Team& team) {
+#ifndef GPUPC_HOST
+    if (team.size % 32 == 0) {  // whole warps
+#if __CUDA_ARCH__ >= 800
+        count = __reduce_add_sync(~0u, count);
+#else
+        for (int distance = 16; distance > 0; distance /= 2) count += __shfl_xor_sync(~0u, count, distance);
+#endif
+        if (team.rank % 32 != 0) count = 0;
+    }
+#endif
+    if (count != 0) add_to(cell, count, team);
+}
+
+// The samples of a stratum with each of ROWS consecutive categories of Vi and of COLUMNS of Vj.
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void count_tile(const Stratum& stratum, const unsigned long long* rows,
+                                           const unsigned long long* columns, const Team& team, unsigned* cells,
+                                           int width) {
+    const long long words = stratum.words;
+    Counts counts[ROWS][COLUMNS] = {};
+#pragma unroll 2
+    for (int w = team.rank * WORDS_AT_ONCE; w < stratum.words; w += team.size * WORDS_AT_ONCE) {
+        const Bits samples = stratum(~Bits{}, w);
+        Bits row[ROWS];
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) {
-            counts[c] += count_bits(mask & Common::load(columns + static_cast<long long>(c) * common.words + w));
+        for (int a = 0; a < ROWS; ++a) row[a] = samples & Stratum::load(rows + a * words + w);
+#pragma unroll
+        for (int b = 0; b < COLUMNS; ++b) {
+            const Bits column = Stratum::load(columns + b * words + w);
+#pragma unroll
+            for (int a = 0; a < ROWS; ++a) counts[a][b] += count_bits(row[a] & column);
         }
     }
 #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
-        const unsigned count = sum_parts(counts[c]);
-        if (count != 0) add_to(&cells[c], count, team);
+    for (int a = 0; a < ROWS; ++a) {
+#pragma unroll
+        for (int b = 0; b < COLUMNS; ++b) add_of_team(&cells[a * width + b], sum_parts(counts[a][b]), team);
     }
 }
 
-// All `number` categories of Vj.
-__device__ __forceinline__ void count_row(const Common& common, const unsigned long long* columns, int number,
-                                          const Team& part, const Team& team, unsigned* cells) {
-    for (; number >= 4; number -= 4, columns += 4ll * common.words, cells += 4) {
-        count_columns<4>(common, columns, part, team, cells);
+// ROWS consecutive categories of Vi, all `width` of Vj.
+template <int ROWS>
+__device__ __forceinline__ void count_rows_of_tiles(const Stratum& stratum, const unsigned long long* rows,
+                                                    const unsigned long long* columns, const Team& team,
+                                                    unsigned* cells, int width) {
+    int left = width;
+    for (; left >= TILE; left -= TILE, columns += static_cast<long long>(TILE) * stratum.words, cells += TILE) {
+        count_tile<ROWS, TILE>(stratum, rows, columns, team, cells, width);
     }
-    if (number == 3) {
-        count_columns<3>(common, columns, part, team, cells);
-    } else if (number == 2) {
-        count_columns<2>(common, columns, part, team, cells);
-    } else if (number == 1) {
-        count_columns<1>(common, columns, part, team, cells);
+    if (left == 3) {
+        count_tile<ROWS, 3>(stratum, rows, columns, team, cells, width);
+    } else if (left == 2) {
+        count_tile<ROWS, 2>(stratum, rows, columns, team, cells, width);
+    } else if (left == 1) {
+        count_tile<ROWS, 1>(stratum, rows, columns, team, cells, width);
     }
 }
 
-// Whether counting by planes takes few enough passes over their bits.
+// Whether a table is small enough to be counted by planes, and all its variables have some.
 template <class Code>
 __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& shape, const int* members, int level) {
     if (data.planes == nullptr || level > PLANE_MEMBERS) return false;
-    if (shape.strata * shape.rows * (level + 1 + shape.columns) > data.plane_passes) return false;
+    if (shape.strata * shape.rows * shape.columns > data.plane_cells) return false;
     bool all = data.first_plane[shape.low] >= 0 && data.first_plane[shape.high] >= 0;
     for (int a = 0; a < level; ++a) all = all && data.first_plane[members[a]] >= 0;
     return all;
 }
 
-// Each row of the table is cut into so many parts that every thread gets one.
+// Each thread of the team takes its share of the words, of all cells.
 template <class Code>
 __device__ void count_planes(const Data<Code>& data, const Shape& shape, const int* members, int level,
                              const Team& team, unsigned* table) {
-    const unsigned long long rows = shape.strata * shape.rows;
-    const int parts = rows < team.size ? team.size / static_cast<int>(rows) : 1;
-    for (unsigned long long item = team.rank; item < rows * parts; item += team.size) {
-        const Team part{static_cast<int>(item % parts), parts};
-        const unsigned row = static_cast<unsigned>(item / parts);
-        const unsigned stratum = row / shape.rows, v = row % shape.rows;
-        Common common;
-        unsigned left = stratum;
+    const unsigned long long* const columns = data.plane(shape.high, 0);
+    const unsigned strata = static_cast<unsigned>(shape.strata);
+    Stratum stratum;
+    stratum.level = level;
+    stratum.words = data.words;
+    for (unsigned s = 0; s < strata; ++s) {
+        unsigned left = s;
 #pragma unroll
         for (int a = 0; a < PLANE_MEMBERS; ++a) {
-            common.planes[a] = nullptr;
+            stratum.planes[a] = nullptr;
             if (a >= level) continue;
             const unsigned categories = data.categories[members[a]];
-            common.planes[a] = data.plane(members[a], left % categories);
+            stratum.planes[a] = data.plane(members[a], left % categories);
             left /= categories;
         }
-        common.row = data.plane(shape.low, v);
-        common.level = level;
-        common.words = data.words;
-        count_row(common, data.plane(shape.high, 0), shape.columns, part, team,
-                  table + stratum * shape.block() + v * shape.columns);
+        unsigned* cells = table + s * shape.block();
+        for (int v = 0; v < shape.rows; v += TILE, cells += TILE * shape.columns) {
+            const unsigned long long* const rows = data.plane(shape.low, v);
+            const int number = min(TILE, shape.rows - v);
+            if (number == TILE) {
+                count_rows_of_tiles<TILE>(stratum, rows, columns, team, cells, shape.columns);
+            } else if (number == 3) {
+                count_rows_of_tiles<3>(stratum, rows, columns, team, cells, shape.columns);
+            } else if (number == 2) {
+                count_rows_of_tiles<2>(stratum, rows, columns, team, cells, shape.columns);
+            } else {
+                count_rows_of_tiles<1>(stratum, rows, columns, team, cells, shape.columns);
+            }
+        }
     }
 }
 
@@ -258,6 +296,20 @@ struct Rules {
     const double* logs;  // log(k) for k = 0..n: G-square; null: chi-square
     bool adjusted;       // degrees of freedom from the rows and columns that occur
 };
+
+// A cell's share of the statistic.
+__device__ __forceinline__ double chi_square_term(unsigned count, unsigned row, unsigned column, unsigned total) {
+    const double expected = static_cast<double>(row) * static_cast<double>(column) / static_cast<double>(total);
+    const double difference = static_cast<double>(count) - expected;
+    return difference * difference / expected;
+}
+
+__device__ __forceinline__ double g_square_term(const double* logs, unsigned count, unsigned row, unsigned column,
+                                                unsigned total) {
+    const double found = logs[count] + logs[total];
+    const double expected = logs[row] + logs[column];
+    return static_cast<double>(count) * (found - expected);
+}
 
 // A stratum's share of the statistic; `counts` is a block of the table, whose last row gets the sums of the columns.
 // Cells are visited row by row, so that every method adds the same numbers in the same order. `df` grows by the
@@ -285,17 +337,12 @@ __device__ __forceinline__ double stratum_statistic(const Rules& rules, int rows
         if (rules.logs == nullptr) {
             for (int b = 0; b < columns; ++b) {
                 if (sums[b] == 0) continue;
-                const double expected =
-                    static_cast<double>(row_total) * static_cast<double>(sums[b]) / static_cast<double>(total);
-                const double difference = static_cast<double>(row[b]) - expected;
-                sum += difference * difference / expected;
+                sum += chi_square_term(row[b], row_total, sums[b], total);
             }
         } else {
             for (int b = 0; b < columns; ++b) {
                 if (row[b] == 0) continue;
-                const double found = rules.logs[row[b]] + rules.logs[total];
-                const double expected = rules.logs[row_total] + rules.logs[sums[b]];
-                sum += static_cast<double>(row[b]) * (found - expected);
+                sum += g_square_term(rules.logs, row[b], row_total, sums[b], total);
             }
         }
     }

@@ -4,7 +4,8 @@
 
 #include "engine/kernels/warp.cuh"
 
-// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side.
+// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side, where
+// a search hands out any.
 enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, TURNS, COUNTERS = TURNS + 2 };
 
 struct BitRow {

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
         ConditioningSet<L> S;
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
-        S.factorise(C, p, i);
+        S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
         // Keys are loaded one neighbour ahead: on a GPU the load then runs beside the test before it.
         unsigned long long next = search.best.found(i, row.neighbours[0]);

@@ -21,7 +21,7 @@ __device__ void test_edge(const Search& search, const Binomials& binomial, const
         unrank_combination(binomial, row.n - 1, L, t, S.members);
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[S.members[a] + (S.members[a] >= position)];
-        S.factorise(C, p, i);
+        S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
         search.test(tally, S.residuals(C, p, i, j, c_ij), i, j, key);
     }

@@ -6,8 +6,8 @@
 
 #include "backends/simt/portable.cuh"
 
-// gpupc_impl/gaussian/problem.py states both tolerances and what they mean.
-constexpr double RESIDUAL_TOLERANCE = 1e-10;
+// gpupc_impl/gaussian/problem.py states both tolerances and what they mean; the other one belongs to the problem, and
+// is handed to every test.
 constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
 
 // Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads hold sets that differ in their last
@@ -25,11 +25,26 @@ struct Residuals {
     double ii, jj, ij;
 
     // No variance left in an endpoint: the partial correlation is 0/0 and the test decides nothing.
-    __device__ bool undefined() const { return (ii <= RESIDUAL_TOLERANCE) | (jj <= RESIDUAL_TOLERANCE); }
+    __device__ bool undefined(double residual_tolerance) const {
+        if (residual_tolerance == 0.0) return (ii == 0.0) | (jj == 0.0);
+        return (ii <= residual_tolerance) | (jj <= residual_tolerance);
+    }
 
-    __device__ bool independent(double critical_r_squared) const { return ij * ij <= critical_r_squared * (ii * jj); }
+    // With a tolerance of zero rounding errors may make variances negative and |r| larger than one. As published, sizes
+    // of variances count then, and |log|(1 + r) / (1 - r)|| is the same for r and 1 / r. What is no number (NaN)
+    // separates nothing.
+    __device__ bool independent(double critical_r_squared, double residual_tolerance) const {
+        const double explained = ij * ij, possible = ii * jj;
+        if (residual_tolerance != 0.0) return explained <= critical_r_squared * possible;
+        const double size = fabs(possible);
+        return explained <= critical_r_squared * size || size <= critical_r_squared * explained;
+    }
 
-    __device__ double r_squared() const { return (ij * ij) / (ii * jj); }
+    __device__ double r_squared(double residual_tolerance) const {
+        const double square = (ij * ij) / (ii * jj);
+        if (residual_tolerance != 0.0) return square;
+        return fabs(square) > 1.0 ? 1.0 / fabs(square) : fabs(square);
+    }
 };
 
 // The rare case: M2 = C[S, S] is near singular and takes its Moore-Penrose inverse (cuPC, Algorithm 7). Kept out of
@@ -42,22 +57,25 @@ struct Residuals {
 template <int L>
 struct PseudoInverse {
     int members[L];
-    int rank;
-    double q[L * L];         // orthonormal columns ...
-    double triangle[L * L];  // ... and upper triangle: F = q triangle
+    int rank, i;
+    double left_i[L], right_i[L];  // the solutions for Vi
+    double q[L * L];               // orthonormal columns ...
+    double triangle[L * L];        // ... and upper triangle: F = q triangle
 
-    __device__ __noinline__ void compute(const double* C, int p);
-    __device__ __noinline__ Residuals residuals(const double* C, int p, int i, int j) const;
+    // For tests of Vi.
+    __device__ __noinline__ void compute(const double* C, int p, int i);
+    __device__ __noinline__ Residuals residuals(const double* C, int p, int j) const;
 
  private:
     __device__ double entry(const double* C, int p, int a, int b) const {
         return a == b ? 1.0 : correlation(C, p, members[a], members[b]);
     }
     __device__ void solve(double* right_hand_side, double* x) const;
+    __device__ void project(const double* C, int p, int v, double* left, double* right) const;
 };
 
 template <int L>
-__device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p) {
+__device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, int i) {
     // Line 1: Courrieu's full-rank Cholesky factorisation, in place of q.
     double gram[L * L];
     double smallest = 0.0;
@@ -97,6 +115,8 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p) {
             for (int a = 0; a < L; ++a) q[a * L + b] = fma(-along, q[a * L + k], q[a * L + b]);
         }
     }
+    this->i = i;
+    project(C, p, i, left_i, right_i);
 }
 
 // The x that minimises |F x - right_hand_side|, which is used up.
@@ -114,28 +134,32 @@ __device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) cons
     }
 }
 
-// The smaller index first, so that (i, j) and (j, i) give the same bits.
+// Least-squares solutions of F x = C[S, v] and F x = M2 C[S, v].
 template <int L>
-__device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, int p, int i, int j) const {
-    const int ends[2] = {i < j ? i : j, i < j ? j : i};
-    double left[2][L], right[2][L];
-    for (int end = 0; end < 2; ++end) {
-        double c[L], m2_c[L];
-        for (int a = 0; a < L; ++a) c[a] = correlation(C, p, members[a], ends[end]);
-        for (int a = 0; a < L; ++a) {
-            m2_c[a] = 0.0;
-            for (int b = 0; b < L; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
-        }
-        solve(c, left[end]);
-        solve(m2_c, right[end]);
+__device__ void PseudoInverse<L>::project(const double* C, int p, int v, double* left, double* right) const {
+    double c[L], m2_c[L];
+    for (int a = 0; a < L; ++a) c[a] = correlation(C, p, members[a], v);
+    for (int a = 0; a < L; ++a) {
+        m2_c[a] = 0.0;
+        for (int b = 0; b < L; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
     }
-    double low = 1.0, high = 1.0, both = C[static_cast<long long>(ends[0]) * p + ends[1]];
+    solve(c, left);
+    solve(m2_c, right);
+}
+
+// The covariance takes the left solution of the smaller index, so that (i, j) and (j, i) give the same bits.
+template <int L>
+__device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, int p, int j) const {
+    double left_j[L], right_j[L];
+    project(C, p, j, left_j, right_j);
+    const bool ascending = i < j;
+    Residuals h{1.0, 1.0, C[static_cast<long long>(ascending ? i : j) * p + (ascending ? j : i)]};
     for (int k = 0; k < rank; ++k) {
-        low = fma(-left[0][k], right[0][k], low);
-        high = fma(-left[1][k], right[1][k], high);
-        both = fma(-left[0][k], right[1][k], both);
+        h.ii = fma(-left_i[k], right_i[k], h.ii);
+        h.jj = fma(-left_j[k], right_j[k], h.jj);
+        h.ij = fma(-(ascending ? left_i[k] : left_j[k]), ascending ? right_j[k] : right_i[k], h.ij);
     }
-    return i < j ? Residuals{low, high, both} : Residuals{high, low, both};
+    return h;
 }
 
 // A conditioning set S of L variables in ascending order, its M2 factorised once for all tests that share it, and Vi
@@ -149,7 +173,8 @@ struct ConditioningSet {
     bool singular;         // the factor is not to be used: see `pseudo`
     PseudoInverse<L> pseudo;
 
-    __device__ __forceinline__ void factorise(const double* C, int p, int i) {
+    // A pivot of at most `pivot_tolerance` makes M2 near singular; with 1, which is the most that there is, all are.
+    __device__ __forceinline__ void factorise(const double* C, int p, int i, double pivot_tolerance) {
         singular = false;
 #pragma unroll
         for (int a = 0; a < L; ++a) {
@@ -163,7 +188,7 @@ struct ConditioningSet {
             double pivot = 1.0;
 #pragma unroll
             for (int k = 0; k < a; ++k) pivot = fma(-factor[a * L + k], factor[a * L + k], pivot);
-            if (pivot <= RESIDUAL_TOLERANCE) {
+            if (a > 0 && pivot <= pivot_tolerance) {  // the first is one
                 singular = true;
                 pivot = 1.0;
             }
@@ -172,7 +197,7 @@ struct ConditioningSet {
         if (singular) {
 #pragma unroll
             for (int a = 0; a < L; ++a) pseudo.members[a] = members[a];
-            pseudo.compute(C, p);
+            pseudo.compute(C, p, i);
         } else {
             residual = project(C, p, i, projection);
         }
@@ -180,7 +205,7 @@ struct ConditioningSet {
 
     // The test of Vi and Vj, whose correlation is `c_ij`.
     __device__ __forceinline__ Residuals residuals(const double* C, int p, int i, int j, double c_ij) const {
-        if (singular) return pseudo.residuals(C, p, i, j);
+        if (singular) return pseudo.residuals(C, p, j);
         double other[L];
         Residuals h;
         h.ii = residual;

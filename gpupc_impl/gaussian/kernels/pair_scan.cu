@@ -23,7 +23,7 @@ __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int 
             });
             unsigned near = ballot(count, [&](int lane) {
                 const double r = c_i[first + lane];
-                return fma(-r, r, 1.0) <= RESIDUAL_TOLERANCE;
+                return fma(-r, r, 1.0) <= s.residual_tolerance;
             });
             const unsigned others = i / 32 == w ? ~(1u << (i % 32)) : ~0u;
             edges &= others;
@@ -89,8 +89,9 @@ __device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double 
     return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
 }
 
-// Which of the variables from `first` on separate Vi and Vj, where the test is defined.
-template <bool WHOLE>
+// Which of the variables from `first` on separate Vi and Vj, where the test is defined; WITH_TOLERANCE: whether the
+// problem's is above zero.
+template <bool WHOLE, bool WITH_TOLERANCE>
 __device__ __forceinline__ Words separating(const double* c_i, const double* c_j, double r_ij,
                                             double critical_r_squared, int first, int p) {
     PerLane<double> r_ik[AT_ONCE], r_jk[AT_ONCE];
@@ -112,7 +113,8 @@ __device__ __forceinline__ Words separating(const double* c_i, const double* c_j
 #pragma unroll
     for (int q = 0; q < AT_ONCE; ++q) {
         found.at[q] = ballot(WHOLE ? LANES : max(min(p - first - 32 * q, LANES), 0), [&](int lane) {
-            return given_one(r_ij, of_i(q, lane), of_j(q, lane)).independent(critical_r_squared);
+            return given_one(r_ij, of_i(q, lane), of_j(q, lane))
+                .independent(critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0);
         });
     }
     return found;
@@ -148,8 +150,14 @@ __global__ void __launch_bounds__(128, 8)
                     vain.at[q] = 0;
                 }
                 if (tested.any() == 0) continue;
-                Words hits = 32 * (w + AT_ONCE) <= p ? separating<true>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p)
-                                                     : separating<false>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
+                Words hits;
+                if (s.residual_tolerance == 0.0) {
+                    hits = separating<false, false>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
+                } else if (32 * (w + AT_ONCE) <= p) {
+                    hits = separating<true, true>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
+                } else {
+                    hits = separating<false, true>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
+                }
                 if (with_twins) {
                     const Words of_both(BitRow(s.twins, words, i).bits + w),
                         or_those(BitRow(s.twins, words, j).bits + w);
@@ -185,7 +193,7 @@ __global__ void __launch_bounds__(128, 8)
                         each_lane(LANES, [&](int lane) {
                             if (!((tested.at[q] & ~vain.at[q]) >> lane & 1)) return;
                             const int k = 32 * (w + q) + lane;
-                            const double r_squared = given_one(r_ij, c_i[k], c_j[k]).r_squared();
+                            const double r_squared = given_one(r_ij, c_i[k], c_j[k]).r_squared(s.residual_tolerance);
                             if (r_squared < least[lane]) least[lane] = r_squared;
                         });
                     }

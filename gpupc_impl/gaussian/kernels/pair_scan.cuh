@@ -7,6 +7,7 @@
 struct PairScan {
     BitGraphs graphs;
     const double* C;  // (p, p) correlations
+    double residual_tolerance, pivot_tolerance;
     // Levels 0 and 1: see pair_scan.cu.
     unsigned* twins;
     unsigned char* has_twins;

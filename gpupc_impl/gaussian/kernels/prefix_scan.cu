@@ -65,14 +65,14 @@ struct Prefix {
     }
 
     // Takes in the members from number `first` on.
-    __device__ __forceinline__ void add(const double* C, int p, const int* row, int first) {
+    __device__ __forceinline__ void add(const double* C, int p, const int* row, int first, double pivot_tolerance) {
         if (singular >= first) singular = K;
 #pragma unroll
         for (int a = 0; a < K; ++a) {
             if (a < first) continue;
             const int member = positions[a];
             const double pivot = variance(a, member);
-            const bool near = pivot <= RESIDUAL_TOLERANCE;
+            const bool near = a > 0 && pivot <= pivot_tolerance;
             if (near && singular == K) singular = a;
             const double inverse = 1.0 / sqrt(near ? 1.0 : pivot);
             const double of_i = covariance(a, member) * inverse;
@@ -127,8 +127,8 @@ template <int L>
 __device__ __noinline__ Residuals careful_test(const double* C, int p, const int* members, int i, int j) {
     PseudoInverse<L> pseudo;
     for (int a = 0; a < L; ++a) pseudo.members[a] = members[a];
-    pseudo.compute(C, p);
-    return pseudo.residuals(C, p, i, j);
+    pseudo.compute(C, p, i);
+    return pseudo.residuals(C, p, j);
 }
 
 // What a level of sets of L needs: rows of neighbours, best ranks, runs of prefixes, and two copies of the graph. Every
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
                 if (partner_count == 0) break;
                 if (step_of_run == 0) P.begin(c_i, row);
             }
-            P.add(C, p, row, changed);
+            P.add(C, p, row, changed, s.pivot_tolerance);
             const int first = P.positions[K - 1] + 1;
 #ifdef GPUPC_HOST
             constexpr int shift = 5;
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
                 const unsigned near = ballot(LANES, [&](int lane) {
                     const int at = base + min(lane & (width - 1), candidates - 1);
                     const double pivot = P.variance(K, at);
-                    const bool is_near = P.singular < K || pivot <= RESIDUAL_TOLERANCE;
+                    const bool is_near = P.singular < K || pivot <= s.pivot_tolerance;
                     const double inverse = 1.0 / sqrt(is_near ? 1.0 : pivot), along = P.covariance(K, at) * inverse;
 #pragma unroll
                     for (int a = 0; a < K; ++a) of_k[a][lane] = P.projected(a, at);
@@ -317,14 +317,16 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
                     });
                     unsigned notable = ballot(lanes, [&](int lane) {
                         const Residuals h = residuals(lane);
-                        return h.undefined() | h.independent(critical_r_squared);
+                        return h.undefined(s.residual_tolerance) |
+                               h.independent(critical_r_squared, s.residual_tolerance);
                     });
                     tests += __popc(tested);
                     const unsigned careful = near & tested;
                     notable &= tested & ~near;
                     if (notable != 0) {
-                        const unsigned vain = ballot(
-                            lanes, [&](int lane) { return (notable >> lane & 1) && residuals(lane).undefined(); });
+                        const unsigned vain = ballot(lanes, [&](int lane) {
+                            return (notable >> lane & 1) && residuals(lane).undefined(s.residual_tolerance);
+                        });
                         undefined += __popc(vain);
                         notable &= ~vain;
                         each_lane(lanes, [&](int lane) {
@@ -344,15 +346,16 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
                             for (int a = 0; a < K; ++a) members[a] = row[P.positions[a]];
                             members[K] = k_of[lane];
                             const Residuals h = careful_test<L>(C, p, members, i, j);
-                            if (h.undefined()) {
+                            if (h.undefined(s.residual_tolerance)) {
                                 atomicAdd(&s.graphs.counters_of(L)[UNDEFINED], 1ull);
                                 return;
                             }
                             if (WITH_SMALLEST) {
                                 atomicMin(&s.smallest_r_squared[cell_of(j)],
-                                          static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
+                                          static_cast<unsigned long long>(
+                                              __double_as_longlong(h.r_squared(s.residual_tolerance))));
                             }
-                            if (!h.independent(critical_r_squared)) return;
+                            if (!h.independent(critical_r_squared, s.residual_tolerance)) return;
                             atomicMin(&found[q], first_rank + (at_k[lane] - first));
                             clear_edge(left, words, i, j);
                             if (side == 0) clear_edge(graph, words, i, j);
@@ -364,9 +367,10 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
                         each_lane(lanes, [&](int lane) {
                             if (!((tested & ~near) >> lane & 1)) return;
                             const Residuals h = residuals(lane);
-                            if (h.undefined()) return;
+                            if (h.undefined(s.residual_tolerance)) return;
                             atomicMin(&s.smallest_r_squared[cell_of(row[at_q[lane]])],
-                                      static_cast<unsigned long long>(__double_as_longlong(h.r_squared())));
+                                      static_cast<unsigned long long>(
+                                          __double_as_longlong(h.r_squared(s.residual_tolerance))));
                         });
                     }
                 }

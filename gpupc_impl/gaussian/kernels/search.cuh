@@ -14,7 +14,7 @@ constexpr int BLOCKS_AT_ONCE = L < 3 ? 4 - L : 1;
 
 struct Search {
     const double* C;  // (p, p) correlations
-    double critical_r_squared;
+    double critical_r_squared, residual_tolerance, pivot_tolerance;
     BestKeys best;
     unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 met, or null
     unsigned long long* counters;       // see Tally
@@ -22,14 +22,15 @@ struct Search {
     // The test of Vi and Vj given the set that the key names.
     __device__ __forceinline__ void test(Tally& tally, const Residuals& h, int i, int j, unsigned long long key) const {
         ++tally.tests;
-        if (h.undefined()) {
+        if (h.undefined(residual_tolerance)) {
             ++tally.undefined;
             return;
         }
         if (min_r_squared != nullptr) {
-            const unsigned long long bits = __double_as_longlong(h.r_squared());  // ordered as the numbers are
+            const unsigned long long bits =
+                __double_as_longlong(h.r_squared(residual_tolerance));  // ordered as the numbers are
             atomicMin(&min_r_squared[i < j ? best.cell(i, j) : best.cell(j, i)], bits);
         }
-        if (h.independent(critical_r_squared)) best.separate(i, j, key);
+        if (h.independent(critical_r_squared, residual_tolerance)) best.separate(i, j, key);
     }
 };

@@ -25,3 +25,33 @@ struct Tests {
     const long long* psi;          // (n + 1)
     unsigned long long* partials;  // (count, lanes) sums of psi(n_xz) + psi(n_yz) - psi(n_z)
 };
+
+// At level 0: how many of the n sorted values of V_i are nearer to x than `radius` (a key of at least 1).
+template <class T>
+__device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> radius) {
+    if (ranks) {  // sorted[q] = q, or a constant variable
+        if (sorted[n - 1] == sorted[0]) return n;
+        int reach = static_cast<int>(radius);
+        if constexpr (!Number<T>::whole) reach = static_cast<int>(ceil(Number<T>::value(radius)));
+        const int place = static_cast<int>(x);
+        return min(place + reach, n) - max(place - reach + 1, 0);
+    }
+    int first = 0, last = n;
+    for (int low = 0, high = n; low < high; first = low) {  // the first that is not too far below
+        const int q = (low + high) / 2;
+        if (sorted[q] < x && Number<T>::distance(x, sorted[q]) >= radius) {
+            low = q + 1;
+        } else {
+            high = q;
+        }
+    }
+    for (int low = first, high = n; low < high; last = low) {  // the first that is too far above
+        const int q = (low + high) / 2;
+        if (sorted[q] <= x || Number<T>::distance(x, sorted[q]) < radius) {
+            low = q + 1;
+        } else {
+            high = q;
+        }
+    }
+    return last - first;
+}

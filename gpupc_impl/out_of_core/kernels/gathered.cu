@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(512)
         ConditioningSet<L> S;
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
-        S.factorise(C, p, i);
+        S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
         unsigned long long next = search.found(slots);  // keys are loaded one neighbour ahead, as in cupc_s
         for (int position = 0; position < n; ++position) {

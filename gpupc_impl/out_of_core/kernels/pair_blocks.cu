@@ -44,20 +44,44 @@ __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ P
                     if (done) break;
                     const Residuals h = residuals_given_one(c_i[k], c_j[k], c_ij);
                     ++tally.tests;
-                    if (h.undefined()) {
+                    if (h.undefined(block.residual_tolerance)) {
                         ++tally.undefined;
                         continue;
                     }
                     if (block.min_r_squared != nullptr) {
-                        const unsigned long long bits = __double_as_longlong(h.r_squared());
+                        const unsigned long long bits = __double_as_longlong(h.r_squared(block.residual_tolerance));
                         atomicMin(&block.min_r_squared[block.cell(i, j)], bits);
                     }
-                    if (h.independent(block.critical_r_squared)) atomicMin(best, key);
+                    if (h.independent(block.critical_r_squared, block.residual_tolerance)) atomicMin(best, key);
                 }
             }
         }
     }
     tally.add_to(block.counters);
+}
+
+// Best keys of level 1 by members as the keys by ranks that rows of the graph have, for both triangles. Grid (p), any
+// block.
+__global__ void rank_members(const __grid_constant__ Rows rows, const unsigned* members, unsigned long long* best) {
+    const int i = blockIdx.x;
+    const long long p = rows.p;
+    for (int j = i + 1 + static_cast<int>(threadIdx.x); j < p; j += blockDim.x) {
+        const unsigned key = members[i * p + j];
+        if (key == NO_MEMBER) continue;
+        const bool second = (key & SECOND_SIDE_MEMBER) != 0;
+        const int owner = second ? j : i, member = static_cast<int>(key & ~SECOND_SIDE_MEMBER);
+        const int* row = rows.of(owner);
+        int low = 0, high = rows.degrees[owner];
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (row[middle] < member) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        best[i * p + j] = best[j * p + i] = second ? SECOND_SIDE | low : low;
+    }
 }
 
 constexpr int TILE = 64, STEP = 32, SIDE = 16, PER_THREAD = TILE / SIDE;
@@ -68,7 +92,8 @@ __device__ __forceinline__ unsigned without(unsigned members, int at) {
 
 // Level 1 where edges are many: a block of threads TILE x TILE pairs, a thread PER_THREAD^2 of them in registers, and
 // the correlations with STEP variables s at a time in shared memory. Grid (ceil(n_j / TILE), ceil(n_i / TILE)), block
-// (SIDE, SIDE). min_r_squared must be null.
+// (SIDE, SIDE). min_r_squared must be null; WITH_TOLERANCE: whether the problem's residual tolerance is above zero.
+template <bool WITH_TOLERANCE>
 __global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_constant__ PairBlock block) {
     __shared__ double c_i[STEP][TILE + 1], c_j[STEP][TILE + 1];
     __shared__ unsigned undefined_i[2][TILE], undefined_j[2][TILE];
@@ -105,7 +130,7 @@ __global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_consta
                 value = (of_j ? block.rows_j : block.rows_i)[r * block.pitch + first + k];
             }
             (of_j ? c_j : c_i)[k][row] = value;
-            if (fma(-value, value, 1.0) <= RESIDUAL_TOLERANCE) {
+            if (fma(-value, value, 1.0) <= block.residual_tolerance) {
                 atomicOr(&(of_j ? undefined_j : undefined_i)[half][row], 1u << k);
             }
         }
@@ -156,7 +181,8 @@ __global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_consta
 #pragma unroll
                 for (int b = 0; b < PER_THREAD; ++b) {
                     const Residuals h = residuals_given_one(i_k[a], j_k[b], c_ij[a][b]);
-                    if (!(left[a][b] >> k & 1u) || !h.independent(block.critical_r_squared)) continue;
+                    if (!(left[a][b] >> k & 1u)) continue;
+                    if (!h.independent(block.critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0)) continue;
                     const bool from_i = near_i[a] >> k & 1u;
                     const unsigned s = static_cast<unsigned>(s_first + k);
                     best[a][b] = min(best[a][b], from_i ? s : SECOND_SIDE_MEMBER | s);

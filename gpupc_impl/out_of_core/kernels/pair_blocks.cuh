@@ -29,7 +29,7 @@ struct PairBlock {
     unsigned long long* counters;       // see Tally
     long long pitch, c_pitch, edges_first;
     int words, edge_words, width, n_i, n_j, i0, j0, s0;
-    double critical_r_squared;
+    double critical_r_squared, residual_tolerance;
     bool first_come;
 
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * n_j + j; }

@@ -9,7 +9,7 @@ struct RowSearch {
     unsigned long long* min_r_squared;  // bits of the smallest r^2 met with each neighbour, or null
     unsigned long long* counters;       // see Tally
     Binomials binomial;
-    double critical_r_squared;
+    double critical_r_squared, residual_tolerance, pivot_tolerance;
     bool first_come;
 
     __device__ __forceinline__ unsigned long long found(long long slot) const { return load_relaxed(&keys[slot]); }
@@ -23,15 +23,15 @@ struct RowSearch {
     __device__ __forceinline__ void test(Tally& tally, const Residuals& h, long long slot, long long mirror,
                                          unsigned long long key) const {
         ++tally.tests;
-        if (h.undefined()) {
+        if (h.undefined(residual_tolerance)) {
             ++tally.undefined;
             return;
         }
         if (min_r_squared != nullptr) {
-            const unsigned long long bits = __double_as_longlong(h.r_squared());
+            const unsigned long long bits = __double_as_longlong(h.r_squared(residual_tolerance));
             atomicMin(&min_r_squared[slot], bits);
         }
-        if (h.independent(critical_r_squared)) {
+        if (h.independent(critical_r_squared, residual_tolerance)) {
             atomicMin(&keys[slot], key);
             if (mirror != slot) atomicMin(&keys[mirror], key);
         }

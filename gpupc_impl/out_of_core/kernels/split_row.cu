@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(512)
         unsigned long long rank = binomial(n, L) - 1;
 #pragma unroll
         for (int a = 0; a < L; ++a) rank -= binomial(n - 1 - positions[a], L - a);
-        S.factorise(C, size, i);
+        S.factorise(C, size, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
         for (int position = to.first; position < to.first + to.length; ++position) {
             bool member = false;

@@ -15,6 +15,7 @@ from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import (
+    STALE_NOTE,
     Speedup,
     csv_row,
     grouped,
@@ -31,6 +32,7 @@ from gpupc_impl.reporting.cells import (
 )
 from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
+from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
 
@@ -137,9 +139,9 @@ def _enter(number: int, measured: int, varied: str, percentiles: Sequence[float]
     )
     def make(tests: Mapping[str, Any], varies: str, reported: Sequence[Mapping[str, str]]) -> Table:
         """Seconds of single CI tests with local permutations, as in GPU-CMIknn's Tables 1 to 4 (medians) and 6 to 9
-        (percentiles): ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343). ``counting`` and ``insertion``
-        are two ways to find the k-th nearest neighbour with the same result; the paper's is insertion. DNF: over the
-        time limit that all tests of a cell share.
+        (percentiles): ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343). ``buckets``,
+        ``counting`` and ``insertion`` are ways to find the k-th nearest neighbour with the same result; the paper's is
+        insertion. DNF: over the time limit that all tests of a cell share.
         """
         title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Table {number})"
         return single_tests(title, tests, varies, reported, percentiles)
@@ -191,7 +193,7 @@ def _cell(cell: Mapping[str, Any], percentile: float) -> str:
         return f"DNF (> {number(cell['limit_s'])})"
     if cell["status"] != "ok":
         return status_word(cell["status"])
-    return number(float(np.quantile(cell["seconds"], percentile)))
+    return number(float(np.quantile(cell["seconds"], percentile))) + (f" {STALE}" if cell.get("stale") else "")
 
 
 def _ratio(slow: Mapping[str, Any] | None, fast: Mapping[str, Any]) -> str:
@@ -262,10 +264,11 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
 
 
 def _single_remarks(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why a cell has no time."""
+    """Why a cell has no time, and what the mark of a time means."""
+    notes = [STALE_NOTE] if any(cell.get("stale") for cell in cells if cell["status"] == "ok") else []
     late = [cell for cell in cells if cell["status"] != "ok" and cell["why"]]
     reasons = grouped((cell["why"], label(cell["implementation"])) for cell in late)
-    return [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+    return notes + [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
 
 
 # --- Table 5 ---------------------------------------------------------------------------------------------------------
@@ -415,9 +418,8 @@ def cmiknn_fig1(
     for run in runs:
         source, k = run.dataset_facts.get("source"), run.problem and run.problem["k_cmi"]
         distance = None
-        if run.counts:
-            dag = dag_of_edges(truths[run.dataset], len(run.skeleton.names))
-            distance = structural_hamming_distance(orient(run.skeleton), dag)
+        if run.counts and (found := run.skeleton) is not None:
+            distance = structural_hamming_distance(orient(found), dag_of_edges(truths[run.dataset], len(found.names)))
             distances.setdefault(source, {})[k] = distance
         rows.append(
             {"graph": run.dataset, "source": source, "k_cmi": k, "shd": distance, "edges": run.edges}
@@ -456,7 +458,7 @@ def cmiknn_fig1(
     ]
     figure.legend(handles=handles, loc="outside lower right", ncols=2)
     count = f"{graphs[0]} to {graphs[-1]}" if len(graphs) > 1 else str(graphs[0]) if graphs else "no"
-    heading = [f"Below 0: closer to the truth. Here {count} graphs ({_search(runs)})", f"here: {_trend(changes)}"]
+    heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", f"ours: {_trend(changes)}"]
     heading += [f"paper, {row['graphs']} graphs: {row['statement']}" for row in reported]
     figure.suptitle("\n".join(heading), fontsize=5.5, x=0.01, ha="left")
     footer(figure, runs)
@@ -467,3 +469,59 @@ def _trend(changes: Mapping[int, Sequence[int]]) -> str:
     """The medians, in words."""
     medians = [f"{np.median(changes[k]):+g} at {k}" for k in sorted(changes) if k != BASE]
     return f"median {', '.join(medians)}" if medians else "nothing to compare"
+
+
+# --- Scaling ---------------------------------------------------------------------------------------------------------
+
+SWEEPS = {"n": "number of samples n", "p": "number of variables p", "k_cmi": "k_CMI"}
+
+
+@figure("cmiknn_scaling", "Scaling: search time against n, p and k_CMI", paper=PAPER, experiments=("cmiknn_scaling",))
+def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> Drawing:
+    """Seconds of a whole search against the number of samples, of variables and k_CMI, on graphs generated as in
+    section 5.1 of GPU-CMIknn, both axes logarithmic. Searches of different n, p and k also make different numbers of
+    tests: these stand beside the points. Triangles stand at a time limit that was exceeded. The paper has no such
+    figure. Numbers: ``results/tables/cmiknn_scaling.csv``.
+    """
+    style.use()
+    figure, grid = plt.subplots(1, len(sweeps), figsize=(style.PAGE_WIDTH, 2.7), sharey=True, squeeze=False)
+    rows, handles = [], {}
+    for axes, (name, graphs) in zip(grid[0], sweeps.items(), strict=True):
+        lines: dict[tuple[str, str], list[VerifiedRecord]] = {}
+        for run in sorted((run for run in runs if run.dataset in graphs), key=lambda run: graphs[run.dataset]):
+            lines.setdefault((run.setting, run.backend), []).append(run)
+            rows.append(
+                {"panel": name, "value": graphs[run.dataset], "graph": run.dataset}
+                | csv_row(run, "setting backend machine median_s tests status limit_s verification")
+            )
+        for (setting, backend), here in lines.items():
+            done = [run for run in here if run.counts]
+            first = (setting, backend) == next(iter(lines))
+            look = {
+                "color": style.colour(here[0].method),
+                "marker": style.MARKERS[backend],
+                "linestyle": "-" if first else "--",
+                "markersize": 3,
+            }
+            (handles[label(setting, backend)],) = axes.plot(
+                [graphs[run.dataset] for run in done], [run.median for run in done], **look
+            )
+            late = [run for run in here if run.status == "timeout"]
+            axes.plot([graphs[run.dataset] for run in late], [run.limits.time_s for run in late], "^", color="black")
+            for run in done if first else ():
+                text = f"{run.tests:,}"
+                spot = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 5}
+                axes.annotate(text, (graphs[run.dataset], run.median), **spot)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        values = sorted(set(graphs.values()))
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter(NUMBERS)
+        axes.set_xlabel(SWEEPS.get(name, name))
+    grid[0][0].set_ylabel("seconds")
+    if handles:
+        figure.legend(list(handles.values()), list(handles), loc="outside upper right", ncols=2)
+    figure.suptitle("Beside the points: tests made", fontsize=7, x=0.01, ha="left")
+    footer(figure, runs)
+    return Drawing(figure, rows)

@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import types
+import warnings
 import weakref
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -19,6 +20,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pytest
 
+from gpupc_impl import backends
 from gpupc_impl.backends import (
     BackendUnavailable,
     DeviceMemoryError,
@@ -372,6 +374,23 @@ def test_with_an_old_driver_or_a_hidden_device(cupy, monkeypatch):
         assert part in reason
 
 
+@pytest.mark.parametrize(("driver", "visible", "warned"), [(True, None, True), (False, None, False), (True, "", False)])
+def test_auto_says_where_a_gpu_might_have_been_used(monkeypatch, driver, visible, warned):
+    """Not where there is no driver, nor where the user hid the devices."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(backends, "has_nvidia_driver", lambda: driver)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert backends.resolve_backend("auto") == "host"
+        assert backends.resolve_backend("host") == "host"  # as asked
+    assert len(said) == warned
+    if warned:
+        assert 'pip install "gpupc[cuda12]"' in str(said[0].message)
+
+
 @pytest.mark.parametrize("chosen", ["2", "-1", "first"])
 def test_with_a_wrong_device_number(cupy, monkeypatch, chosen):
     monkeypatch.setenv("GPUPC_CUDA_DEVICE", chosen)
@@ -519,6 +538,18 @@ def test_half_of_a_symmetric_matrix_is_copied(cupy, compiled, monkeypatch, p):
     assert sum(up) < 0.75 * matrix.nbytes if Function.launches else sum(up) == matrix.nbytes
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(1, 7), (5, 5), (40, 13), (0, 4)])
+def test_rows_are_copied_to_wider_ones(backend, monkeypatch, rows, columns):
+    """In one part, and in several that threads copy."""
+    matrix = np.random.default_rng(rows).integers(0, 200, (rows, columns)).astype(np.uint8)
+    for small_bytes, chunk_bytes in ((1 << 21, 4 << 20), (30, 4 << 20), (30, 60)):
+        monkeypatch.setattr(cuda, "SMALL_BYTES", small_bytes)
+        monkeypatch.setattr(cuda, "CHUNK_BYTES", chunk_bytes)
+        wide = backend.upload_rows(matrix, 16)
+        assert wide.shape == (rows, 16)
+        np.testing.assert_array_equal(backend.download(wide)[:, :columns], matrix)
+
+
 def test_a_product_takes_of_the_budget(backend, cupy):
     def matmul(a, b, out):
         working()
@@ -547,6 +578,23 @@ def test_managed_memory_has_the_same_budget_unless_asked(backend):
         assert backend.memory_used == 140 * KIB
     assert (backend.memory_limit, backend.memory_used) == (64 * KIB, 40 * KIB)
     assert held.nbytes + managed.nbytes + more.nbytes == 156 * KIB
+
+
+def test_a_device_seems_smaller_while_plain_memory_is_held(cupy, backend, monkeypatch):
+    runtime, held = cupy.cuda.runtime, []
+    monkeypatch.setattr(runtime, "memGetInfo", lambda: (50 * KIB, 64 * KIB))
+    monkeypatch.setattr(runtime, "malloc", lambda size: held.append(size) or len(held), raising=False)
+    monkeypatch.setattr(runtime, "free", lambda address: held.__setitem__(address - 1, 0), raising=False)
+    with backend.smaller_device(20 * KIB):
+        assert held == [30 * KIB]
+        assert backend.memory_limit == 20 * KIB
+    assert (held, backend.memory_limit) == ([0], 64 * KIB)
+    with backend.smaller_device(60 * KIB):  # there is no more than that
+        assert (held, backend.memory_limit) == ([0], 60 * KIB)
+    monkeypatch.setattr(runtime, "malloc", fail("cudaErrorMemoryAllocation"))
+    with pytest.raises(DeviceMemoryError), backend.smaller_device(20 * KIB):
+        pass
+    assert backend.memory_limit == 64 * KIB
 
 
 def test_the_chosen_device_does_the_work(cupy, compiled, monkeypatch):

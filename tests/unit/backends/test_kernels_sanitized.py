@@ -31,6 +31,7 @@ for params in (dict(warps=1, splits=0, run=1), dict(warps=4, splits=3, run=5)):
 """
 
 NONLINEAR = """
+import itertools
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
@@ -43,12 +44,13 @@ for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none",
             data, transform=transform, precision=precision, k_cmi=k_cmi, **options
         )
         for S in ((), (2, 3)):
-            for selection, gamma in (("counting", 0), ("counting", 5), ("insertion", 7)):
+            for selection, gamma in itertools.product(("buckets", "counting", "insertion"), (0, 5)):
                 ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
 """
 
 DISCRETE = """
+import dataclasses
 from scipy import stats
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
@@ -63,9 +65,18 @@ statistic, df = Retest(large).test(0, 1, np.array([], int))
 unclear = DiscreteProblem.from_data(large.codes.T, alpha=0.999999 * stats.chi2.sf(statistic, df), max_level=1)
 workload = DiscreteProblem.from_data(data, tests_per_edge=3, decay=0.2, test="g-square", df_rule="adjusted")
 problems = [small, unclear, workload]
+paper = dict(counting="samples", tables="global")
 for problem in problems:
-    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33)):
+    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33), paper):
         solve(problem, methods()["gpupc"], open_backend("host"), params)
+    solve(problem, methods()["disc-cupc"], open_backend("host"), paper)
+sparse = DiscreteProblem.from_data(
+    data, max_level=2, df_rule="adjusted", categories={f"V{v}": 120 for v in range(8)}
+)
+for codes in (sparse.codes, sparse.codes.astype(np.uint16)):  # tables of which there are too many cells
+    sorting = dataclasses.replace(sparse, codes=codes)
+    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33)):
+        solve(sorting, methods()["gpupc"], open_backend("host"), params)
 """
 
 FAMILIES = {

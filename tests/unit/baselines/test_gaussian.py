@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from baselines import _fisher_z, _graph
 from gpupc_impl import GaussianProblem, methods, skeleton
 from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.solve import unavailable
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 
-NEVER = (-1.0, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)
+NEVER = (-1.0, RESIDUAL_TOLERANCE, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)
 """Limits by which no set separates, so that all tests are made."""
 
 NUMBA = settings(deadline=None, derandomize=True, max_examples=100)
@@ -212,3 +213,42 @@ class TestCausalLearn:
 def test_causal_learn_says_that_it_is_missing(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "not installed" in methods()["causal-learn"].unavailable_reason()
+
+
+# --- without a tolerance ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["stable-serial", "cupc-s", "pair-scan"])
+@pytest.mark.parametrize(
+    ("r_12", "tolerance", "edges"), [(1.0, 1e-10, 3), (1.0, 0.0, 3), (1 - 1e-12, 1e-10, 3), (1 - 1e-12, 0.0, 1)]
+)
+def test_a_tolerance_of_zero_lets_near_copies_separate(method, r_12, tolerance, edges):
+    """Two copies and a third variable: exact ones leave 0/0, near ones a number, which is independence here."""
+    backend = "cpu" if method == "stable-serial" else "host"
+    if (reason := unavailable(methods()[method], backend)) is not None:
+        pytest.skip(reason)
+    correlation = np.array([[1, r_12, 0.5], [r_12, 1, 0.5], [0.5, 0.5, 1]])
+    found = skeleton(correlation, method=method, backend=backend, n_samples=1000, residual_tolerance=tolerance)
+    assert found.n_edges == edges
+    assert (found.undefined_tests > 0) == (tolerance > 0 or r_12 == 1)
+
+
+@pytest.mark.parametrize(
+    ("residuals", "undefined", "independent"),
+    [
+        ((1.0, 0.5, 1.0), False, False),
+        ((1.0, 0.001, 1.0), False, True),
+        ((-1.0, 0.001, 1.0), False, True),  # the sizes of variances count
+        ((-1.0, 0.5, 1.0), False, False),
+        ((1.0, 2.0, 1.0), False, False),
+        ((1.0, 1000.0, 1.0), False, True),  # |r| = 1000, whose |Z| is that of 1 / 1000
+        ((0.0, 0.0, 1.0), True, None),
+        ((1.0, np.nan, 1.0), False, False),
+    ],
+)
+def test_what_the_arithmetic_gives_decides_as_in_the_published_code(residuals, undefined, independent):
+    h11, h12, h22 = residuals
+    assert _fisher_z.is_undefined(h11, h22, 0.0) == undefined
+    if not undefined:
+        assert _fisher_z.is_independent(h11, h12, h22, 0.01, 0.0) == independent
+        assert (_fisher_z.r_squared(h11, h12, h22, 0.0) <= 0.01) == independent

@@ -6,8 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from gpupc_impl import DiscreteProblem, GaussianProblem, InvalidParameter, InvalidProblem, skeleton
-from gpupc_impl.backends import BackendUnavailable
+from baselines.peers import build as peer_libraries
+from baselines.peers import gpucmiknn_authors
+from gpupc_impl import DiscreteProblem, GaussianProblem, InvalidParameter, InvalidProblem, NonlinearProblem, skeleton
+from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelLaunchError
 from gpupc_impl.backends.simt import build
 from gpupc_impl.core.registry import Run, get_method
 from gpupc_impl.core.solve import open_method_backend, unavailable
@@ -38,6 +40,93 @@ extern "C" void Skeleton(double* C, int* P, int* G, double* Th, int* l, int* max
         for (int k = 0; k < p * p; ++k)
             G[k] = G[k] == 1;
     }
+}
+"""
+
+TESTS_STAND_IN = r"""
+#include <cmath>
+#include <cstddef>
+
+// Tests of at most one member with p-values that are multiples of 1 / permutations: of the partial correlation. A
+// permutation moves nothing. Arguments that a problem with k_cmi = 6 does not have are an error (1), as of CUDA; so are
+// 7 permutations (out of memory) and 11.
+static double correlation(const float* data, size_t n, int i, int j) {
+    double ii = 0, jj = 0, ij = 0;
+    for (size_t s = 0; s < n; ++s) {
+        ii += double(data[i * n + s]) * data[i * n + s];
+        jj += double(data[j * n + s]) * data[j * n + s];
+        ij += double(data[i * n + s]) * data[j * n + s];
+    }
+    return ij / std::sqrt(ii * jj);
+}
+
+static float p_value(const float* data, size_t n, size_t permutations, int x, int y, int member) {
+    double r = correlation(data, n, x, y);
+    if (member >= 0) {
+        const double a = correlation(data, n, x, member), b = correlation(data, n, y, member);
+        r = (r - a * b) / std::sqrt((1 - a * a) * (1 - b * b));
+    }
+    return std::floor((1 - std::fabs(r)) * (1 - std::fabs(r)) * permutations) / permutations;
+}
+
+static int code(size_t permutations, bool good) {
+    return permutations == 7 ? 2 : permutations == 11 ? 700 : good ? 0 : 1;
+}
+
+extern "C" {
+size_t gpucmiknn_free_bytes() { return size_t(6) << 30; }
+const char* gpucmiknn_error(int code) { return code == 700 ? "an illegal memory access" : "another error"; }
+
+int gpucmiknn_row_level_0(const float* data, size_t n, size_t, int k, size_t permutations, int x, int* others,
+                          size_t count, float* p_values) {
+    for (size_t c = 0; c < count; ++c)
+        p_values[c] = p_value(data, n, permutations, x, others[c], -1);
+    return code(permutations, k == 7);
+}
+
+int gpucmiknn_row_permute(const float* data, size_t n, size_t, size_t permutations, int*, size_t level, size_t count,
+                          int x, float* permuted) {
+    for (size_t c = 0; c < count * permutations * n; ++c)
+        permuted[c] = data[x * n + c % n];
+    return code(permutations, level == 1);
+}
+
+int gpucmiknn_row_level(const float* data, const float* permuted, size_t n, size_t p, int k, int k_perm,
+                        size_t permutations, int x, int level, int* sets, size_t count, float alpha, int* others,
+                        size_t* left, size_t degree, bool split, int* found, float* p_values) {
+    bool good = k == 7 && k_perm == 16 && level == 1 && degree >= *left && split == (count < degree);
+    good = good && permuted[count * permutations * n - 1] == data[x * n + n - 1];
+    size_t kept = 0;
+    for (size_t c = 0; c < *left; ++c) {
+        const int y = others[c];
+        for (size_t s = 0; s < count && p_values[y] <= alpha; ++s)
+            if (sets[s] != y) {
+                p_values[y] = std::fmax(p_values[y], p_value(data, n, permutations, x, y, sets[s]));
+                found[y] = p_values[y] > alpha ? sets[s] : -1;
+            }
+        if (p_values[y] <= alpha)
+            others[kept++] = y;
+    }
+    *left = kept;
+    return code(permutations, good && p > 0);
+}
+
+int gpucmiknn_single_level_0(const float* data, size_t n, int k, size_t permutations, float* p) {
+    *p = p_value(data, n, permutations, 0, 1, -1);
+    return code(permutations, k == 7);
+}
+
+int gpucmiknn_single_permute(const float*, size_t n, size_t level, size_t permutations, int* order) {
+    for (size_t c = 0; c < permutations * n; ++c)
+        order[c] = c % n;
+    return code(permutations, level == 1);
+}
+
+int gpucmiknn_single_level(const float* data, const float* permuted, size_t n, size_t variables, int k, int k_perm,
+                           size_t permutations, float* p) {
+    *p = p_value(data, n, permutations, 0, 1, 2);
+    return code(permutations, k == 7 && k_perm == 16 && variables == 3 && permuted[n + 1] == data[1]);
+}
 }
 """
 
@@ -109,22 +198,32 @@ def samples(p=15, m=60, seed=0):
     return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
 
 
-def run(name, problem, **more):
+def run(name, problem, params=None, **more):
     """The adapter itself: what comes before it looks for a GPU."""
-    return get_method(name).solve(problem, Run(backend=None, params={}, facts={"method": name}, **more))
+    return get_method(name).solve(problem, Run(backend=None, params=params or {}, facts={"method": name}, **more))
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("library")
-    (folder / "stand_in.cpp").write_text(STAND_IN)
-    try:
-        command = build.find_compiler().command
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
-    made = folder / "stand_in.so"
-    subprocess.run([*command, "-shared", "-fPIC", "-O1", "-o", str(made), str(folder / "stand_in.cpp")], check=True)
-    return made
+def compiled(tmp_path_factory):
+    """``compiled(source)``: a stand-in as a shared library."""
+
+    def compile_it(source):
+        folder = tmp_path_factory.mktemp("library")
+        (folder / "stand_in.cpp").write_text(source)
+        try:
+            command = build.find_compiler().command
+        except BackendUnavailable as error:
+            pytest.skip(str(error))
+        made = folder / "stand_in.so"
+        subprocess.run([*command, "-shared", "-fPIC", "-O1", "-o", str(made), str(folder / "stand_in.cpp")], check=True)
+        return made
+
+    return compile_it
+
+
+@pytest.fixture(scope="session")
+def library(compiled):
+    return compiled(STAND_IN)
 
 
 @pytest.fixture
@@ -211,6 +310,142 @@ def test_cupc_says_why_it_cannot_be_used(monkeypatch, library, tmp_path):
     assert unavailable(method) == unavailable(get_method("cupc-s"), "cuda")
     with pytest.raises(BackendUnavailable, match="runs on backend cuda alone, not on host"):
         open_method_backend(method, "host")
+
+
+# --- GPU-CMIknn ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def tests_library(compiled):
+    return compiled(TESTS_STAND_IN)
+
+
+@pytest.fixture
+def gpucmiknn(tests_library, monkeypatch):
+    monkeypatch.setenv("GPUPC_GPUCMIKNN_LIBRARY", str(tests_library))
+
+
+def nonlinear(seed=0, **options):
+    options = {"alpha": 0.25, "permutations": 20, "k_cmi": 6, "k_perm": 15, "max_level": 1, **options}
+    return NonlinearProblem.from_data(samples(p=12, seed=seed), transform="standardize", **options)
+
+
+def by_hand(problem):
+    """PC-stable up to level 1 with the stand-in's test, where p >= alpha separates."""
+    r = np.corrcoef(problem.values.astype(float))
+    p, alpha = len(r), problem.alpha
+
+    def separates(value):
+        return np.floor((1 - abs(value)) ** 2 * problem.permutations) / problem.permutations >= alpha
+
+    adjacent = ~np.eye(p, dtype=bool) & ~separates(r)
+    after = adjacent.copy()
+    for i, j in np.argwhere(np.triu(adjacent)):
+        for k in np.flatnonzero(adjacent[i] | adjacent[j]):
+            if k not in (i, j) and separates(
+                (r[i, j] - r[i, k] * r[j, k]) / np.sqrt((1 - r[i, k] ** 2) * (1 - r[j, k] ** 2))
+            ):
+                after[i, j] = after[j, i] = False
+    return [int(each.sum()) // 2 for each in (adjacent, after)], after
+
+
+@pytest.mark.parametrize("search", ["parallel", "single"])
+@pytest.mark.parametrize("seed", range(3))
+def test_gpucmiknn_decides_as_the_problem_does(gpucmiknn, search, seed):
+    """p-values are multiples of 1 / 20 and alpha is one of them: the program's p > alpha becomes p >= alpha."""
+    problem = nonlinear(seed)
+    found = run("gpucmiknn-authors", problem, {"search": search})
+    edges, expected = by_hand(problem)
+    assert np.array_equal(found.adjacency, expected)
+    assert edges[0] > edges[1]
+    assert list(found.edges_per_level) == edges
+    assert all(len(members) <= 1 for members in found.sepsets.values())
+    assert len(found.sepsets) == 12 * 11 // 2 - found.n_edges
+    assert all(seconds > 0 for seconds in found.seconds_per_level)
+
+
+def test_gpucmiknn_takes_many_sets_in_several_calls(gpucmiknn, monkeypatch):
+    problem = nonlinear()
+    whole = run("gpucmiknn-authors", problem, {"search": "parallel"})
+    monkeypatch.setattr(gpucmiknn_authors, "HOST_BYTES", 2 * 4 * 60 * 20)  # two sets
+    assert run("gpucmiknn-authors", problem, {"search": "parallel"}) == whole
+
+
+def test_gpucmiknn_makes_single_tests(gpucmiknn):
+    problem = nonlinear(permutations=100)
+    test, r = gpucmiknn_authors.open_test(problem, None, {}), np.corrcoef(problem.values.astype(float))
+    assert test(2, 5, ()) == pytest.approx((1 - abs(r[2, 5])) ** 2, abs=0.0101)
+    partial = (r[2, 5] - r[2, 7] * r[5, 7]) / np.sqrt((1 - r[2, 7] ** 2) * (1 - r[5, 7] ** 2))
+    assert test(2, 5, (7,)) == pytest.approx((1 - abs(partial)) ** 2, abs=0.0101)
+
+
+@pytest.mark.parametrize("search", ["parallel", "single"])
+def test_gpucmiknn_reports_errors_of_cuda(gpucmiknn, search):
+    with pytest.raises(DeviceMemoryError, match=r"'gpucmiknn-authors': .*level_0: another error"):
+        run("gpucmiknn-authors", nonlinear(permutations=7), {"search": search})
+    with pytest.raises(KernelLaunchError, match="level_0: an illegal memory access"):
+        run("gpucmiknn-authors", nonlinear(permutations=11), {"search": search})
+
+
+def test_gpucmiknn_refuses_what_its_kernels_cannot(gpucmiknn):
+    for make in (lambda problem: run("gpucmiknn-authors", problem), lambda p: gpucmiknn_authors.open_test(p, None, {})):
+        with pytest.raises(InvalidProblem, match=r"k_perm is 5; .* set k_perm to 15"):
+            make(nonlinear(k_perm=5))
+    data = samples(p=3, m=300)
+    with pytest.raises(InvalidProblem, match=r"k_cmi is 201; .* at most 200"):
+        run("gpucmiknn-authors", NonlinearProblem.from_data(data, k_cmi=201, k_perm=15))
+    with pytest.raises(InvalidParameter, match="records no largest p-values"):
+        run("gpucmiknn-authors", nonlinear(), pmax=True)
+
+
+def test_gpucmiknn_says_why_it_cannot_be_used(monkeypatch, library):
+    method = get_method("gpucmiknn-authors")
+    monkeypatch.delenv("GPUPC_GPUCMIKNN_LIBRARY", raising=False)
+    assert "GPUPC_GPUCMIKNN_LIBRARY does not name the library" in unavailable(method)
+    monkeypatch.setenv("GPUPC_GPUCMIKNN_LIBRARY", str(library))  # of the other program
+    assert "which cannot be used" in unavailable(method)
+    assert method.random
+    assert not method.canonical
+
+
+# --- building --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", peer_libraries.PROGRAMS)
+def test_a_library_is_built_from_the_version_that_is_known(name, tmp_path, capsys, monkeypatch):
+    program = peer_libraries.PROGRAMS[name]
+    with pytest.raises(SystemExit):
+        peer_libraries.main([name, str(tmp_path)])
+    assert f"clone {program.repository} and check out {program.commit}" in capsys.readouterr().err
+    for source in program.sources:
+        (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / source).write_text("another version")
+    with pytest.raises(SystemExit):
+        peer_libraries.main([name, str(tmp_path)])
+    assert f"is not that of commit {program.commit}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", peer_libraries.PROGRAMS)
+def test_a_library_is_built_with_nvcc(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(peer_libraries.Program, "mismatch", lambda program, clone: None)
+    called = []
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, check: called.append(command) or subprocess.CompletedProcess(command, 0)
+    )
+    monkeypatch.setattr("shutil.which", lambda _: "nvcc")
+    output = tmp_path / "made.so"
+    assert peer_libraries.main([name, str(tmp_path), "--output", str(output), "--arch", "sm_80"]) == 0
+    program = peer_libraries.PROGRAMS[name]
+    assert capsys.readouterr().out == f"export {program.variable}={output}\n"
+    (command,) = called
+    assert {"-arch=sm_80", "--shared", *program.flags} <= set(command)
+    compiled_files = [each for each in command if each.endswith(".cu")]
+    assert len(compiled_files) == 1 + (program.adapter is not None)
+    assert program.adapter is None or (peer_libraries.HERE / program.adapter).is_file()
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(SystemExit):
+        peer_libraries.main([name, str(tmp_path)])
+    assert "nvcc is not on the PATH" in capsys.readouterr().err
 
 
 # --- GPUCSL ----------------------------------------------------------------------------------------------------------

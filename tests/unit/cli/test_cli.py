@@ -215,7 +215,7 @@ def test_a_kernel_method_and_its_options(run, data, tmp_path):
     assert run("pc", data, *options, "--output", tmp_path / "kernel.npz")[0] == 0
     run("pc", data, *METHOD, "--output", tmp_path / "reference.npz")
     kernel, reference = (CPDAG.load(tmp_path / f"{name}.npz") for name in ("kernel", "reference"))
-    assert kernel.skeleton.facts["params"] == {"theta": 32, "delta": 1}
+    assert kernel.skeleton.facts["params"] == {"theta": 32, "delta": 1, "inverse": "cholesky"}
     assert kernel == reference
     assert kernel.skeleton == reference.skeleton
 

@@ -1,5 +1,6 @@
 """gpuPC and disc-cupc against a plain serial search with NumPy's statistic, in every option and launch shape."""
 
+import collections
 import dataclasses
 import itertools
 import os
@@ -15,7 +16,8 @@ from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.core.registry import InvalidParameter, get_method
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import InvalidParameter, Run, get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete import device, disc_cupc, gpupc
 from gpupc_impl.discrete.problem import MAX_SAMPLES, DiscreteProblem
@@ -75,6 +77,16 @@ def run(problem, method, backend, params=None, **options):
     return solve(problem, get_method(method), backend, params or {}, **options)
 
 
+def run_of(backend, method, params):
+    return Run(backend=backend, params=get_method(method).parse_params(params))
+
+
+def assert_same(found, expected):
+    assert found.sha256 == expected.sha256
+    assert found.sepsets == expected.sepsets
+    assert found.tests_per_level[0] == expected.tests_per_level[0]
+
+
 OPTIONS = [
     {},
     {"df_rule": "adjusted"},
@@ -114,17 +126,37 @@ def test_large_tables_and_codes_of_16_bits(backend, most):
             assert {pair: tuple(S) for pair, S in found.sepsets.items()} == sets
 
 
-def test_every_way_of_counting_gives_the_same(backend, monkeypatch):
+@pytest.mark.parametrize("method", METHODS)
+def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
+    """By samples and by planes, with tables in shared memory and outside of it, and with some of either."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
     assert expected.levels_run >= 3
-    for passes, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 8), (1 << 30, 8), (40, 40)):
-        monkeypatch.setattr(gpupc, "PLANE_PASSES", {"host": passes})
-        monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", shared_cells)
-        for params in SHAPES["gpupc"]:
-            found = run(problem, "gpupc", backend, params)
-            assert found.sha256 == expected.sha256
-            assert found.sepsets == expected.sepsets
+    module = {"gpupc": gpupc, "disc-cupc": disc_cupc}[method]
+    for plane_cells, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 9), (1 << 30, 9), (40, 41)):
+        monkeypatch.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        monkeypatch.setattr(module, "SHARED_TABLE_CELLS", shared_cells)
+        for params in SHAPES[method]:
+            assert_same(run(problem, method, backend, params), expected)
+    monkeypatch.undo()
+    for counting, tables in itertools.product(("samples", "bit-planes"), ("global", "shared")):
+        for params in SHAPES[method]:
+            assert_same(run(problem, method, backend, {**params, "counting": counting, "tables": tables}), expected)
+
+
+def test_the_papers_choices_are_taken(backend):
+    """Without planes nothing is packed; with global tables only gpuPC's level 0 has any in shared memory."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    paper = {"counting": "samples", "tables": "global"}
+    search = disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", paper))
+    assert search.planes is None
+    assert disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", {})).planes is not None
+    assert search._tables(1, 5, 64, 30)[1] == 5
+    found = run(problem, "gpupc", backend, paper)
+    plans = found.facts["memory_plans"]
+    assert plans[0]["shared_cells"] > 0
+    assert all(plan["shared_cells"] == 0 and plan["scratch_bytes"] > 0 for plan in plans[1:])
+    assert not any(plan["scratch_bytes"] for plan in run(problem, "gpupc", backend).facts["memory_plans"])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -240,6 +272,8 @@ def plan(**changes):
         "memory_used": 10**6,
         "memory_limit": 10**9,
         "resident_blocks": 10**6,
+        "dense_cells": 10**6,
+        "sorted_cells": 200_000,
     }
     return gpupc.plan_memory(**{**arguments, **changes})
 
@@ -265,8 +299,21 @@ def test_large_tables_take_scratch_space_as_far_as_it_goes():
     assert plan(memory_limit=10**6 + 3 * block).scratch_grid == (1, 3)
     assert plan(memory_limit=10**6 + 3 * block).z == 100
     assert plan(resident_blocks=40).scratch_grid == (2, 20)
+
+
+def test_samples_are_sorted_where_tables_are_too_large():
+    few = {"dense_cells": 30_000, "sorted_cells": 20_001}
+    found = plan(**few)
+    assert (found.dense_cells, found.scratch_cells) == (30_000, 30_000)
+    assert plan(largest_table=20_000, **few).scratch_cells == 20_000
+    assert plan(dense_cells=9000, sorted_cells=20_001).scratch_cells == 20_002  # of 64 bits each
+    assert plan(dense_cells=9000, sorted_cells=20_001).dense_cells == 9000
+    tight = plan(memory_limit=10**6 + 2 * 4 * 50_000, sorted_cells=20_000)  # not even one block's tables
+    assert (tight.dense_cells, tight.scratch_grid) == (50_000, (1, 1))
+    assert "samples are sorted instead of tables beyond 200,000 bytes" in str(tight)
+    block = 2 * 4 * 20_000
     with pytest.raises(DeviceMemoryError) as caught:
-        plan(memory_limit=10**6 + block - 1)
+        plan(memory_limit=10**6 + block - 1, sorted_cells=20_000)
     assert caught.value.requested == block
 
 
@@ -313,6 +360,18 @@ def test_blocks_that_are_too_large_are_refused(backend, method, params):
         run(sampled(0), method, backend, params)
 
 
+def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
+    """The paper's 64, more where a level has few edges, fewer for all pairs, and what is asked for."""
+    monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
+    problem = sampled(0)
+    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {}))
+    assert [search._delta(tables, 64) for tables in (10**6, 400, 399, 200, 1)] == [64, 128, 128, 256, 256]
+    assert search._delta(1, 64, 128) == 128
+    assert search._delta(10**6, 32) == 32
+    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"delta": 7}))
+    assert search._delta(1, 64) == search._delta(10**6, 32) == 7
+
+
 # --- degenerate data -------------------------------------------------------------------------------------------------
 
 
@@ -341,14 +400,53 @@ def test_smallest_problems(backend, method, p, n):
     assert dict(found.sepsets.items()) == sets
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_tables_beyond_64_bits_end_the_search(backend, method):
+@pytest.mark.parametrize("params", SHAPES["gpupc"])
+def test_tables_beyond_64_bits_end_the_search(params):
     problem = sampled(1, p=7, n=200, alpha=0.3)
-    huge = dataclasses.replace(problem, categories=np.full(7, 2**16 - 1, np.int32), max_level=5, alpha=0.999)
+    huge = dataclasses.replace(problem, categories=np.full(7, 2**16 - 1, np.int32), max_level=5, df_rule="adjusted")
     assert huge.obstacle(1) is None
     assert "more than the 2^62" in huge.obstacle(2)
     with pytest.raises(DeviceMemoryError):
-        run(huge, method, open_backend("host", 10**8))
+        run(huge, "disc-cupc", open_backend("host", 10**8))
+    found = run(huge, "gpupc", open_backend("host", 10**8), params)
+    assert "more than the 2^62" in found.stopped_because
+    adjacency, sets = serial_search(dataclasses.replace(huge, max_level=1))
+    assert np.array_equal(found.adjacency, adjacency)
+    assert dict(found.sepsets.items()) == sets
+    assert any(sets.values())
+
+
+@pytest.mark.parametrize("test", ["chi-square", "g-square"])
+def test_few_strata_among_very_many(test):
+    """A level whose tables would have 10^10 cells, in a megabyte, and by every team."""
+    options = {"alpha": 0.01, "max_level": 3, "test": test, "df_rule": "adjusted"}
+    problem = sampled(14, p=9, n=600, most=4, noise=0.2, **options)
+    huge = dataclasses.replace(problem, categories=np.full(9, 100, np.int32))
+    adjacency, sets = serial_search(huge)
+    assert any(len(S) == 2 for S in sets.values())
+    for params in (*SHAPES["gpupc"], {"counting": "samples", "tables": "global", "delta": 3}):
+        backend = open_backend("host", 1_000_000)
+        found = run(huge, "gpupc", backend, params)
+        assert np.array_equal(found.adjacency, adjacency)
+        assert dict(found.sepsets.items()) == sets
+        assert found.levels_run == 4
+        assert found.facts["memory_plans"][3]["largest_table"] > 10**10
+        assert backend.memory_peak <= 1_000_000
+
+
+@pytest.mark.parametrize("test", ["chi-square", "g-square"])
+def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
+    """Largest p-values are made of the statistics' last bits, so they tell."""
+    problem = sampled(15, p=7, n=700, most=6, alpha=0.2, test=test, df_rule="adjusted")
+    expected = run(problem, "gpupc", backend, pmax=True)
+    assert expected.levels_run >= 3
+    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 3)
+    monkeypatch.setattr(gpupc, "SORTED_FROM", 0)
+    for params in SHAPES["gpupc"]:
+        found = run(problem, "gpupc", backend, params, pmax=True)
+        assert all(plan["dense_cells"] <= 3 for plan in found.facts["memory_plans"])
+        assert_same(found, expected)
+        np.testing.assert_array_equal(found.pmax, expected.pmax)
 
 
 # --- launches and memory said beforehand ------------------------------------------------------------------------------
@@ -397,13 +495,61 @@ def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launch
     assert launches["disc_cupc_level_zero"][0] == (2, 1)
 
 
+class WatchedBackend(HostBackend):
+    """Counts launches, and keeps what is copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.launches, self.uploaded, self.downloaded = collections.Counter(), [], []
+
+    def kernel(self, source, expression, structs=()):
+        kernel = super().kernel(source, expression, structs)
+
+        def launch(*arguments, **options):
+            self.launches[expression.split("<")[0]] += 1
+            kernel(*arguments, **options)
+
+        return launch
+
+    def upload(self, array):
+        self.uploaded.append(np.asarray(array).nbytes)
+        return super().upload(array)
+
+    def upload_rows(self, matrix, width):
+        self.uploaded.append(matrix.nbytes)
+        return super().upload_rows(matrix, width)
+
+    def download(self, array, out=None):
+        self.downloaded.append(array.nbytes)
+        return super().download(array, out)
+
+
+def test_a_level_is_five_launches_and_one_read():
+    """docs/performance.md: four where it removes nothing. Codes go up once and without padding."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    watched = WatchedBackend()
+    found = run(problem, "gpupc", watched)
+    levels = found.levels_run
+    assert levels >= 4
+    removing = len(set(found.sepsets.sizes().tolist()))
+    assert watched.launches == {
+        **{"pack_planes": 1, "gpupc_level_zero": 1, "gpupc_level": 2 * (levels - 1), "begin_level": levels - 1},
+        **{"finish_level": levels, "list_removed": removing, "expand": 1, "merge_sets": int(removing > 1)},
+    }
+    counters = 8 * device.MOST_LEVELS * len(device.bit_graph.COUNTERS)
+    assert watched.downloaded[:levels] == [counters] * levels
+    assert len(watched.downloaded) == levels + 4  # and the graph, pairs, members and sizes
+    assert watched.uploaded.count(problem.codes.nbytes) == 1
+    assert sum(watched.uploaded) - problem.codes.nbytes < 200_000  # mostly critical values
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_the_device_is_described_once(backend, monkeypatch, method):
+def test_a_run_does_not_describe_the_device(backend, monkeypatch, method):
     described = []
     describe = type(backend).describe
     monkeypatch.setattr(type(backend), "describe", lambda self: described.append(1) or describe(self))
     assert run(sampled(0), method, backend).levels_run > 1
-    assert len(described) == 1
+    assert not described  # it takes CUDA a millisecond
 
 
 def test_samples_are_numbered_beyond_the_last_without_overflow():

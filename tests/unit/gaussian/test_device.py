@@ -151,3 +151,15 @@ def test_too_many_sets_stop_the_search_cleanly():
     given = GaussianProblem.from_correlation(np.eye(3), n_samples=1000)
     assert stop_reason(given, 12, 5000).startswith("too many sets")
     assert stop_reason(given, 5, 5000) is None
+
+
+@pytest.mark.parametrize("method", ["cupc-e", "cupc-s", "baseline-1", "baseline-2"])
+def test_a_method_that_always_takes_the_pseudo_inverse_solves_that_problem_and_says_so(method):
+    problem = GaussianProblem.from_data(np.random.default_rng(0).standard_normal((50, 12)), alpha=0.3)
+    found = skeleton(problem, method=method, backend="host", inverse="pseudo")
+    assert found.facts["problem"] == problem.by_pseudo_inverse.facts()
+    assert found.facts["problem"]["pseudo_inverse"] == "always"
+    plain = skeleton(problem.by_pseudo_inverse, method=method, backend="host")
+    assert found == plain
+    assert found.pseudo_inverses == plain.pseudo_inverses > 0
+    assert skeleton(problem, method=method, backend="host").pseudo_inverses == 0

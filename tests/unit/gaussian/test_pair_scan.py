@@ -107,9 +107,10 @@ def matrices(p: int) -> dict[str, np.ndarray]:
     return {**found, "few samples": np.corrcoef(data[:5], rowvar=False), "arbitrary": arbitrary, "tolerance": edge}
 
 
+@pytest.mark.parametrize("tolerance", [RESIDUAL_TOLERANCE, 0.0])
 @pytest.mark.parametrize("level", range(1, 7))
 @pytest.mark.parametrize("kind", matrices(2))
-def test_prefixes_and_sets_give_the_same_bits(backend, level, kind):
+def test_prefixes_and_sets_give_the_same_bits(backend, level, kind, tolerance):
     """Where M2 is singular both say so, and a test is then made by functions that they share."""
     p, i, n = 9, 4, 8
     correlation = GaussianProblem.from_correlation(matrices(p)[kind], n_samples=100).correlation
@@ -118,7 +119,8 @@ def test_prefixes_and_sets_give_the_same_bits(backend, level, kind):
     by_prefix, by_set = (backend.full((sets, n, 3), 0, np.float64) for _ in range(2))
     singular = backend.full((sets, 2), 0, np.int32)
     cells = backend.empty((3 * level + 2) * n, np.float64)
-    arguments = [np.int32(p), np.int32(i), backend.upload(row), np.int32(n), cells, by_prefix, by_set, singular]
+    arguments = [np.int32(p), np.int32(i), backend.upload(row), np.int32(n), np.float64(tolerance)]
+    arguments += [cells, by_prefix, by_set, singular]
     backend.kernel(ELIMINATE, f"eliminate<{level}>")((1,), (1,), [backend.upload(correlation), *arguments])
     np.testing.assert_array_equal(singular[:, 0], singular[:, 1])
     tested = np.ones((sets, n), bool)

@@ -38,6 +38,10 @@ def problem(**changes):
         ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
         ({"max_level": 1.5}, r"max_level is 1\.5;"),
         ({"df_convention": "cuPC"}, "df_convention is 'cuPC'; choose one of: pcalg, cupc"),
+        ({"pseudo_inverse": "never"}, "pseudo_inverse is 'never'; choose one of: near-singular, always"),
+        ({"residual_tolerance": -1e-300}, "residual_tolerance is -1e-300; it must be at least 0 and below 1"),
+        ({"residual_tolerance": 1}, "residual_tolerance is 1; it must be at least 0 and below 1"),
+        ({"residual_tolerance": float("nan")}, "residual_tolerance is nan; it must be at least 0 and below 1"),
         ({"n_samples": 0}, "n_samples is 0; it must be a whole number of at least 1"),
         ({"n_samples": 20.5}, r"n_samples is 20\.5;"),
         ({"n_samples": math.inf}, "n_samples is inf;"),
@@ -203,6 +207,8 @@ def test_fingerprint_is_of_all_that_changes_the_answer():
         {"n_samples": 21},
         {"max_level": 2},
         {"df_convention": "cupc"},
+        {"residual_tolerance": 0},
+        {"pseudo_inverse": "always"},
         {"correlation": [[1, 0.5], [0.5, 1]]},
     ]
     prints = [problem(**change).fingerprint for change in changes]
@@ -223,14 +229,30 @@ def test_save_and_load_keep_every_bit(values, tmp_path, max_level):
     values[:, 1] = 7
     with pytest.warns(UserWarning, match="constant"):
         made = GaussianProblem.from_data(
-            values, alpha=0.1 + 0.2, max_level=max_level, df_convention="cupc", names=["a", "β", "c d"]
+            values,
+            alpha=0.1 + 0.2,
+            max_level=max_level,
+            df_convention="cupc",
+            residual_tolerance=0,
+            pseudo_inverse="always",
+            names=["a", "β", "c d"],
         )
     path = tmp_path / "problem.npz"
     made.save(path)
     loaded = load_problem(path)
     assert loaded.correlation.tobytes() == made.correlation.tobytes()
     assert not loaded.correlation.flags.writeable
-    for name in ("names", "alpha", "max_level", "n_samples", "df_convention", "constant", "fingerprint"):
+    same = (
+        "names",
+        "alpha",
+        "max_level",
+        "n_samples",
+        "df_convention",
+        "residual_tolerance",
+        "constant",
+        "fingerprint",
+    )
+    for name in same:
         assert getattr(loaded, name) == getattr(made, name)
         assert type(getattr(loaded, name)) is type(getattr(made, name))
 

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import subprocess
+from datetime import UTC, datetime, timedelta
 
 import jsonschema
 import pytest
@@ -34,6 +35,7 @@ def test_fits_the_schema_and_tells_no_secrets():
     assert facts["gpu"] is None
     assert facts["cores"] >= 1
     assert facts["memory_bytes"] > 0
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(facts["measured_at"])) < timedelta(minutes=1)
     assert facts["packages"]["numpy"]
     assert not re.search(r'"/|://', text), "a path or an URL"
     for secret in (socket.gethostname(), getpass.getuser()):
@@ -78,6 +80,9 @@ def test_git_state(repository):
     commit, dirty = git_state()
     assert re.fullmatch("[0-9a-f]{40}", commit)
     assert dirty is False
+    (package.parent / "results").mkdir()
+    (package.parent / "results" / "record.json").write_text("{}")
+    assert git_state() == (commit, False), "what is being recorded is no code"
     (package / "__init__.py").write_text("changed = True\n")
     assert git_state() == (commit, True)
 

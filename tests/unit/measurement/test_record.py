@@ -146,6 +146,10 @@ def test_what_ran_it(record):
     gpu = {**machine, "device": {"device": "A GPU"}, "git_commit": None}
     assert dataclasses.replace(record, backend="cuda", environment=gpu).machine == "A GPU"
     assert dataclasses.replace(record, environment=gpu).commit is None
+    dated = {**machine, "measured_at": "2026-11-21T23:59:00+00:00"}
+    assert dataclasses.replace(record, environment=dated).date == "2026-11-21"
+    undated = {name: fact for name, fact in machine.items() if name != "measured_at"}  # as records once were
+    assert dataclasses.replace(record, environment=undated).date is None
 
 
 def test_frame(record):

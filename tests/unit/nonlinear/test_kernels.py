@@ -1,5 +1,6 @@
 """The CMIknn test's kernels: random numbers, permutations and CMI values, each against plain code."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy import special
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.nonlinear.device import PARAMS, Engine, ci_test, counts_of
+from gpupc_impl.nonlinear.device import PARAMS, TUNING, Engine, ci_test, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest, philox
 
@@ -20,6 +21,8 @@ __global__ void known_answers(const unsigned* in, unsigned* out) {
     for (int i = 0; i < 4; ++i) out[4 * blockIdx.x + i] = found.w[i];
 }
 """
+
+SELECTIONS = ("buckets", "counting", "insertion")
 
 # kat_vectors of the Random123 library, philox4x32 with 10 rounds: counter, key and result.
 KNOWN_ANSWERS = [
@@ -175,7 +178,7 @@ def brute_force_cmi(x, y, z, k):
     return special.digamma(k) - total / n
 
 
-@pytest.mark.parametrize("selection", ["counting", "insertion"])
+@pytest.mark.parametrize("selection", SELECTIONS)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
 @pytest.mark.parametrize("ties", [False, True])
@@ -202,7 +205,7 @@ def test_every_k_of_a_small_problem(backend):
             )
             for members in ([], [3], [0, 3]):
                 wanted = Retest(problem).partials(1, 2, members)
-                for selection in ("counting", "insertion"):
+                for selection in SELECTIONS:
                     found = run_engine(problem, backend, 1, 2, members, selection=selection)[1]
                     assert np.array_equal(found, wanted), (ties, precision, k, members, selection)
 
@@ -224,7 +227,7 @@ def test_independent_code_finds_the_same_on_random_problems(backend):
         )
         i, j, *members = rng.permutation(5)[: 2 + rng.integers(0, 4)].tolist()
         wanted = Retest(problem).partials(i, j, sorted(members))
-        for selection in ("counting", "insertion"):
+        for selection in SELECTIONS:
             assert np.array_equal(run_engine(problem, backend, i, j, sorted(members), selection=selection)[1], wanted)
 
 
@@ -239,7 +242,8 @@ def test_outliers_and_copies(backend):
         )
         for members in ([], [3], [2, 3]):
             wanted = Retest(problem).partials(0, 1, members)
-            assert np.array_equal(run_engine(problem, backend, 0, 1, members)[1], wanted)
+            for selection in SELECTIONS:
+                assert np.array_equal(run_engine(problem, backend, 0, 1, members, selection=selection)[1], wanted)
 
 
 @pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
@@ -260,7 +264,7 @@ def test_a_constant_variable_is_independent(backend, transform):
 def test_launch_parameters_change_nothing(backend, members, transform):
     problem = sample_problem(np.random.default_rng(4), 70, permutations=70, k_cmi=9, transform=transform)
     wanted = Retest(problem).partials(1, 2, members)
-    for selection in ("counting", "insertion"):
+    for selection in SELECTIONS:
         for beta, gamma in ((0, 0), (1, 1), (5, 3), (32, 32), (128, 64), (1024, 512)):
             found = run_engine(problem, backend, 1, 2, members, selection=selection, beta=beta, gamma=gamma)[1]
             assert np.array_equal(found, wanted), (selection, beta, gamma)
@@ -272,9 +276,9 @@ def test_scratch_takes_the_place_of_shared_memory(backend, members, precision, m
     rng = np.random.default_rng(6)
     problem = sample_problem(rng, 90, k_perm=20, k_cmi=40, transform="standardize", precision=precision)
     wanted = Retest(problem).partials(1, 2, members)
-    for limit in (8448 + 3000, 8448 + 100, 0):
+    for limit in (8448 + 3000, 8448 + 100, 8448 + 64):
         monkeypatch.setattr(backend, "max_shared_bytes", limit, raising=False)
-        for selection in ("counting", "insertion"):
+        for selection in SELECTIONS:
             assert np.array_equal(run_engine(problem, backend, 1, 2, members, selection=selection)[1], wanted)
 
 
@@ -283,7 +287,7 @@ def test_memory_is_forecast_and_kept():
     sets = np.array([[0, s] for s in range(1, 7)])
     tests = np.array([[number, 7] for number in range(6)])
     wanted = np.array([Retest(problem).partials(0, 7, [s]) for s in range(1, 7)])
-    for selection in ("counting", "insertion"):
+    for selection in SELECTIONS:
         params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": selection}
         fits = []
         for limit in (8_000, 30_000, 60_000, 90_000, 1 << 20):
@@ -305,6 +309,41 @@ def test_memory_is_forecast_and_kept():
         assert fits[-1] == 6
         assert fits == sorted(fits)
         assert len(set(fits)) >= 3
+
+
+@pytest.mark.parametrize("members", [[], [3]])
+def test_lists_of_a_few_samples_at_a_time_give_the_same(members):
+    """Lists that do not fit at once are made for some tests, or for some samples of one, after the other."""
+    problem = sample_problem(np.random.default_rng(9), 64, transform="standardize", permutations=9)
+    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    level, sets, tests = len(members), np.array([[0, *members]] * 2), np.array([[0, 1], [1, 2], [0, 4]])
+    wanted = [Retest(problem).partials(0, j, members) for _, j in tests]
+    peaks = []
+    for list_bytes in (1, 30_000, 100_000, 1 << 30):  # some samples of one test, one or two tests, all
+        backend = open_backend("host")
+        engine = Engine(problem, backend, params)
+        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes)
+        engine.fitting(level, 2, 2)
+        before = backend.memory_used
+        backend.reset_peak()
+        assert np.array_equal(engine.partials(level, sets, tests), wanted)
+        peaks.append(backend.memory_peak - before)
+    assert peaks == sorted(peaks)
+    assert peaks[0] < peaks[-1] / 20
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_ten_thousand_samples_take_bounded_memory(level):
+    """What docs/cmiknn.md says of a batch of a GPU at n = 10,000."""
+    problem = NonlinearProblem.from_data(np.random.default_rng(0).normal(size=(10_000, 5)), transform="standardize")
+    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    engine = Engine(problem, open_backend("host"), params)
+    engine.tuning = TUNING["cuda"]
+    batch = engine.tuning.samples // problem.n_samples
+    assert batch == 13
+    assert engine._needed(level, batch, 49) < 1.5e8
+    assert engine.tuning.list_bytes == 1 << 30
+    assert engine._needed(level, 1, 1) < 3.5e7
 
 
 def test_ci_test_refuses_what_is_no_test(backend):

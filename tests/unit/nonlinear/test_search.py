@@ -11,6 +11,7 @@ from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.nonlinear import retest
+from gpupc_impl.nonlinear.device import Engine
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
 
@@ -111,6 +112,45 @@ def test_little_memory_means_smaller_batches(backend):
     assert peaks[0] < peaks[1] < peaks[2]
     with pytest.raises(DeviceMemoryError):
         solve(problem, get_method("gpucmiknn-parallel"), open_backend("host", device_memory_limit=12_000))
+
+
+@pytest.mark.parametrize("name", ["gpucmiknn-single", "gpucmiknn-parallel"])
+@pytest.mark.parametrize("selection", ["buckets", "counting", "insertion"])
+@pytest.mark.parametrize(("permutations", "alpha"), [(31, 0.05), (32, 0.05), (100, 0.011), (150, 0.3), (150, 0.99)])
+def test_early_stopping_keeps_the_answer(backend, name, selection, permutations, alpha):
+    problem = graph_problem(5, p=5, n=40, permutations=permutations, alpha=alpha)
+    params = {"selection": selection}
+    expected = solve(problem, get_method(name), backend, params)
+    found = solve(problem, get_method(name), backend, params | {"stopping": "early"})
+    assert np.array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.tests_per_level == expected.tests_per_level
+
+
+@pytest.mark.parametrize("selection", ["buckets", "counting"])
+def test_early_stopping_leaves_out_permutations_unless_p_values_are_asked_for(backend, selection, monkeypatch):
+    """An independent pair is separated in the first 32 lanes, a copy is only known as one when few are left."""
+    rng = np.random.default_rng(1)
+    data = rng.normal(size=(60, 3))
+    data[:, 2] = data[:, 0]
+    problem = NonlinearProblem.from_data(data, alpha=0.02, permutations=150, k_cmi=6, k_perm=5, max_level=0)
+    made = []
+
+    def estimate(engine, level, sets, tests, lanes=None):
+        made.extend([lanes] * len(tests))
+        return estimate_all(engine, level, sets, tests, lanes)
+
+    estimate_all = Engine.estimate
+    monkeypatch.setattr(Engine, "estimate", estimate)
+    params = {"selection": selection, "stopping": "early", "delta": 10}
+    found = solve(problem, get_method("gpucmiknn-parallel"), backend, params)
+    assert found.edges.tolist() == [[0, 2]]
+    assert found.pmax is None
+    assert made == [slice(0, 32)] * 3 + [slice(32, 64), slice(64, 128), slice(128, 151)]
+    made.clear()
+    pmax = solve(problem, get_method("gpucmiknn-parallel"), backend, params, pmax=True).pmax
+    assert made == [None] * 3
+    assert pmax[0, 1] == problem.p_value(Retest(problem).count(0, 1, []))
 
 
 def test_racing_is_marked_as_random(backend):

@@ -216,6 +216,18 @@ def test_managed_memory_is_oversubscribed_when_asked():
     assert found == skeleton(problem, method="cupc-s", backend="host")
 
 
+def test_managed_memory_on_a_device_that_seems_smaller():
+    problem = make_problem(p=300, max_level=1)
+    needed = _plan.core(300, 1, False).device_bytes + _plan.pair_bytes(300)
+    assert 2_000_000 < needed < 4_000_000
+    with pytest.raises(DeviceMemoryError, match=rf"may need {needed:,} bytes .* of 2,000,000 bytes"):
+        skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=2)
+    found = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=4)
+    assert found == skeleton(problem, method="cupc-s", backend="host")
+    assert found.facts["out_of_core"]["budget_bytes"] == 4_000_000
+    assert found.facts["out_of_core"]["peak_device_bytes"] <= needed
+
+
 def test_the_budget_holds_again_after_managed_memory():
     backend = open_backend("host", 1000)
     with backend.managed_memory(oversubscribe=True):

@@ -11,6 +11,7 @@ from gpupc_impl.backends.simt import build
 from gpupc_impl.out_of_core.device import all_kernels
 
 SEARCH = """
+import dataclasses
 import numpy as np
 from gpupc_impl import GaussianProblem, methods
 from gpupc_impl.backends import open_backend
@@ -29,6 +30,9 @@ assert expected.pseudo_inverses and expected.levels_run == 4
 for layout, options in {"blocks": {}, "panels": {"pmax": True}, "gather": {"separating_sets": "first-come"}}.items():
     found = solve(problem, method, backend, {"layout": layout, "block_size": 9}, **options)
     assert (found.adjacency == expected.adjacency).all()
+literal = dataclasses.replace(problem, residual_tolerance=0.0, max_level=1)
+pairs = solve(literal, methods()["out-of-core-um"], backend, {"level_one": "pairs"})
+assert pairs == solve(literal, methods()["cupc-s"], backend)
 Gathered.largest_arena = lambda *given: 1024
 assert solve(problem, method, backend, {"layout": "gather"}) == expected
 """

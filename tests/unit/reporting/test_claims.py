@@ -1,188 +1,84 @@
-"""The paper's claims beside made-up records: how the numbers come about, what is missing, what holds."""
+"""What is common to all papers' claims: what a claim says, verdicts, and numbers of series."""
 
+import importlib
 from pathlib import Path
 
 import pytest
 
 from gpupc_impl.core.files import read_csv
-from gpupc_impl.reporting import runs
-from gpupc_impl.reporting.papers import cupc_claims as claims
+from gpupc_impl.reporting import claims
 
 ROOT = Path(__file__).parents[3]
-REPORTED = read_csv(ROOT / "results" / "reported" / "cupc_claims.csv")
-PARAMS = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta": 2}}
+MODULES = {"cupc": "cupc_claims", "gpupc": "gpupc_claims", "cmiknn": "cmiknn_claims", "ooc": "out_of_core_claims"}
 
 
-def record(dataset, method, warm, *, setting=None, params=None, status="ok", source=None, levels=None):
-    cpu = method.startswith("stable")
-    return {
-        "setting": setting or method,
-        "method": method,
-        "family": "gaussian",
-        "reference": cpu,
-        "backend": "cpu" if cpu else "host",
-        "params": params or PARAMS.get(method, {}),
-        "separating_sets": "canonical",
-        "dataset": {"name": dataset, "source": source},
-        "problem": None,
-        "status": status,
-        "why": None,
-        "limits": {"time_s": 60.0},
-        "time_s": {"cold": None, "warm": warm, "levels": levels or [[t / 4, t / 2, t / 4] for t in warm]},
-        "result": {"edges": 5, "levels_run": 3, "tests_per_level": [9, 9, 9]} if status == "ok" else None,
-        "environment": {"git_commit": "0123456789", "git_dirty": False, "cpu": "CPU", "threads": 2, "device": None},
-    }
-
-
-def generated(n, m, d, seed, e, s):
-    """One graph of section 5.6, with the times of cuPC-E and cuPC-S."""
-    name, source = f"dag-{n}-{m}-{d}-{seed}", f"generated: cuPC section 5.6, p={n}, m={m}, density={d}, seed={seed}"
-    return [record(name, "cupc-e", [e], source=source), record(name, "cupc-s", [s], source=source)]
-
-
-@pytest.fixture
-def table(load):
-    """The CSV rows of the table of some records, by claim."""
-
-    def make(records, shared=()):
-        found = claims.cupc_claims(load(records), shared, REPORTED)
-        return {row["id"]: row for row in found.plain}
-
-    return make
-
-
-def test_every_claim_has_a_quantity_and_says_what_it_states():
-    assert [claim["id"] for claim in REPORTED] == list(claims.QUANTITIES)
-    for claim in REPORTED:
+@pytest.mark.parametrize("paper", MODULES)
+def test_every_claim_has_a_quantity_and_says_what_it_states(paper):
+    reported = read_csv(ROOT / "results" / "reported" / f"{paper}_claims.csv")
+    module = importlib.import_module(f"gpupc_impl.reporting.papers.{MODULES[paper]}")
+    assert [claim["id"] for claim in reported] == list(module.QUANTITIES)
+    for claim in reported:
         assert claim["check"] in ("range", "about", "at least", "at most", "none")
         assert claim["basis"] in ("printed", "our reading")
+        assert claim["section"]
         assert claim["quote"]
         assert claim["datasets"]
         assert claim["unit"] in claims.UNITS
         assert claim["low"] or claim["high"]
+        assert bool(claim["low"]) == (claim["check"] != "at most")
+        assert bool(claim["high"]) == (claim["check"] != "at least")
         if claim["check"] == "about":
             assert claim["low"] == claim["high"]
 
 
-def test_without_records_nothing_is_measured(table):
-    rows = table([])
-    assert len(rows) == len(REPORTED)
-    assert {row["holds"] for row in rows.values()} == {"not measured"}
-    assert all(row["missing"] for row in rows.values())
+@pytest.mark.parametrize(
+    ("check", "low", "high", "values", "word"),
+    [
+        ("range", "1.3", "3.9", [1.26, 3.94], "holds"),
+        ("range", "1.3", "3.9", [1.24, 3.9], "less"),
+        ("range", "1.3", "3.9", [1.24, 4.0], "less and more"),
+        ("range", "49", "83", [83.4], "holds"),
+        ("about", "45.8", "45.8", [57.0], "holds"),
+        ("about", "45.8", "45.8", [58.0], "more"),
+        ("about", "-10", "-10", [10.0], "more"),
+        ("at least", "8500", "", [8499.0], "less"),
+        ("at least", "1", "", [0.9], "less"),
+        ("at most", "", "10", [10.4], "more"),
+        ("at most", "", "10", [9.6], "holds"),
+        ("none", "1", "2", [9.0], "not comparable"),
+        ("none", "1", "2", [], "not run"),
+    ],
+)
+def test_verdicts(check, low, high, values, word):
+    assert claims.verdict({"check": check, "low": low, "high": high}, values) == word
 
 
-def test_ratios_and_shares(table):
-    records = [record("nci-60", "stable-serial", [525.0])]
-    records += [record("nci-60", "cupc-e", [1.0]), record("nci-60", "cupc-s", [0.5])]
-    records += [record("nci-60", "baseline-1", [3.94]), record("nci-60", "baseline-2", [1.7])]
-    records += [record("mcc", "stable-serial", [2100.0]), record("mcc", "cupc-e", [4.0])]
-    records += [record("mcc", "cupc-s", [], status="timeout"), record("mcc", "baseline-1", [2.0])]
-    rows = table(records)
-    assert rows["cupc-e-mean"]["ours_low"] == pytest.approx(525)
-    assert (rows["cupc-e-mean"]["holds"], rows["cupc-e-mean"]["measured_on"]) == ("yes", "mean of nci-60, mcc")
-    assert rows["cupc-s-mean"]["ours_low"] == pytest.approx(1050)
-    assert "mcc (cupc-s timeout)" in rows["cupc-s-mean"]["missing"]
-    assert "dream5-insilico (not in this run)" in rows["cupc-s-mean"]["missing"]
-    over = rows["cupc-e-over-baseline-1"]
-    assert (over["ours_low"], over["ours_high"], over["holds"]) == (0.5, 3.94, "no")
-    assert rows["cupc-e-over-baseline-2"]["holds"] == "no"  # 1.7 is below 1.8
-    assert rows["cupc-s-over-cupc-e"]["holds"] == "yes"
-    assert rows["level-1-first-five"]["ours_low"] == 50
-    assert rows["cupc-e-seconds"]["holds"] == "not comparable"
-    assert rows["same-skeleton"]["holds"] == "yes"
-    assert rows["stable-seconds"]["holds"] == "not measured"
-
-
-def test_a_skeleton_that_is_not_verified_counts_for_nothing(load):
-    found = load([record("nci-60", "cupc-e", [1.0])], {("nci-60", "cupc-e"): "unexplained"})
-    found = claims.cupc_claims(found, [], REPORTED)
-    row = next(row for row in found.plain if row["id"] == "cupc-e-seconds")
-    assert (row["holds"], row["missing"].split("; ")[0]) == ("not measured", "nci-60 (cupc-e not verified)")
-
-
-def test_an_experiment_verifies_its_own_settings(tmp_path, save):
-    paths = []
-    for setting in ("cupc-s", "cupc-s-32-1"):
-        paths.append(tmp_path / f"{setting}.json")
-        save(record("mcc", "cupc-s", [1.0], setting=setting), paths[-1])
-        verification = tmp_path / f"{setting}.csv"
-        verification.write_text(f"dataset,setting,status,differing_edges\nmcc,{setting},equal,0\n")
-    found = runs.load([*paths, paths[0]], [tmp_path / "cupc-s.csv", tmp_path / "cupc-s-32-1.csv"])
-    assert [run.setting for run in found] == ["cupc-s", "cupc-s-32-1"]
-
-
-def test_configurations_are_found_by_method_and_parameters(table):
-    def cell(beta, gamma, time):
-        return record("nci-60", "cupc-e", [time], setting=f"x{beta}y{gamma}", params={"beta": beta, "gamma": gamma})
-
-    rows = table([cell(2, 128, 2.0), cell(2, 16, 1.2), cell(2, 32, 1.3), record("nci-60", "cupc-e", [1.4])])
-    assert rows["fig7-range"]["measured_on"] == "nci-60 (3 configurations)"
-    assert rows["fig7-range"]["ours_low"] == pytest.approx(1.3 / 2)
-    assert rows["fig7-range"]["holds"] == "yes"
-    assert rows["cupc-e-2-128"]["ours_low"] == pytest.approx(-40)
-    assert rows["cupc-e-2-128"]["holds"] == "yes"
-    assert rows["fig8-range"]["holds"] == "not measured"
-
-
-def test_series_vary_one_thing_and_take_the_median_of_the_graphs(table):
-    records = [*generated(100, 1000, 0.1, 0, 1.0, 0.5), *generated(100, 1000, 0.1, 1, 3.0, 0.5)]
-    records += [*generated(200, 1000, 0.1, 0, 5.0, 2.0), *generated(50, 500, 0.7, 0, 9.0, 1.0)]
-    records += [*generated(100, 1000, 0.2, 0, 10.0, 2.0), *generated(100, 1000, 0.3, 0, 11.0, 3.0)]
-    records += [*generated(100, 1000, 0.4, 0, 12.0, 4.0)]
-    rows = table(records)
-    assert rows["runtime-over-n"]["ours_low"] == pytest.approx(2.5)
-    assert "cuPC-E, n = 100, 200 (m = 1000, d = 0.1)" in rows["runtime-over-n"]["measured_on"]
-    assert rows["linear-in-d"]["ours_low"] == pytest.approx(1)
-    assert rows["fast-at-d-0.1"]["ours_high"] == pytest.approx(0.25)
-    assert rows["linear-in-m"]["missing"] == "cuPC-E, cuPC-S (no generated sets that differ in m only)"
-    assert rows["cupc-s-always-faster"]["measured_on"] == "7 generated sets"
-    assert rows["cupc-e-n-1000"]["holds"] == "not measured"
-
-
-def test_a_falling_line_is_no_linear_growth():
+def test_numbers_of_a_series():
+    assert claims.smallest_step([1, 2, 3], [1.0, 3.0, 4.5]) == pytest.approx(1.5)
     assert claims.straightness([1, 2, 3], [1, 2, 3]) == pytest.approx(1)
-    assert claims.straightness([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
-    with pytest.raises(claims.Missing):
-        claims.straightness([1, 2], [1, 2])
-
-
-def test_a_reference_that_hit_its_limit_is_a_lower_bound(table):
-    graph = generated(1000, 10000, 0.1, 0, 0.005, 0.002)
-    name, source = graph[0]["dataset"].values()
-    slow = record(name, "stable-serial", [], status="timeout", source=source)
-    rows = table([*graph, slow])
-    assert rows["cupc-e-over-stable-fast"]["ours_low"] == pytest.approx(12_000)
-    assert rows["cupc-e-over-stable-fast"]["holds"] == "yes"
-    rows = table([*generated(1000, 10000, 0.1, 0, 10.0, 2.0), slow])
-    assert rows["cupc-e-over-stable-fast"]["holds"] == "not measured"
-    assert "more than 6.00×" in rows["cupc-e-over-stable-fast"]["missing"]
-
-
-def test_shared_sets(table):
-    shared = [
-        {"dataset": "dream5-insilico", "kind": "file", "setting": "cupc-s", "rows": str(rows), "sets": str(sets)}
-        for rows, sets in ((1, 7), (2, 96), (50, 4))
-    ]
-    rows = table([record("dream5-insilico", "cupc-s", [1.0])], shared)
-    assert (rows["shared-by-40-rows"]["ours_low"], rows["shared-by-40-rows"]["holds"]) == (96, "yes")
+    assert claims.straightness([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)  # a falling line is no linear growth
+    assert claims.within(2, 3)([1, 2, 3], [5.0, 6.0, 7.0]) == [6.0, 7.0]
+    assert claims.within(2, 3, max)([1, 2, 3], [5.0, 6.0, 7.0]) == 7.0
+    assert claims.growth(3, 1)([1, 2, 3], [5.0, 6.0, 10.0]) == 0.5
+    assert claims.percent_growth(1, 3)([1, 2, 3], [5.0, 6.0, 10.0]) == pytest.approx(100)
+    assert claims.per_doubling(1, 4)([1, 2, 3, 4], [5.0, 6.0, 7.0, 18.0]) == [6 / 5, 3.0]
 
 
 @pytest.mark.parametrize(
-    ("check", "low", "high", "values", "holds"),
-    [
-        ("range", "1.3", "3.9", [1.26, 3.94], "yes"),
-        ("range", "1.3", "3.9", [1.24, 3.9], "no"),
-        ("range", "49", "83", [83.4], "yes"),
-        ("about", "45.8", "45.8", [57.0], "yes"),
-        ("about", "45.8", "45.8", [58.0], "no"),
-        ("about", "-10", "-10", [10.0], "no"),
-        ("at least", "8500", "", [8499.0], "no"),
-        ("at least", "1", "", [0.9], "no"),
-        ("at most", "", "10", [10.4], "no"),
-        ("at most", "", "10", [9.6], "yes"),
-        ("none", "1", "2", [9.0], "not comparable"),
-        ("none", "1", "2", [], "not measured"),
-    ],
+    "compute", [claims.straightness, claims.within(8, 9), claims.growth(1, 3), claims.per_doubling(2, 9)]
 )
-def test_what_holds(check, low, high, values, holds):
-    assert claims.verdict({"check": check, "low": low, "high": high}, values) == holds
+def test_a_number_that_a_series_does_not_have_is_missing(compute):
+    with pytest.raises(claims.Missing):
+        compute([1, 2], [1.0, 2.0])
+
+
+def test_missing_numbers_are_listed_by_reason():
+    found = claims.together(claims.not_run("none of it"), claims.over_datasets(_odd))(None, ["a", "bb", "ccc", "dddd"])
+    assert found.values == {"a": [1], "ccc": [3]}
+    assert claims._listed(found.missing) == "all (none of it); bb, dddd (even)"
+
+
+def _odd(_, dataset):
+    if len(dataset) % 2 == 0:
+        raise claims.Missing("even")
+    return len(dataset)

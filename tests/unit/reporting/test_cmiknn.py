@@ -271,3 +271,21 @@ def test_fig1_leaves_out_what_is_not_verified(load):
     drawing = cmiknn.cmiknn_fig1(runs, problems, REPORTED["cmiknn_fig1"])
     assert [row["change"] for row in drawing.rows] == [0, None]
     plt.close(drawing.figure)
+
+
+# --- scaling ---------------------------------------------------------------------------------------------------------
+
+
+def test_scaling_has_a_panel_a_sweep_and_a_line_a_setting(load):
+    sweeps = {"n": {"g-100": 100, "g-200": 200, "g-400": 400}, "k_cmi": {"g-100": 7, "h": 20}}
+    records = [record(name, "gpucmiknn-parallel", [2.0 * at + 1]) for at, name in enumerate(["g-100", "g-200", "h"])]
+    records[2]["result"]["tests_per_level"] = [1000, 234]
+    records.append(record("g-400", "gpucmiknn-parallel", [], status="timeout"))
+    drawing = cmiknn.cmiknn_scaling(load(records), sweeps)
+    by_n, by_k = drawing.figure.axes
+    assert [axes.get_xlabel() for axes in (by_n, by_k)] == ["number of samples n", "k_CMI"]
+    points = [[list(zip(*line.get_data(), strict=True)) for line in axes.lines] for axes in (by_n, by_k)]
+    assert points == [[[(100, 1.0), (200, 3.0)], [(400, 60.0)]], [[(7, 1.0), (20, 5.0)], []]]
+    assert [text.get_text() for text in by_k.texts] == ["6", "1,234"]
+    assert [row["value"] for row in drawing.rows] == [100, 200, 400, 7, 20]
+    plt.close(drawing.figure)

@@ -69,7 +69,7 @@ def test_a_bar_of_fig6_is_the_median_share_of_each_level(levels, load):
     assert texts(upper) == ["10", "10", "30", "50", "timeout"]
     assert "20" in texts(lower)  # levels 5 and 6 in one piece
     assert "not run" in texts(lower)
-    assert "paper 49 to 83 %; here 10 to 50 % in 1 of 5" in drawing.figure.get_suptitle()
+    assert "paper 49 to 83 %; ours 10 to 50 % in 1 of 5" in drawing.figure.get_suptitle()
     assert {row["method"] for row in drawing.rows} == {"cupc-e", "cupc-s"}
     plt.close(drawing.figure)
 
@@ -122,7 +122,7 @@ def test_a_cell_is_the_ratio_to_the_selected_configuration(load):
     assert [texts(axes).count(text) for text in ("1.00", "0.25", "2.00", "2.00✗")] == [1, 1, 27, 1]
     red, _, blue, _ = axes.patches[[*ratios].index((4, 8))].get_facecolor()
     assert blue > red  # faster is blue, slower is red
-    assert "here: 0.25 to 2.00×; paper: 0.3 to 1.3×" in drawing.figure.get_suptitle()
+    assert "ours: 0.25 to 2.00×; paper: 0.3 to 1.3×" in drawing.figure.get_suptitle()
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("β", "γ")
     plt.close(drawing.figure)
 
@@ -198,7 +198,7 @@ def test_fig10_has_a_box_a_method_and_value(load):
         [60]
     ]
     assert texts(by_n) == ["1 of 5 without a time"]
-    assert drawing.figure.get_suptitle().startswith("cuPC-S faster than cuPC-E: here on 9 of 9 graphs")
+    assert drawing.figure.get_suptitle().startswith("cuPC-S faster than cuPC-E: ours on 9 of 9 graphs")
     assert len(drawing.rows) == 22
     plt.close(drawing.figure)
 

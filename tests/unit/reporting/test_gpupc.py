@@ -14,7 +14,11 @@ REPORTED = {k: read_csv(ROOT / f"results/reported/gpupc_table{k}.csv") for k in 
 LIMIT = 200_000_000
 
 
-def record(dataset, method, warm, *, status="ok", backend=None, problem=None, setting=None):
+PAPER = {"counting": "samples", "tables": "global"}
+BEST = {"counting": "bit-planes", "tables": "shared"}
+
+
+def record(dataset, method, warm, *, status="ok", backend=None, problem=None, setting=None, params=None):
     kernels = method in ("gpupc", "disc-cupc")
     return {
         "setting": setting or method,
@@ -22,7 +26,7 @@ def record(dataset, method, warm, *, status="ok", backend=None, problem=None, se
         "family": "discrete",
         "reference": not kernels,
         "backend": backend or ("host" if kernels else "cpu"),
-        "params": {},
+        "params": params or {},
         "separating_sets": "canonical",
         "dataset": {"name": dataset},
         "problem": problem,
@@ -134,6 +138,31 @@ def test_table2_states_the_memory_limit_and_what_is_fixed(workload):
     assert "Ours, where not varied: N = 60, max |V| = 4, n = 1,000, T = 16, d = 0.9." in notes
     assert "gpupc" in notes
     assert "a reason (gpupc)" in notes
+
+
+def test_like_is_compared_with_like_in_both_tables(load):
+    """The paper's choice first, whatever settings are called and in whatever order they come; then the best of each."""
+    times = {("disc-cupc", "b"): 3.0, ("gpupc", "b"): 1.0, ("disc-cupc", "a"): 8.0, ("gpupc", "a"): 2.0}
+    problem = {"n_variables": 60, "max_categories": 4, "n_samples": 9, "tests_per_edge": 16, "decay": 0.9}
+    records = [
+        record("base", m, [t], setting=f"{name}-{m}", params=PAPER if name == "a" else BEST, problem=problem)
+        for (m, name), t in times.items()
+    ]
+    table = gpupc.gpupc_table2(load(records), REPORTED[2], {"p": {"base": 60}})
+    start = table.rows.index(row_of(table, "N", "ours"))
+    assert [row[1:3] for row in table.rows[start + 1 : start + 7]] == [
+        *(["disc-cuPC, s", "8.00"], ["gpuPC, s", "2.00"], ["speedup", "4.00×"]),
+        *(["best disc-cuPC, s", "3.00"], ["best gpuPC, s", "1.00"], ["speedup", "3.00×"]),
+    ]
+    assert [row["choice"] for row in table.plain if row["source"] == "ours"] == ["paper", "paper", "best", "best"]
+    assert any("as the paper has both" in note for note in table.notes)
+    table = gpupc.gpupc_table3(load(records), [], REPORTED[3])
+    assert table.header[4:] == [
+        *("disc-cuPC", "gpuPC", "best disc-cuPC", "best gpuPC", "gpuPC over disc-cuPC", "best over best"),
+        *("gpuPC over the parallel CPU version", "SHD of the skeleton"),
+    ]
+    assert row_of(table, "base")[4:10] == ["8.00", "2.00", "3.00", "1.00", "4.00×", "3.00×"]
+    assert {len(row) for row in table.rows} == {len(table.header)}
 
 
 # --- Table 3 ---------------------------------------------------------------------------------------------------------

@@ -128,9 +128,9 @@ def test_the_memory_limit_is_the_budget_or_the_devices_or_unknown(load):
 def test_fig2_says_what_the_paper_says(runs):
     drawing = out_of_core.ooc_fig2(runs, REPORTED["ooc_fig2"], SWEEPS)
     heading = drawing.figure.get_suptitle()
-    ours, paper = "here 2.00× at 100, 2.00× at 400", "paper 1× at 35,000, 12.4× at 40,000, 34× at 55,000"
+    ours, paper = "ours 2.00× at 100, 2.00× at 400", "paper 1× at 35,000, 12.4× at 40,000, 34× at 55,000"
     assert f"Level 1, block-based over UM: {ours}; {paper}" in heading
-    assert "Level 0, UM over block-based: here 0.500× at 100, 2.00× at 400; paper up to 15× at 5,000, 4.4×" in heading
+    assert "Level 0, UM over block-based: ours 0.500× at 100, 2.00× at 400; paper up to 15× at 5,000, 4.4×" in heading
     assert "fully connected" not in heading
     plt.close(drawing.figure)
 
@@ -151,10 +151,10 @@ def test_other_settings_of_a_method_have_lines_of_their_own(load):
     records += [record(p, UM, [(1, 3)], setting="um", device_bytes=9) for p in (100, 200)]
     drawing = out_of_core.ooc_fig2(load(records), REPORTED["ooc_fig2"], SWEEPS)
     dashed = [line for line in drawing.figure.axes[1].lines if line.get_linestyle() == "--"]
-    assert [line.get_ydata().tolist() for line in dashed] == [[9, 9]]
-    assert "Level 1, block-based over UM: here 1.00× at 100" in drawing.figure.get_suptitle()
+    assert [line.get_ydata().tolist() for line in dashed] == [[3, 3]]
+    assert "Level 1, block-based over UM: ours 0.333× at 100" in drawing.figure.get_suptitle()
     (legend,) = drawing.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["paper-blocks", "block-based", "UM"]
+    assert [text.get_text() for text in legend.get_texts()] == ["block-based", "block", "UM"]
     plt.close(drawing.figure)
 
 
@@ -174,7 +174,7 @@ def test_fig2_with_nothing_but_failures(tmp_path, load):
     drawing = out_of_core.ooc_fig2(load(records), REPORTED["ooc_fig2"], SWEEPS)
     drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
     assert [row["status"] for row in read_csv(tmp_path / "f.csv")] == ["oom"] * 4
-    assert "here not measured" in drawing.figure.get_suptitle()
+    assert "ours not measured" in drawing.figure.get_suptitle()
 
 
 # --- Table 1 ---------------------------------------------------------------------------------------------------------
@@ -202,6 +202,22 @@ def test_table1_has_ours_above_the_papers(tmp_path, load):
     assert [row["source"] for row in written] == ["ours"] * 3 + ["paper"] * 3
     assert float(written[5]["median_s"]) == pytest.approx(0.46 * 3600)
     assert written[2]["edges_per_level"] == "3300 3300"
+
+
+def test_table1_has_the_paper_s_blocks_before_others_and_unified_memory_with_their_kernels(load):
+    blocks = [("block", "auto", 1.0), ("paper-blocks", "blocks", 3.0)]
+    found = [
+        record(100, BLOCK, [(1.0, seconds)], setting=setting, params={"layout": layout}, device_bytes=9)
+        for setting, layout, seconds in blocks
+    ]
+    found += [
+        record(100, UM, [(1.0, seconds)], setting=kernel, params={"level_one": kernel}, device_bytes=9)
+        for kernel, seconds in (("cupc-s", 15.0), ("pairs", 7.0))
+    ]
+    table = out_of_core.ooc_table1(load(found), REPORTED["ooc_table1"])
+    assert [row[1] for row in table.rows] == ["ours: host, paper-blocks", "ours: host, block", "paper"]
+    assert [row[8] for row in table.rows[:2]] == ["2.00×", "4.00×"]
+    assert [row["setting"] for row in table.plain if row["source"] == "ours"] == ["pairs", "paper-blocks", "block"]
 
 
 def test_table1_says_what_failed(load):

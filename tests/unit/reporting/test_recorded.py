@@ -20,7 +20,7 @@ def test_records_ran_on_a_gpu(device):
     records = recorded.read(device)  # which fit the schema, or it fails
     assert any(record.backend == "cuda" for record in records)
     for record in records:
-        content = json.loads((device / record.dataset / f"{record.setting}.json").read_text())
+        content = json.loads((device / "records" / record.dataset / f"{record.setting}.json").read_text())
         assert record.to_json() == {"random": False, **content}
         assert not record.environment["git_dirty"]
         if record.backend == "cuda":
@@ -78,9 +78,9 @@ def test_statuses_and_numbers(tmp_path, save):
         },
     }
     slow = {**record, "setting": "slow", "status": "oom", "result": None, "time_s": {"warm": [], "levels": []}}
+    (tmp_path / "records" / "small").mkdir(parents=True)
     for name, content in (("fast", record), ("slow", slow)):
-        (tmp_path / "small").mkdir(exist_ok=True)
-        save(content, tmp_path / "small" / f"{name}.json")
+        save(content, tmp_path / "records" / "small" / f"{name}.json")
     shown = recorded.markdown(recorded.read(tmp_path))
     assert "| ms | fast | slow |" in shown
     assert "| small | 2.00 [1.40–2.60] / 1.00 | oom |" in shown

@@ -153,7 +153,7 @@ def test_backends_have_rows_of_their_own(load, records):
 
 
 def test_rows_are_found_by_what_a_setting_is(load, records):
-    """Renamed settings fill the same rows, and the papers' rule for separating sets and other parameters fill none."""
+    """Renamed settings fill the same rows, and other parameters fill none."""
 
     def cells(found):
         table = cupc.cupc_table2(load(found), PAPER_TABLE2)
@@ -164,14 +164,24 @@ def test_rows_are_found_by_what_a_setting_is(load, records):
     for content in records:
         if content["method"] == "cupc-s":
             found.append(
-                content | {"setting": "a", "separating_sets": "first-come", "time_s": {"cold": 1, "warm": [77]}}
-            )
-            found.append(
                 content | {"setting": "b", "params": {"theta": 32, "delta": 1}, "time_s": {"cold": 1, "warm": [77]}}
             )
         own = {"params": {"theta": 64, "delta": 2}} if content["method"] == "cupc-s" else {}
         found.append(content | {"setting": f"my-{content['setting']}"} | own)
     assert cells(found) == before
+
+
+def test_speedups_are_of_the_paper_s_rule_for_separating_sets_with_canonical_ones_beside_it(load, records):
+    own = {"setting": "as published", "separating_sets": "first-come", "time_s": {"cold": 1, "warm": [0.5]}}
+    records += [
+        content | own for content in records if (content["dataset"]["name"], content["method"]) == ("nci-60", "cupc-s")
+    ]
+    table = cupc.cupc_table2(load(records), PAPER_TABLE2)
+    assert [row[2] for row in table.rows if row[:2] == ["T5, s", "ours: as published (host)"]] == ["0.500"]
+    assert [row[2] for row in table.rows if row[:2] == ["T5, s", "ours: cuPC-S (host)"]] == ["1.00"]
+    assert row_of(table, "T3/T5", "ours: as published (host)")[2] == "16.0×"
+    rules = [line["separating_sets"] for line in table.plain if (line["symbol"], line["source"]) == ("T5", "ours")]
+    assert set(rules) == {"first-come", "canonical"}
 
 
 def test_what_was_not_run_says_why(load, records):

@@ -123,6 +123,18 @@ def test_a_vanishing_residual_is_undefined_and_a_singular_set_takes_the_pseudo_i
     assert float(squares[1]) == pytest.approx(float(alone[0]), rel=1e-12)
 
 
+def test_a_test_that_rounding_errors_decide_is_near_its_threshold_whatever_it_gives():
+    data = linear_data(p=6)
+    data = np.column_stack([data, data[:, 0] + 1e-6 * data[:, 0].std() * linear_data(p=1, seed=1)[:, 0]])  # a near copy
+    pairs, sets = np.array([[0, 1], [2, 3], [2, 3]]), np.array([[6, 4], [0, 6], [0, 4]])
+    for tolerance, by_rounding in ((1e-10, [False, False, False]), (0.0, [True, True, False])):
+        retest = Retest(GaussianProblem.from_data(data, residual_tolerance=tolerance))
+        ratios, tolerances = retest.ratios(pairs, sets)
+        assert np.isinf(tolerances).tolist() == by_rounding
+        assert (ratios[by_rounding] == 1).all()
+        assert np.isinf(ratios[0]) == (tolerance > 0)
+
+
 @pytest.mark.parametrize("rank", [1, 3, 5])
 def test_the_pseudo_inverse_is_that_of_moore_and_penrose(rank):
     rng = np.random.default_rng(rank)
@@ -328,6 +340,39 @@ def test_files(problem, right, tmp_path):
     changed(right, [(*right.edges[0], False)]).save(tmp_path / "candidate.npz")
     with pytest.raises(ValueError, match="is not the skeleton"):
         verify.verify_files(*paths)
+
+
+def test_without_skeletons_digests_settle_equality(problem, right, tmp_path):
+    wrong = changed(right, [(*right.edges[0], False)])
+    for name, found, facts in (
+        ("reference", right, {"reference": True}),
+        ("same", right, {}),
+        ("other", wrong, {}),
+        ("lucky", wrong, {"random": True}),
+        ("late", None, {"status": "timeout"}),
+    ):
+        record_of(problem, found, name, **facts).save(tmp_path / f"{name}.json")
+    problem.save(tmp_path / "problem.npz")
+    paths = tmp_path / "problem.npz", [tmp_path / f"{n}.json" for n in ("reference", "same", "other", "lucky", "late")]
+    statuses = ["equal", "equal", "unexplained", "random", "not-run"]
+    rows = verify.verify_files(*paths, earlier=[])
+    assert [row["status"] for row in rows] == statuses
+    assert rows[1]["certificates_checked"] == ""
+    assert "not the answer of reference, whose skeleton was not kept" in verify.complaints(rows)[0]
+
+    explained = {**rows[2], "status": "near-threshold", "detail": "explained before"}
+    tested = {**rows[1], "certificates_checked": "9", "certificates_failed": "0"}
+    again = verify.verify_files(*paths, earlier=[tested, explained])
+    assert again[2] == explained
+    assert (again[1]["status"], again[1]["certificates_checked"]) == ("equal", "9")
+
+    # One that was measured now, and has its skeleton, beside a reference that has none.
+    right.save(tmp_path / "same.npz")
+    wrong.save(tmp_path / "other.npz")
+    fresh = verify.verify_files(*paths, earlier=[explained])
+    assert [row["status"] for row in fresh] == statuses
+    assert fresh[1]["compared_with"] == "reference"
+    assert fresh[1]["certificates_checked"] == math.comb(problem.n_variables, 2) - right.n_edges
 
 
 def test_without_results_no_problem_is_needed(problem, tmp_path):

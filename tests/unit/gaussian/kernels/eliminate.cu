@@ -4,8 +4,8 @@
 // For every set S of L among the first n - 1 neighbours, in order, and every neighbour q: {ii, jj, ij} of the test of
 // Vi and row[q] given S. singular: of each set, what either way says of M2. One warp.
 template <int L>
-__global__ void eliminate(const double* C, int p, int i, const int* row, int n, double* cells, double* by_prefix,
-                          double* by_set, int* singular) {
+__global__ void eliminate(const double* C, int p, int i, const int* row, int n, double residual_tolerance,
+                          double* cells, double* by_prefix, double* by_set, int* singular) {
     Prefix<L> P;
     P.cells = cells;
     P.n = n;
@@ -13,10 +13,10 @@ __global__ void eliminate(const double* C, int p, int i, const int* row, int n, 
     P.begin(C + static_cast<long long>(i) * p, row);
     long long t = 0;
     for (int changed = 0; changed >= 0; changed = P.advance(), ++t) {
-        P.add(C, p, row, changed);
+        P.add(C, p, row, changed, residual_tolerance);
         ConditioningSet<L> S;
         for (int a = 0; a < L; ++a) S.members[a] = row[P.positions[a]];
-        S.factorise(C, p, i);
+        S.factorise(C, p, i, residual_tolerance);
         singular[2 * t] = P.singular < L;
         singular[2 * t + 1] = S.singular;
         for (int q = 0; q < n; ++q) {

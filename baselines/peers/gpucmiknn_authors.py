@@ -1,0 +1,235 @@
+"""GPU-CMIknn as its authors published it: a shared library that the user builds from their repository (docs/peers.md).
+
+Their host functions and kernels do the tests; the two searches around these follow ``gpu_row`` and ``gpu_single`` of
+their Python program, which needs another Python and packages than ours.
+"""
+
+import ctypes
+import functools
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, untested
+from gpupc_impl.backends.base import DeviceMemoryError, KernelLaunchError
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.result import Skeleton, complete_graph
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+LIBRARY = "GPUPC_GPUCMIKNN_LIBRARY"
+"""The environment variable with the library's path."""
+
+MAX_LEVEL = 10
+"""The members of a set that its kernel has room for; more overrun an array."""
+
+MAX_K = 200
+"""Its array of nearest distances has 201 places, one of them for a sample itself."""
+
+NEIGHBOURS = 15
+"""The neighbours among which a permutation draws are a constant of its kernels."""
+
+RESERVED_BYTES = 5_000_000_000
+"""Device memory that its search leaves free when it decides how many sets go into a call."""
+
+HOST_BYTES = 8 << 30
+"""Permuted samples that a call hands over at most, in host memory; its search knows no such limit."""
+
+OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation"""
+
+
+def _unavailable() -> str | None:
+    path = os.environ.get(LIBRARY)
+    if not path:
+        return f"{LIBRARY} does not name the library built from the authors' repository; docs/peers.md says how"
+    try:
+        _library(path)
+    except (OSError, AttributeError) as error:
+        return f"{LIBRARY} names {path!r}, which cannot be used: {error}"
+    return None
+
+
+@method(
+    "gpucmiknn-authors",
+    family="nonlinear",
+    backends=("cuda",),
+    source="GPU-CMIknn, section 4: the authors' program",
+    summary="GPU-CMIknn as published by its authors",
+    params={"search": Parameter("parallel", "the paper's Parallel or Single", choices=("parallel", "single"))},
+    random=True,
+    unavailable=_unavailable,
+)
+def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
+    """Run the authors' search on the problem's transformed samples, in float32 as all of their program.
+
+    Its significance level is put between two multiples of 1 / permutations, so that its p > alpha separates where the
+    problem's p >= alpha does. Its random numbers are its own, and threads race for samples: no run is like another.
+
+    Raises:
+        InvalidProblem: what its kernels cannot do, see `_check`.
+        InvalidParameter: largest p-values are asked for.
+        DeviceMemoryError, KernelLaunchError: an error of CUDA.
+    """
+    refuse_pmax(run)
+    _check(problem)
+    deepest = deepest_level(problem, MAX_LEVEL)
+    if deepest < 0:
+        return to_skeleton(problem, run, *untested(problem), deepest, [])
+    program = _Program(problem)
+    test_row = {"parallel": program.parallel_row, "single": program.single_row}[run.params["search"]]
+    edges = complete_graph(problem.n_variables)
+    sets = np.full((*edges.shape, deepest), -1, np.int32)
+    seconds = []
+    for level in range(deepest + 1):
+        start = time.perf_counter()
+        adjacent = edges.copy()
+        rows = [x for x, row in enumerate(adjacent) if np.count_nonzero(row) > level]
+        if not rows:
+            break
+        for x in rows:
+            for y, members in test_row(level, x, np.flatnonzero(adjacent[x]), np.flatnonzero(edges[x])):
+                edges[x, y] = edges[y, x] = False
+                sets[x, y, :level] = members
+        seconds.append(time.perf_counter() - start)
+    return to_skeleton(problem, run, edges, sets, deepest, seconds)
+
+
+def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]) -> Callable[..., float]:
+    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value, by the functions of the paper's Single."""
+    _check(problem)
+    return _Program(problem).p_value
+
+
+def _check(problem: NonlinearProblem) -> None:
+    """Raises:
+    InvalidProblem: a number of neighbours that its kernels do not know.
+    """
+    if problem.k_perm != NEIGHBOURS:
+        raise InvalidProblem(
+            f"k_perm is {problem.k_perm}; method 'gpucmiknn-authors' permutes among {NEIGHBOURS} neighbours, whatever "
+            f"it is told: set k_perm to {NEIGHBOURS}"
+        )
+    if problem.k_cmi > MAX_K:
+        raise InvalidProblem(
+            f"k_cmi is {problem.k_cmi}; method 'gpucmiknn-authors' has room for {MAX_K} neighbours: set k_cmi to at "
+            f"most {MAX_K}"
+        )
+
+
+class _Program:
+    """The functions of the library, for one problem."""
+
+    def __init__(self, problem: NonlinearProblem):
+        self._library = _library(os.environ[LIBRARY])
+        self._values = np.ascontiguousarray(problem.values, np.float32)
+        self._permutations, self._k = problem.permutations, problem.k_cmi + 1  # a sample is its own neighbour
+        self._alpha = (problem.critical_count - 0.5) / problem.permutations
+        p, n = self._values.shape
+        room = self._library.gpucmiknn_free_bytes() - RESERVED_BYTES - 4 * (n * p + p * (self._permutations + 5))
+        a_set = 4 * n * self._permutations  # bytes; on the device there is as much again for who took which sample
+        self._sets_at_once = max(1, min(room // 2, HOST_BYTES) // a_set)
+
+    def parallel_row(
+        self, level: int, x: int, adjacent: np.ndarray, left: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """The variables that a set separates from x, with that set: ``gpu_test_row``.
+
+        Args:
+            adjacent: the neighbours of x as the level began; sets are taken from them.
+            left: those that are still neighbours.
+        """
+        (p, n), others = self._values.shape, left.astype(np.int32)
+        if level == 0 and others.size:
+            p_values = np.zeros(len(others), np.float32)
+            self._call("row_level_0", self._values, n, p, self._k, self._permutations, x, others, len(others), p_values)
+            yield from ((int(y), np.empty(0, np.int32)) for y in others[p_values > np.float32(self._alpha)])
+        if level == 0:
+            return
+        every = np.array(list(itertools.combinations(adjacent, level)), np.int32).reshape(-1, level)
+        calls = math.ceil(len(every) / self._sets_at_once)
+        for sets in np.array_split(every, calls):
+            if not others.size:
+                return
+            sets = np.ascontiguousarray(sets)
+            permuted = np.empty((len(sets), self._permutations, n), np.float32)
+            self._call("row_permute", self._values, n, p, self._permutations, sets, level, len(sets), x, permuted)
+            found, p_values = np.full((p, level), -1, np.int32), np.zeros(p, np.float32)
+            remaining = ctypes.c_size_t(len(others))
+            self._call(
+                *("row_level", self._values, permuted, n, p, self._k, NEIGHBOURS + 1, self._permutations, x, level),
+                *(sets, len(sets), self._alpha, others, ctypes.byref(remaining), len(adjacent), calls > 1),
+                *(found, p_values),
+            )
+            others = others[: remaining.value].copy()
+            yield from ((int(y), found[y]) for y in np.flatnonzero(p_values > np.float32(self._alpha)))
+
+    def single_row(
+        self, level: int, x: int, adjacent: np.ndarray, left: np.ndarray
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The same, a test at a time: ``gpu_single``."""
+        for y in map(int, left):
+            for members in itertools.combinations([int(each) for each in adjacent if each != y], level):
+                if np.float32(self.p_value(x, y, members)) > np.float32(self._alpha):
+                    yield y, members
+                    break
+
+    def p_value(self, x: int, y: int, members: tuple[int, ...]) -> float:
+        """Of one test, which permutes x."""
+        (_, n), found = self._values.shape, ctypes.c_float()
+        data = self._values[[x, y, *members]]
+        if not members:
+            self._call("single_level_0", data, n, self._k, self._permutations, ctypes.byref(found))
+            return found.value
+        order = np.empty((self._permutations, n), np.int32)
+        self._call("single_permute", data[2:], n, len(members), self._permutations, order)
+        self._call(
+            *("single_level", data, data[0][order], n, len(data), self._k, NEIGHBOURS + 1, self._permutations),
+            ctypes.byref(found),
+        )
+        return found.value
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the library; arrays, which must be contiguous, are passed by address.
+
+        Raises:
+            DeviceMemoryError, KernelLaunchError: CUDA has an error to report.
+        """
+        passed = [each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments]
+        if code := getattr(self._library, f"gpucmiknn_{name}")(*passed):
+            reason = self._library.gpucmiknn_error(code).decode()
+            if code == OUT_OF_MEMORY:
+                needed = sum(each.nbytes for each in arguments if isinstance(each, np.ndarray))
+                raise DeviceMemoryError(
+                    needed, 0, 0, f"method 'gpucmiknn-authors': {name}: {reason}; give it a smaller problem"
+                )
+            raise KernelLaunchError(f"method 'gpucmiknn-authors': {name}: {reason}")
+
+
+_A, _N, _I, _F = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_float
+
+FUNCTIONS = {
+    "row_level_0": [_A, _N, _N, _I, _N, _I, _A, _N, _A],
+    "row_permute": [_A, _N, _N, _N, _A, _N, _N, _I, _A],
+    "row_level": [_A, _A, _N, _N, _I, _I, _N, _I, _I, _A, _N, _F, _A, _A, _N, ctypes.c_bool, _A, _A],
+    "single_level_0": [_A, _N, _I, _N, _A],
+    "single_permute": [_A, _N, _N, _N, _A],
+    "single_level": [_A, _A, _N, _N, _I, _I, _N, _A],
+}
+"""The arguments of the functions of gpucmiknn_authors.cu that return an error of CUDA."""
+
+
+@functools.cache
+def _library(path: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(path)
+    for name, arguments in FUNCTIONS.items():
+        function = getattr(library, f"gpucmiknn_{name}")
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    library.gpucmiknn_free_bytes.restype = ctypes.c_size_t
+    library.gpucmiknn_error.argtypes, library.gpucmiknn_error.restype = [ctypes.c_int], ctypes.c_char_p
+    return library

@@ -1,0 +1,218 @@
+// Tests whose table would be too large: the samples' cells are sorted, so that memory and time grow with the samples
+// and not with strata that never occur. The same numbers are added in the same order as of a table (tables.cuh).
+#pragma once
+
+#include "discrete/kernels/decide.cuh"
+
+// A pass of the sort orders by so many bits; each thread of the team has a counter for each of their values.
+#ifdef GPUPC_HOST
+constexpr int DIGIT_BITS = 8;
+#else
+constexpr int DIGIT_BITS = 4;
+#endif
+constexpr int DIGITS = 1 << DIGIT_BITS;  // discrete/gpupc.py: the same
+
+// One test that is being made; in shared memory.
+struct Unit {
+    Shape shape;
+    unsigned long long key, df;
+    int testing;
+};
+static_assert(sizeof(Unit) == 48, "discrete/gpupc.py: UNIT_BYTES");
+
+__device__ __forceinline__ bool single_thread() { return blockDim.x * blockDim.y * blockDim.z == 1; }
+
+__device__ __forceinline__ void sync_block() {
+    if (!single_thread()) __syncthreads();
+}
+
+// Scratch space of a team: discrete/gpupc.py, sorted_cells, says how much.
+struct Sorting {
+    unsigned long long *cells, *other;  // (n) each: of every sample its cell's number, and room to sort them
+    double* sums;                       // (n) of chunks
+    unsigned* counts;                   // (DIGITS, team), and DIGITS more for their sums
+    int first, last;                    // a thread's share of the samples
+
+    __device__ Sorting(unsigned* memory, int n, const Team& team)
+        : cells(reinterpret_cast<unsigned long long*>(memory)),
+          other(cells + n),
+          sums(reinterpret_cast<double*>(other + n)),
+          counts(reinterpret_cast<unsigned*>(sums + n)),
+          first(static_cast<int>(static_cast<long long>(n) * team.rank / team.size)),
+          last(static_cast<int>(static_cast<long long>(n) * (team.rank + 1) / team.size)) {}
+
+    // Calls f(k) for each k of the share where a group of `width` consecutive cells begins.
+    template <class F>
+    __device__ __forceinline__ void each_start(unsigned long long width, F f) const {
+        unsigned long long end = first == 0 ? 0 : (cells[first - 1] / width + 1) * width;
+        for (int k = first; k < last; ++k) {
+            if (cells[k] < end) continue;
+            end = (cells[k] / width + 1) * width;
+            f(k);
+        }
+    }
+};
+
+// Writes the cell of each sample, numbered as in a table without sums.
+template <class Code>
+__device__ void number_cells(const Data<Code>& data, const Shape& shape, const int* members, int level,
+                             const Team& team, unsigned long long* cells) {
+    const Code *low = data.of(shape.low), *high = data.of(shape.high);
+    for (int k = team.rank; k < data.n; k += team.size) {
+        unsigned long long cell = static_cast<unsigned long long>(low[k]) * shape.columns + high[k];
+        unsigned long long stride = static_cast<unsigned long long>(shape.rows) * shape.columns;
+        for (int a = 0; a < level; ++a) {
+            cell += data.of(members[a])[k] * stride;
+            stride *= data.categories[members[a]];
+        }
+        cells[k] = cell;
+    }
+}
+
+// A stratum's share of the statistic, as stratum_statistic makes it: of cells[start] up to cells[stop], which belong to
+// it and are sorted. used: room for as many.
+__device__ double sorted_stratum(const Rules& rules, int columns, unsigned long long base,
+                                 const unsigned long long* cells, int start, int stop, unsigned long long* used,
+                                 unsigned long long& df) {
+    const unsigned total = stop - start, width = columns;
+    int columns_met = 0, rows_met = 0;
+    // The columns that occur, ascending, with their sums below.
+    for (int k = start; k < stop;) {
+        const unsigned long long cell = cells[k];
+        const int begin = k;
+        while (k < stop && cells[k] == cell) ++k;
+        const unsigned long long column = static_cast<unsigned>(cell - base) % width;
+        int low = 0, high = columns_met;
+        while (low < high) {
+            const int middle = low + (high - low) / 2;
+            if (used[middle] >> 32 < column) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if (low == columns_met || used[low] >> 32 != column) {
+            for (int q = columns_met; q > low; --q) used[q] = used[q - 1];
+            used[low] = column << 32;
+            ++columns_met;
+        }
+        used[low] += k - begin;
+    }
+    double sum = 0.0;
+    for (int k = start; k < stop;) {
+        const unsigned row = static_cast<unsigned>(cells[k] - base) / width;
+        const unsigned long long row_base = base + static_cast<unsigned long long>(row) * width;
+        int end = k;
+        while (end < stop && cells[end] < row_base + width) ++end;
+        const unsigned row_total = end - k;
+        ++rows_met;
+        for (int q = 0; q < columns_met; ++q) {
+            const unsigned long long cell = row_base + (used[q] >> 32);
+            const int begin = k;
+            while (k < end && cells[k] == cell) ++k;
+            const unsigned column_total = static_cast<unsigned>(used[q]), count = k - begin;
+            if (rules.logs == nullptr) {
+                sum += chi_square_term(count, row_total, column_total, total);
+            } else if (count != 0) {
+                sum += g_square_term(rules.logs, count, row_total, column_total, total);
+            }
+        }
+    }
+    df += static_cast<unsigned long long>(rows_met - 1) * (columns_met - 1);
+    return sum;
+}
+
+// As make_test. The cells are numbers of up to `bits` bits, the same for all threads of the block.
+template <class Code>
+__device__ void make_sorted_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit, const int* members,
+                                 int level, const Team& team, unsigned* memory, int bits) {
+    const bool testing = unit.testing != 0;
+    const Shape shape = unit.shape;
+    const unsigned long long stratum = static_cast<unsigned long long>(shape.rows) * shape.columns;
+    const int n = data.n, size = team.size;
+    Sorting sorting(memory, n, team);
+    unsigned* const counts = sorting.counts;
+    unsigned* const totals = counts + static_cast<long long>(DIGITS) * size;
+    if (testing) number_cells(data, shape, members, level, team, sorting.cells);
+    sync_block();
+    for (int shift = 0; shift < bits; shift += DIGIT_BITS) {  // radix sort, least significant digit first
+        const bool sorts = testing && (shape.strata * stratum - 1) >> shift != 0;
+        const auto digit = [&](int k) { return static_cast<int>(sorting.cells[k] >> shift & (DIGITS - 1)); };
+        if (sorts) {
+            for (int d = 0; d < DIGITS; ++d) counts[d * size + team.rank] = 0;
+            for (int k = sorting.first; k < sorting.last; ++k) ++counts[digit(k) * size + team.rank];
+        }
+        sync_block();
+        if (sorts) {
+            for (int d = team.rank; d < DIGITS; d += size) {
+                unsigned before = 0;
+                for (int r = 0; r < size; ++r) {
+                    const unsigned own = counts[d * size + r];
+                    counts[d * size + r] = before;
+                    before += own;
+                }
+                totals[d] = before;
+            }
+        }
+        sync_block();
+        if (sorts) {
+            unsigned before = 0;
+            for (int d = 0; d < DIGITS; ++d) {
+                counts[d * size + team.rank] += before;
+                before += totals[d];
+            }
+            for (int k = sorting.first; k < sorting.last; ++k) {
+                sorting.other[counts[digit(k) * size + team.rank]++] = sorting.cells[k];
+            }
+        }
+        sync_block();
+        if (sorts) {
+            unsigned long long* const sorted = sorting.other;
+            sorting.other = sorting.cells;
+            sorting.cells = sorted;
+        }
+    }
+    const unsigned long long* const cells = sorting.cells;
+    unsigned long long* const parts = sorting.other;
+    if (testing) {  // of each stratum its part, where it begins, and behind it, if there is room, where it ends
+        unsigned long long df = 0;
+        sorting.each_start(stratum, [&](int start) {
+            const unsigned long long base = cells[start] / stratum * stratum;
+            int stop = start + 1;
+            while (stop < n && cells[stop] < base + stratum) ++stop;
+            double part = 0.0;  // a single sample is as expected
+            if (stop - start > 1) {
+                part = sorted_stratum(search.rules, shape.columns, base, cells, start, stop, parts + start, df);
+                parts[start + 1] = stop;
+            }
+            parts[start] = __double_as_longlong(part);
+        });
+        if (df != 0) atomicAdd(&unit.df, df);
+        int chunks = 0;
+        sorting.each_start(stratum * CHUNK, [&](int) { ++chunks; });
+        counts[team.rank] = chunks;
+    }
+    sync_block();
+    if (testing) {
+        int place = 0;
+        for (int r = 0; r < team.rank; ++r) place += counts[r];
+        sorting.each_start(stratum * CHUNK, [&](int start) {
+            const unsigned long long end = (cells[start] / (stratum * CHUNK) + 1) * (stratum * CHUNK);
+            double sum = 0.0;
+            for (int k = start; k < n && cells[k] < end;) {
+                sum += __longlong_as_double(static_cast<long long>(parts[k]));
+                const bool single = k + 1 == n || cells[k + 1] / stratum != cells[k] / stratum;
+                k = single ? k + 1 : static_cast<int>(parts[k + 1]);
+            }
+            sorting.sums[place++] = sum;
+        });
+    }
+    sync_block();
+    if (testing && team.rank == 0) {
+        int chunks = 0;
+        for (int r = 0; r < size; ++r) chunks += counts[r];
+        double sum = 0.0;
+        for (int k = 0; k < chunks; ++k) sum += sorting.sums[k];
+        search.decide(shape, sum, unit.df, unit.key);
+    }
+}

@@ -1,0 +1,399 @@
+// CMI of V_i and V_j given S for V_i itself and its permutations (GPU-CMIknn, Algorithm 4), by counting in buckets.
+//
+// Distances in (V_j, S) and in S do not depend on the permutation. `list_neighbours` puts the other samples of each
+// sample in the order of either, by buckets. `estimate_by_buckets` has a thread for a sample in a lane (lane 0: V_i
+// itself; lane m + 1: permutation m). A joint distance is never below that in (V_j, S), so the thread goes down the
+// first list and counts joint distances by buckets until the k-th must be in a bucket that is complete. It then
+// collects what is in that bucket, which is little, and picks the distance. Going down the list of S as far as that
+// gives the counts.
+//
+// Buckets are intervals of keys: whole numbers in the order of the distances, whatever their type (lanes.cuh). So ranks
+// and floats take the same steps, and a bucket that holds too much is divided until it holds one key at the latest.
+#include "nonlinear/kernels/tests.cuh"
+
+constexpr int BINS = 32;   // buckets of a list: below `low`, 30 of 2^shift keys each, all above
+constexpr int FINE = 256;  // buckets that `low` and the width of the others are found with
+constexpr int LAST = BINS - 1;
+constexpr int APART = 32;  // words of a thread; its neighbours' lie between
+
+// Keys as they are worked on in registers.
+template <class T>
+using Wide = decltype(KeyOf<T>() + 0);
+
+template <class T>
+__device__ __forceinline__ Wide<T> distance_between(T a, T b) {
+    if constexpr (Number<T>::whole) {
+        const int difference = a - b;
+        return difference < 0 ? -difference : difference;
+    } else {
+        return Number<T>::distance(a, b);
+    }
+}
+
+// A sample and its key.
+template <class T>
+struct Entry {
+    KeyOf<T> key_;
+    unsigned sample_;
+    __device__ __forceinline__ static Entry of(int sample, Wide<T> key) {
+        return Entry{key, static_cast<unsigned>(sample)};
+    }
+    __device__ __forceinline__ unsigned sample() const { return sample_; }
+    __device__ __forceinline__ Wide<T> key() const { return key_; }
+};
+
+template <>
+struct Entry<short> {  // there are less than 2^15 samples where values are short
+    unsigned both;
+    __device__ __forceinline__ static Entry of(int sample, int key) {
+        return Entry{static_cast<unsigned>(key) << 16 | static_cast<unsigned>(sample)};
+    }
+    __device__ __forceinline__ unsigned sample() const { return both & 0xffffu; }
+    __device__ __forceinline__ int key() const { return static_cast<int>(both >> 16); }
+};
+
+// As many as are read at a time: lists are padded to a multiple of it, with the largest key.
+template <class T>
+constexpr int STEP = sizeof(T) == 8 ? 4 : 8;
+
+template <class T>
+struct alignas(16) Entries {
+    Entry<T> of[STEP<T>];
+};
+
+// What one sample's lists are like. List 0: by distances in (V_j, S); list 1: in S. Within a bucket there is no order.
+struct Header {
+    long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
+    int shift;
+    int starts[2][BINS + 1];  // of the buckets in the lists
+};
+
+template <class Key>
+__device__ __forceinline__ int bin_of(Key key, Key low, int shift) {
+    return static_cast<int>(min((key - low) >> shift, Key(LAST - 1))) + 1;  // rounded down: -1 for low - 1
+}
+
+// The lists of some samples of some tests.
+template <class T>
+struct Lists {
+    unsigned char* entries;  // (tests, samples, lists, padded) entries
+    unsigned char* headers;  // (tests, samples)
+    int first, samples;      // of the sample that is the first, and how many there are
+    int padded;              // n - 1, rounded up
+    int wanted;              // bound for the bucket that is the last but one: so many samples are that near
+    KeyOf<T> fine_low;       // the FINE buckets
+    int fine_shift;
+};
+
+template <class T, bool EMPTY>
+struct Neighbours {
+    static constexpr int LISTS = EMPTY ? 1 : 2;
+    Entries<T>* lists[LISTS];
+    Header* header;
+
+    __device__ Neighbours(const Lists<T>& of, int test, int sample) {
+        const long long number = static_cast<long long>(test) * of.samples + sample - of.first;
+        auto* entries = reinterpret_cast<Entry<T>*>(of.entries) + number * LISTS * of.padded;
+        for (int l = 0; l < LISTS; ++l) lists[l] = reinterpret_cast<Entries<T>*>(entries + l * of.padded);
+        header = reinterpret_cast<Header*>(of.headers) + number;
+    }
+};
+
+// The lists of a sample a block. EMPTY: level 0, where there is no list for S. Grid (samples, tests), any block.
+template <class T, bool EMPTY>
+__global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
+                                const __grid_constant__ Lists<T> lists) {
+    using Key = Wide<T>;
+    using Here = Neighbours<T, EMPTY>;
+    constexpr int LISTS = Here::LISTS;
+    __shared__ int fine[FINE], sums[FINE], counts[LISTS][BINS];
+    __shared__ long long ends[2];
+    const int thread = threadIdx.x, threads = blockDim.x, n = sets.n, level = sets.level;
+    const int a = lists.first + blockIdx.x;
+    const int* test = tests.first + 2ll * blockIdx.y;
+    const int* set = sets.set(test[0]);
+    const T* other = sets.of(test[1]);
+    const Here here(lists, blockIdx.y, a);
+    // The distances of a sample, at least `least`: keys[0] in (V_j, S), keys[1] in S.
+    const auto measure = [&](int b, Key* keys, Key least) {
+        Key in_set = least;
+        if constexpr (!EMPTY) {
+            for (int s = 1; s <= level; ++s) {
+                const T* v = sets.of(set[s]);
+                in_set = larger(in_set, distance_between(v[a], v[b]));
+            }
+            keys[1] = in_set;
+        }
+        keys[0] = larger(in_set, distance_between(other[a], other[b]));
+    };
+
+    for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
+    for (int bin = thread; bin < BINS; bin += threads) {
+        for (int l = 0; l < LISTS; ++l) counts[l][bin] = 0;
+    }
+    __syncthreads();
+    for (int b = thread; b < n; b += threads) {
+        Key keys[2];
+        measure(b, keys, lists.fine_low);
+        if (b != a) atomicAdd(&fine[(keys[0] - lists.fine_low) >> lists.fine_shift], 1);
+    }
+    __syncthreads();
+    const int width = (FINE + threads - 1) / threads;
+    const int first = min(thread * width, FINE), last = min(first + width, FINE);
+    int sum = 0;
+    for (int bin = first; bin < last; ++bin) sum += fine[bin];
+    if (first < last) sums[thread] = sum;
+    __syncthreads();
+    int before = 0;
+    for (int t = 0; t * width < first; ++t) before += sums[t];
+    for (int bin = first; bin < last; ++bin) {
+        const int after = before + fine[bin];
+        const long long start = bin == 0 ? 0 : lists.fine_low + (static_cast<long long>(bin) << lists.fine_shift);
+        if (before < tests.k && tests.k <= after) ends[0] = start;
+        if (before < lists.wanted && lists.wanted <= after) {
+            ends[1] = lists.fine_low + ((bin + 1ll) << lists.fine_shift);
+        }
+        before = after;
+    }
+    __syncthreads();
+    const auto low = static_cast<Key>(ends[0]);
+    const long long span = ends[1] - ends[0];
+    const int shift = span < BINS - 2 ? 0 : 64 - __clzll(span / (BINS - 2));
+
+    // The first and the last buckets are full, so each thread counts its own part of these.
+    int below[LISTS] = {}, above[LISTS] = {};
+    for (int b = thread; b < n; b += threads) {
+        Key keys[2];
+        measure(b, keys, low > 0 ? low - 1 : 0);
+        if (b == a) continue;
+        for (int l = 0; l < LISTS; ++l) {
+            const int bin = bin_of(keys[l], low, shift);
+            below[l] += bin == 0;
+            above[l] += bin == LAST;
+            if (bin != 0 && bin != LAST) atomicAdd(&counts[l][bin], 1);
+        }
+    }
+    for (int l = 0; l < LISTS; ++l) {
+        if (below[l] > 0) atomicAdd(&counts[l][0], below[l]);
+        if (above[l] > 0) atomicAdd(&counts[l][LAST], above[l]);
+    }
+    __syncthreads();
+    for (int l = thread; l < LISTS; l += threads) {
+        int start = 0;
+#pragma unroll
+        for (int bin = 0; bin < BINS; ++bin) {
+            const int count = counts[l][bin];
+            here.header->starts[l][bin] = counts[l][bin] = start;
+            start += count;
+        }
+        here.header->starts[l][BINS] = start;
+    }
+    if (thread == 0) {
+        here.header->low = low;
+        here.header->shift = shift;
+    }
+    __syncthreads();
+    Entry<T>* found[LISTS];
+    for (int l = 0; l < LISTS; ++l) {
+        found[l] = here.lists[l]->of;
+        below[l] = below[l] > 0 ? atomicAdd(&counts[l][0], below[l]) : 0;
+        above[l] = above[l] > 0 ? atomicAdd(&counts[l][LAST], above[l]) : 0;
+    }
+    for (int b = thread; b < n; b += threads) {
+        Key keys[2];
+        measure(b, keys, low > 0 ? low - 1 : 0);
+        if (b == a) continue;
+        for (int l = 0; l < LISTS; ++l) {
+            const int bin = bin_of(keys[l], low, shift);
+            const int place = bin == 0 ? below[l]++ : bin == LAST ? above[l]++ : atomicAdd(&counts[l][bin], 1);
+            found[l][place] = Entry<T>::of(b, keys[l]);
+        }
+    }
+    for (int place = n - 1 + thread; place < lists.padded; place += threads) {
+        for (int l = 0; l < LISTS; ++l) found[l][place] = Entry<T>::of(0, Number<T>::LARGEST);
+    }
+}
+
+// Keys of one thread, in the words that it counts in.
+template <class Key>
+struct Kept {
+    static constexpr int WORDS = sizeof(Key) / sizeof(int);
+    int* words;
+    __device__ __forceinline__ void set(int i, Key key) {
+        words[i * WORDS * APART] = static_cast<int>(key);
+        if constexpr (WORDS == 2) words[(i * WORDS + 1) * APART] = static_cast<int>(key >> 32);
+    }
+    __device__ __forceinline__ Key get(int i) const {
+        if constexpr (WORDS == 1) {
+            return words[i * APART];
+        } else {
+            const unsigned low = static_cast<unsigned>(words[2 * i * APART]);
+            return static_cast<Key>(words[(2 * i + 1) * APART]) << 32 | low;
+        }
+    }
+};
+
+// What lies in the lanes, and how they are dealt out. A block works for `width` lanes that lie side by side, or in the
+// last group for what is left of them, so that the values it reads stay in the cache next to it.
+template <class T>
+struct Columns {
+    const T* values;  // (sets, n, stride) values of all lanes side by side
+    const T* sorted;  // (p, n) values of each variable ascending, at level 0 ...
+    bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
+    int stride;
+    int width, groups;
+};
+
+// The partials of tests of the samples that are listed. Shared memory: BINS words a thread, of whole warps.
+// Grid (groups x any, tests), block (gamma).
+template <class T, bool EMPTY>
+__global__ void __launch_bounds__(1024, 1)
+    estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
+                        const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
+    using Key = Wide<T>;
+    constexpr int CAPACITY = BINS / Kept<Key>::WORDS;
+    constexpr Key FARTHEST = Number<T>::LARGEST - 1;
+    GPUPC_DYNAMIC_SHARED(int, shared);
+    const int group = blockIdx.x % columns.groups, part = blockIdx.x / columns.groups;
+    const int parts = gridDim.x / columns.groups;
+    const int width = min(columns.width, tests.lanes - group * columns.width);
+    const int teams = blockDim.x / width, team = threadIdx.x / width;
+    if (team >= teams) return;
+    const int n = sets.n, k = tests.k, stride = columns.stride;
+    const int lane = group * columns.width + threadIdx.x % width;
+    int* counts = shared + threadIdx.x / APART * (APART * BINS) + threadIdx.x % APART;  // of buckets
+    Kept<Key> kept{counts};  // in their place: what is in one
+    const int* test = tests.first + 2ll * blockIdx.y;
+    const int* set = sets.set(test[0]);
+    const long long* psi = tests.psi;
+    const auto* values =
+        reinterpret_cast<const char*>(columns.values + static_cast<long long>(test[0]) * n * stride + lane);
+    const unsigned row = stride * sizeof(T);
+    const auto value = [&](unsigned sample) {  // one multiplication with a 64-bit sum
+        return *reinterpret_cast<const T*>(values + static_cast<unsigned long long>(sample) * row);
+    };
+    unsigned long long sum = 0;
+    for (int a = lists.first + part * teams + team; a < lists.first + lists.samples; a += parts * teams) {
+        const Neighbours<T, EMPTY> here(lists, blockIdx.y, a);
+        const Header& header = *here.header;
+        const auto low = static_cast<Key>(header.low);
+        const int shift = header.shift;
+        const T own = value(a);
+        // The distances of some entries in V_i and in the space of the list.
+        const auto measure = [&](const Entries<T>& entries, Key* keys) {
+#pragma unroll
+            for (int s = 0; s < STEP<T>; ++s) {
+                keys[s] = distance_between(own, value(entries.of[s].sample()));
+            }
+#pragma unroll
+            for (int s = 0; s < STEP<T>; ++s) keys[s] = larger(keys[s], entries.of[s].key());
+        };
+
+        // The bucket of the k-th distance. Once the list has come to a bucket, those before are complete.
+        for (int bin = 0; bin < BINS; ++bin) counts[bin * APART] = 0;
+        int bin = 0, before = 0;
+        for (int j = 0;;) {
+            const Entries<T> entries = here.lists[0][j];
+            Key keys[STEP<T>];
+            measure(entries, keys);
+#pragma unroll
+            for (int s = 0; s < STEP<T>; ++s) ++counts[bin_of(keys[s], low, shift) * APART];
+            ++j;
+            const int reached = j * STEP<T> < lists.padded ? bin_of(here.lists[0][j].of[0].key(), low, shift) : BINS;
+            int count = 0;
+            while (bin < reached && before + (count = counts[bin * APART]) < k) {
+                before += count;
+                ++bin;
+            }
+            if (bin < reached) break;
+        }
+        const int end = header.starts[0][bin + 1];
+        int inside = counts[bin * APART];
+        // The keys in that bucket. It is not the first, in which there are too few.
+        Key from = low + (static_cast<Key>(bin - 1) << shift), to = FARTHEST;
+        if (bin < LAST) to = from + min((Key(1) << shift) - 1, FARTHEST - from);
+#pragma unroll 1
+        while (inside > CAPACITY && from < to) {  // divided further
+            const unsigned long long span = static_cast<unsigned long long>(to - from);
+            const int finer = span < BINS ? 0 : 64 - __clzll(static_cast<long long>(span / BINS));
+            for (int part_of = 0; part_of < BINS; ++part_of) counts[part_of * APART] = 0;
+            for (int j = 0; j * STEP<T> < end; ++j) {
+                const Entries<T> entries = here.lists[0][j];
+                Key keys[STEP<T>];
+                measure(entries, keys);
+#pragma unroll
+                for (int s = 0; s < STEP<T>; ++s) {
+                    if (keys[s] >= from && keys[s] <= to) ++counts[static_cast<int>((keys[s] - from) >> finer) * APART];
+                }
+            }
+            int number = 0;
+            while (before + (inside = counts[number * APART]) < k) {
+                before += inside;
+                ++number;
+            }
+            from += static_cast<Key>(number) << finer;
+            to = from + min((Key(1) << finer) - 1, to - from);
+        }
+        // Which of them it is.
+        Key found = from;
+        if (from < to) {
+            int length = 0;
+            for (int j = 0; j * STEP<T> < end; ++j) {
+                const Entries<T> entries = here.lists[0][j];
+                Key keys[STEP<T>];
+                measure(entries, keys);
+#pragma unroll
+                for (int s = 0; s < STEP<T>; ++s) {
+                    if (keys[s] >= from && keys[s] <= to) kept.set(length++, keys[s]);
+                }
+            }
+            Key least = from, most = to;
+            for (int i = 0; least < most; ++i) {
+                const Key key = kept.get(i);
+                if (key < least || key > most) continue;
+                int less = before, up_to = before;
+                for (int j = 0; j < length; ++j) {
+                    less += kept.get(j) < key;
+                    up_to += kept.get(j) <= key;
+                }
+                if (less >= k) {
+                    most = key - 1;
+                } else if (up_to < k) {
+                    least = key + 1;
+                } else {
+                    least = most = key;
+                }
+            }
+            found = least;
+        }
+        const Key radius = max(found, Key(1));  // zero: those at distance zero count
+
+        // The counts, with the sample itself: buckets before that of the radius count whole.
+        const int rim = bin_of(radius, low, shift);
+        int near[2] = {1, 1};
+#pragma unroll
+        for (int l = 0; l < Neighbours<T, EMPTY>::LISTS; ++l) {
+            near[l] += header.starts[l][rim];
+            for (int place = header.starts[l][rim]; place < header.starts[l][rim + 1]; ++place) {
+                near[l] += here.lists[l][place / STEP<T>].of[place % STEP<T>].key() < radius;
+            }
+        }
+        if constexpr (EMPTY) {
+            const T* sorted = columns.sorted + static_cast<long long>(set[0]) * n;
+            sum += static_cast<unsigned long long>(
+                psi[count_around<T>(sorted, n, columns.ranks, own, static_cast<KeyOf<T>>(radius))] + psi[near[0]] -
+                psi[n]);
+        } else {
+            int near_x = 1;
+            for (int j = 0; j * STEP<T> < header.starts[1][rim + 1]; ++j) {
+                const Entries<T> entries = here.lists[1][j];
+                Key keys[STEP<T>];
+                measure(entries, keys);
+#pragma unroll
+                for (int s = 0; s < STEP<T>; ++s) near_x += keys[s] < radius;
+            }
+            sum += static_cast<unsigned long long>(psi[near_x] + psi[near[0]] - psi[near[1]]);
+        }
+    }
+    atomicAdd(&tests.partials[static_cast<long long>(blockIdx.y) * tests.lanes + lane], sum);
+}

@@ -1,0 +1,191 @@
+"""The quantitative sentences of the GPU-CMIknn paper beside our records (results/reported/cmiknn_claims.csv)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.reporting import claims
+from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.cells import status_word
+from gpupc_impl.reporting.claims import Found, Measure, Missing, Quantity, by_size, ratio, seconds
+from gpupc_impl.reporting.papers.cmiknn import PAPER, REFERENCE, SINGLE_THREADED
+from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.tables import Table
+
+SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
+INSERTION = {"selection": "insertion"}
+"""The paper's way to the k-th nearest neighbour."""
+
+SELECTED = {SINGLE: [INSERTION, {}], PARALLEL: [INSERTION, {}], REFERENCE: [SINGLE_THREADED]}
+"""What stands for the paper's methods; without a search with insertion, the one that was measured."""
+
+ADAPTIVE = 0.2
+"""k_CMI as a share of n, where the paper calls it adaptive."""
+
+# --- section 5.2: single tests ---------------------------------------------------------------------------------------
+
+METHODS = {"GPU": (SINGLE, INSERTION), "CPU": (REFERENCE, SINGLE_THREADED)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What was timed with one k_CMI, perm, |S| and n; it stands where other claims have a generated data set."""
+
+    size: Mapping[str, float]
+
+    @property
+    def dataset(self) -> str:
+        return ", ".join(f"{symbol} = {value}" for symbol, value in self.size.items())
+
+
+class Tests:
+    """The single tests of one backend, with those of the CPU reference.
+
+    Attributes:
+        runs: the cases.
+    """
+
+    def __init__(self, timed: Iterable[Mapping[str, Any]], backend: str):
+        self._cells: dict[str, list[Mapping[str, Any]]] = {}
+        self.runs = []
+        for cell in (cell for its in timed for cell in its["cells"] if cell["backend"] in (backend, "cpu")):
+            k = ADAPTIVE if cell["k_rule"] == "adaptive" else cell["k_cmi"]
+            case = Case({"k_CMI": k, "perm": cell["permutations"], "|S|": cell["set_size"], "n": cell["samples"]})
+            self.runs.append(case)
+            self._cells.setdefault(case.dataset, []).append(cell)
+
+    def seconds(self, who: str, case: str) -> float:
+        """Median of a case; of several tables' cells the median."""
+        method, params = METHODS[who]
+        its = [c for c in self._cells[case] if c["method"] == method and params.items() <= c["params"].items()]
+        done = [float(np.median(cell["seconds"])) for cell in its if cell["status"] == "ok"]
+        if not done:
+            raise Missing(f"{who} test {status_word(its[0]['status']) if its else 'not measured'}")
+        return float(np.median(done))
+
+
+def of(who: str) -> Measure:
+    return lambda tests, case: tests.seconds(who, case)
+
+
+GAIN, LOSS = ratio(of("CPU"), of("GPU")), ratio(of("GPU"), of("CPU"))
+
+Chosen = Callable[[Mapping[str, float]], bool]
+
+
+def case_of(*ks: float) -> Callable[[Case], Mapping[str, float] | None]:
+    """The description of a case, where its k_CMI is one of these; without any, of all."""
+    return lambda case: case.size if not ks or case.size["k_CMI"] in ks else None
+
+
+def of_tests(quantity: Quantity) -> Quantity:
+    return lambda evidence, datasets: quantity(evidence.tests, datasets)
+
+
+def timed(measure: Measure, chosen: Chosen, one: Callable[[Sequence[float]], float] | None = None) -> Quantity:
+    """A number of each chosen case; with `one`, one number of them."""
+    return of_tests(claims.by_size(case_of(), measure, chosen, one))
+
+
+def grown(who: str, axis: str, compute: claims.Compute, *ks: float) -> Quantity:
+    """What a series over one dimension says, for each k_CMI that is named."""
+    if not ks:
+        return of_tests(claims.along(case_of(), axis, {f"{who} test": of(who)}, compute))
+    series = [claims.along(case_of(k), axis, {f"{who} test at k_CMI = {k}": of(who)}, compute) for k in ks]
+    return of_tests(claims.together(*series))
+
+
+def over_k(size: Mapping[str, float]) -> bool:
+    """Table 1 varies k_CMI; no other varies the set."""
+    return size["k_CMI"] != ADAPTIVE and size["|S|"] == 1
+
+
+# --- section 5.3: searches -------------------------------------------------------------------------------------------
+
+
+class Evidence(claims.Evidence):
+    """The searches of section 5.3, and the single tests of section 5.2."""
+
+    def __init__(self, runs: Iterable[VerifiedRecord], backend: str, timed: Iterable[Mapping[str, Any]]):
+        super().__init__(runs, backend, SELECTED)
+        self.tests = Tests(timed, backend)
+
+
+def graph(run: VerifiedRecord) -> Mapping[str, float] | None:
+    facts = run.problem
+    return facts and {"N": facts["n_variables"], "k_CMI": facts["k_cmi"], "n": facts["n_samples"]}
+
+
+def graph_at_7(run: VerifiedRecord) -> Mapping[str, float] | None:
+    size = graph(run)
+    return size if size and size["k_CMI"] == 7 else None
+
+
+def with_k(*ks: float) -> Chosen:
+    return lambda size: size["k_CMI"] in ks
+
+
+CPU_8 = seconds(REFERENCE, workers=8)
+CPU_8_OVER_1 = ratio(seconds(REFERENCE), CPU_8)
+PARALLEL_OVER_1 = ratio(seconds(REFERENCE), seconds(PARALLEL))
+PARALLEL_OVER_8 = ratio(CPU_8, seconds(PARALLEL))
+PARALLEL_OVER_SINGLE = ratio(seconds(SINGLE), seconds(PARALLEL))
+
+
+def mean_at_200_over_7(evidence: Evidence, datasets: Sequence[str]) -> Found:
+    at_200, at_7 = (by_size(graph, CPU_8_OVER_1, with_k(k))(evidence, datasets) for k in (200, 7))
+    if not (at_200.values and at_7.values):
+        return Found({}, {**at_7.missing, **at_200.missing})
+    return Found({"; ".join([*at_7.values, *at_200.values]): [float(np.mean(at_200.all) / np.mean(at_7.all))]})
+
+
+QUANTITIES: dict[str, Quantity] = {
+    "test-range": timed(GAIN, over_k),
+    "test-up-to-352": timed(GAIN, lambda size: over_k(size) and size["k_CMI"] <= 50, max),
+    "test-k-500": timed(GAIN, with_k(500)),
+    "cpu-over-k": grown("CPU", "k_CMI", claims.percent_growth(7, 500)),
+    "gpu-over-k": grown("GPU", "k_CMI", claims.growth(7, 500)),
+    "drop-after-50": grown("GPU", "k_CMI", claims.growth(50, 75)),
+    "cpu-over-permutations": grown("CPU", "perm", claims.growth(50, 1000), 200),
+    "gpu-over-permutations": grown("GPU", "perm", claims.growth(50, 1000), 7, 20),
+    "gpu-over-permutations-200": grown("GPU", "perm", claims.growth(50, 1000), 200),
+    "cpu-over-sets": grown("CPU", "|S|", claims.percent_growth(1, 5), 200),
+    "gpu-over-sets": grown("GPU", "|S|", claims.growth(1, 5), 7, 20, 200),
+    "gpu-quadratic": grown("GPU", "n", claims.per_doubling(2500, 10_000), 7, 20),
+    "gain-to-1000": timed(GAIN, lambda size: size["n"] <= 1000 and size["k_CMI"] in (7, 20, ADAPTIVE)),
+    "gain-from-2500": timed(GAIN, lambda size: size["n"] >= 2500 and size["k_CMI"] in (7, 20), max),
+    "adaptive-loss": timed(LOSS, lambda size: size["n"] == 10_000 and size["k_CMI"] == ADAPTIVE),
+    "cpu-8": by_size(graph, CPU_8_OVER_1, with_k(7, 20)),
+    "cpu-8-at-200": mean_at_200_over_7,
+    "parallel-up-to-1000": by_size(graph, claims.reaching(1000, PARALLEL, REFERENCE), of=max),
+    "parallel-up-to-240": by_size(graph, claims.reaching(240, PARALLEL, REFERENCE, workers=8), of=max),
+    "parallel-up-to-3": by_size(graph, PARALLEL_OVER_SINGLE, of=max),
+    "parallel-over-single": by_size(graph, PARALLEL_OVER_SINGLE, with_k(7, 20)),
+    "parallel-at-200": by_size(graph, PARALLEL_OVER_SINGLE, with_k(200)),
+    "cpu-8-similar-at-200": by_size(graph, PARALLEL_OVER_8, with_k(200)),
+    "parallel-over-N": claims.along(graph_at_7, "N", {"Parallel over CPU": PARALLEL_OVER_1}, claims.growth(10, 40)),
+}
+"""By the id in results/reported/cmiknn_claims.csv."""
+
+
+@table("cmiknn_claims", "Section 5: claims", paper=PAPER, experiments=("cmiknn_table5",))
+def cmiknn_claims(
+    runs: Sequence[VerifiedRecord], every_test: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
+) -> Table:
+    """What section 5 of the GPU-CMIknn paper states in numbers, beside the same quantities from our records and whether
+    these bear it out, on the tests and graphs named in the last column. The paper's numbers are of an Nvidia A40 and an
+    AMD EPYC 7343; runtimes of the backend ``host`` are those of the kernels on CPU cores.
+    """
+    backends = {cell["backend"] for its in every_test for cell in its["cells"]} | {*device_backends(runs)}
+    evidence = {backend: Evidence(runs, backend, every_test) for backend in sorted(backends - {"cpu"}) or ["cpu"]}
+    notes = [
+        "Paper: Nvidia A40; one or eight cores of an AMD EPYC 7343. GPU test: GPU-CMIknn-Single with insertion, the "
+        f"paper's way to the k-th neighbour; CPU test: {REFERENCE}, the paper's own. Searches: with insertion where "
+        "that was measured.",
+        "Medians over the graphs of a size.",
+    ]
+    return claims.table_of("Claims of GPU-CMIknn beside our records", reported, QUANTITIES, evidence, notes)

@@ -1,0 +1,119 @@
+"""The quantitative sentences of the gpuPC paper beside our records (results/reported/gpupc_claims.csv)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from gpupc_impl.reporting import claims
+from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.cells import label
+from gpupc_impl.reporting.claims import Evidence, Found, Missing, Quantity, growth, over, over_datasets, within
+from gpupc_impl.reporting.papers.gpupc import BASELINE, GPUPC, PAPER, PARALLEL
+from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.tables import Table
+
+Size = Mapping[str, float]
+
+
+def workload(run: VerifiedRecord) -> Size | None:
+    """The dimensions of section 4.2; None for a search."""
+    facts = run.problem or {}
+    if facts.get("tests_per_edge") is None:
+        return None
+    return {
+        **{"N": facts["n_variables"], "max |V|": facts["max_categories"], "n": facts["n_samples"]},
+        **{"T": facts["tests_per_edge"], "d": facts["decay"]},
+    }
+
+
+def speedup_over(axis: str, compute: claims.Compute) -> Quantity:
+    """Of gpuPC over disc-cuPC, where one dimension varies."""
+    name = f"{label(GPUPC)} over {label(BASELINE)}"
+    return claims.along(workload, axis, {name: over(GPUPC, BASELINE)}, compute)
+
+
+def runtime_over(axis: str, compute: claims.Compute) -> Quantity:
+    return claims.along(workload, axis, {label(GPUPC): claims.seconds(GPUPC)}, compute)
+
+
+def largest(_: list[float], found: list[float]) -> float:
+    return max(found)
+
+
+def at(place: float) -> claims.Compute:
+    return within(place, place)
+
+
+def steps_over_steps(last: float) -> claims.Compute:
+    """By how much more than in proportion the numbers grow, step by step, up to a value of what varies."""
+
+    def compute(places: list[float], found: list[float]) -> list[float]:
+        pairs = itertools.pairwise(zip(places, found, strict=True))
+        steps = [(b / a) / (y / x) for (x, a), (y, b) in pairs if y <= last]
+        if not steps:
+            raise Missing(f"no two values up to {last:g}")
+        return steps
+
+    return compute
+
+
+def out_of_memory(chosen: Callable[[Size], bool]) -> Quantity:
+    """Percent of the workloads on which disc-cuPC runs out of device memory and gpuPC finishes."""
+
+    def outcome(evidence: Evidence, dataset: str) -> float:
+        slow, fast = evidence.run(dataset, BASELINE), evidence.run(dataset, GPUPC)
+        if slow.status not in ("ok", "oom"):
+            claims.seconds_of(slow)  # raises
+        return 100.0 * (slow.status == "oom" and fast.counts)
+
+    def quantity(evidence: Evidence, _: Sequence[str]) -> Found:
+        sizes = claims.described(evidence, workload)
+        datasets = [dataset for dataset, size in sizes.items() if chosen(size)]
+        found = over_datasets(outcome)(evidence, datasets)
+        return found if datasets else Found({}, {"such workloads": "not in this run"})
+
+    return quantity
+
+
+QUANTITIES: dict[str, Quantity] = {
+    "up-to-45.6": claims.by_size(workload, over(GPUPC, BASELINE), of=max),
+    "up-to-62.1": claims.largest_of(claims.reaching(62.1, GPUPC, PARALLEL)),
+    "steady-over-N": speedup_over("N", within(0, math.inf)),
+    "quadruple": runtime_over("N", claims.per_doubling(0, math.inf)),
+    "similar-over-categories": speedup_over("max |V|", within(4, 10)),
+    "two-categories": speedup_over("max |V|", growth(4, 2)),
+    "memory-of-categories": out_of_memory(lambda size: size["max |V|"] > 10),
+    "500k-samples": speedup_over("n", within(500_000, math.inf, max)),
+    "10k-samples": speedup_over("n", at(10_000)),
+    "order-of-magnitude": speedup_over("n", largest),
+    "linear-in-n": runtime_over("n", claims.per_doubling(500_000, math.inf)),
+    "sublinear-in-n": runtime_over("n", steps_over_steps(500_000)),
+    "constant-over-T": speedup_over("T", growth(32, 128)),
+    "higher-below-32": speedup_over("T", growth(32, 1)),
+    "memory-of-levels": out_of_memory(lambda size: size["d"] <= 0.5),
+    "gap-over-d": speedup_over("d", growth(0.9, 0.75)),
+    "always-faster": claims.everywhere(workload, over(GPUPC, BASELINE), "workloads"),
+    "bnlearn-over-parallelpc": claims.not_run("neither bnlearn nor parallelPC is among our references"),
+    "disc-cupc-over-cpu": over_datasets(over(BASELINE, PARALLEL)),
+    "gpupc-over-cpu": over_datasets(over(GPUPC, PARALLEL)),
+    "up-to-6.5": claims.largest_of(over(GPUPC, BASELINE)),
+}
+"""By the id in results/reported/gpupc_claims.csv."""
+
+
+@table("gpupc_claims", "Section 4: claims", paper=PAPER, family="discrete", experiments=("gpupc_table2",))
+def gpupc_claims(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+    """What the gpuPC paper states in numbers, beside the same quantities from our records and whether these bear it
+    out, on the data named in the last column. The paper's numbers are of an Nvidia V100 and of 40 CPU cores; runtimes
+    of the backend ``host`` are those of the kernels on CPU cores.
+    """
+    evidence = {backend: Evidence(runs, backend, {}) for backend in device_backends(runs) or ["cpu"]}
+    notes = [
+        "Paper: Nvidia V100 (32 GB); two Intel Xeon Gold 6148 with 40 cores. Table 2 says how much device memory each "
+        "method was allowed here, and what does not vary in a series.",
+        f"Our {PARALLEL} stands for bnlearn's parallel program. It is much faster than that, so speedups over it are "
+        "smaller.",
+    ]
+    return claims.table_of("Claims of gpuPC beside our records", reported, QUANTITIES, evidence, notes)

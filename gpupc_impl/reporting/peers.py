@@ -1,0 +1,220 @@
+"""Our methods beside the programs that the papers' authors published (docs/peers.md), from records only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.reporting.catalogue import EVERY, table
+from gpupc_impl.reporting.cells import (
+    Speedup,
+    count,
+    csv_row,
+    geometric_mean,
+    label,
+    mark,
+    number,
+    places,
+    remarks,
+    speedup,
+    status_word,
+)
+from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.tables import Table
+
+LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "cupc-authors": ("cupc-s", {"theta": 64, "delta": 2}),
+    "gpucsl": ("cupc-s", {"theta": 64, "delta": 2}),
+    "gpucsl-discrete": ("gpupc", {}),
+    "gpucmiknn-authors": ("gpucmiknn-parallel", {"selection": "insertion"}),
+}
+"""The authors' programs, and of our methods the one that works as the program does, with its parameters."""
+
+SINGLE = "gpucmiknn-single"
+"""What works as GPU-CMIknn's program does when it is asked for the paper's Single."""
+
+CONVENTIONS = {
+    "gaussian": ("df_convention",),
+    "discrete": ("test", "df_rule"),
+    "nonlinear": ("k_cmi", "permutations", "transform"),
+}
+"""The facts of a problem that say which test was made, by family."""
+
+MISSING = "None of the authors' programs was measured; docs/peers.md says how they are built and named."
+"""What the table says without a row."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A program and one of our methods on one data set.
+
+    Attributes:
+        kind: ``"like for like"`` or ``"fastest"``.
+        ours: None where there is none.
+    """
+
+    theirs: VerifiedRecord
+    kind: str
+    ours: VerifiedRecord | None
+
+    @property
+    def whole(self) -> Speedup:
+        """How many times faster the whole call of ours is."""
+        return speedup(self.theirs, self.ours)
+
+    @property
+    def levels(self) -> float | None:
+        """The same of the levels alone; None where one of the two does not tell them."""
+        both = level_seconds(self.theirs), level_seconds(self.ours)
+        return both[0] / both[1] if both[0] and both[1] else None
+
+    @property
+    def verified(self) -> bool:
+        """Whether both finished with a verified result: fit for a mean."""
+        return self.theirs.counts and self.ours is not None and self.ours.counts
+
+
+def level_seconds(run: VerifiedRecord | None) -> float | None:
+    """Median over the warm runs of the time that all levels took; None where a program does not tell it."""
+    if run is None or run.median is None or not run.time_s.levels:
+        return None
+    return float(np.median([sum(levels) for levels in run.time_s.levels])) or None
+
+
+def like(theirs: VerifiedRecord, ours: Sequence[VerifiedRecord]) -> VerifiedRecord | None:
+    """Of our runs on its data set, the one that works as a program does: first-come sets before canonical ones."""
+    method, params = LIKE[theirs.method]
+    if theirs.params.get("search") == "single":
+        method = SINGLE
+
+    def distance(run: VerifiedRecord) -> tuple[bool, bool, bool]:
+        return run.median is None, not params.items() <= run.params.items(), run.separating_sets != "first-come"
+
+    return min((run for run in ours if run.method == method), key=distance, default=None)
+
+
+def fastest(ours: Sequence[VerifiedRecord]) -> VerifiedRecord | None:
+    """The fastest with a verified result."""
+    return min((run for run in ours if run.counts), key=lambda run: run.median, default=None)
+
+
+def compare(runs: Sequence[VerifiedRecord]) -> list[Comparison]:
+    """Every program on every data set, twice: beside what works as it does, and beside the fastest."""
+    found = []
+    for theirs in (run for run in runs if run.method in LIKE):
+        beside = [run for run in runs if run.dataset == theirs.dataset and run.backend == theirs.backend]
+        ours = [run for run in beside if run.method not in LIKE]
+        found += [Comparison(theirs, "like for like", like(theirs, ours)), Comparison(theirs, "fastest", fastest(ours))]
+    return found
+
+
+@table("peers", "Ours over the authors' programs", paper="Authors' programs", family=EVERY)
+def peers(runs: Sequence[VerifiedRecord]) -> Table:
+    """How many times faster our methods are than the programs that the papers' authors published, measured in the same
+    run: the method that works as the program does, and the fastest of ours; the whole call, from host memory to host
+    memory, and the levels alone where the program tells them. Means are geometric, over the data sets on which both are
+    verified.
+    """
+    compared = sorted(compare(runs), key=lambda each: (each.theirs.family, each.theirs.setting, each.kind == "fastest"))
+    rows, plain = [], []
+    for (setting, kind), its in _by_program(compared).items():
+        for each in its:
+            rows.append([setting, each.theirs.dataset, *_times(each.theirs), kind, *_beside(each)])
+            plain.append(_plain(each))
+        means = {"whole": [each.whole.value for each in its if each.verified and each.whole.value is not None]}
+        means["levels"] = [each.levels for each in its if each.verified and each.levels is not None]
+        shown = [f"{number(mean)}×" if (mean := geometric_mean(means[part])) else "–" for part in means]
+        used = len(means["whole"])
+        rows.append([setting, f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
+        plain.append(
+            {"program": setting, "dataset": "geometric mean", "kind": kind, "datasets": used}
+            | {f"{part}_speedup": geometric_mean(values) for part, values in means.items()}
+        )
+    header = ["program", "data set", "its ms", "its levels, ms", "beside", "ours", "our ms", "our levels, ms"]
+    header += ["whole call", "levels", "edges, its / ours", "its edges against the reference's", "test"]
+    theirs = [run for run in runs if run.method in LIKE]
+    notes = [
+        "Milliseconds: medians of the warm runs. Whole call: from the prepared input in host memory to adjacency and "
+        "separating sets in host memory, their allocations and transfers included, the translation of their answer "
+        "not. Levels: the search loop alone; a program that does not tell it has a dash.",
+        "Like for like: the method of ours that works as the program does, with the papers' rule for separating sets "
+        "(first-come) where that was measured, since theirs are first-come. Fastest: of all our methods with a "
+        "verified skeleton.",
+        *(
+            ["~ Its random numbers are its own: edges may differ."]
+            if any(r.verification == "random" for r in theirs)
+            else []
+        ),
+        *places(runs if theirs else []),
+        *remarks(theirs),
+        *([] if theirs else [MISSING]),
+    ]
+    return Table(
+        "Ours over the authors' programs",
+        header,
+        rows,
+        notes,
+        plain or [{"program": ""}],
+        left=(0, 1, 4, 5, 11, 12),
+    )
+
+
+def _by_program(compared: Sequence[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for each in compared:
+        groups.setdefault((each.theirs.setting, each.kind), []).append(each)
+    return groups
+
+
+def _times(run: VerifiedRecord | None) -> list[str]:
+    """The whole call and the levels in milliseconds, or why there is no time."""
+    if run is None:
+        return ["–", "–"]
+    levels = level_seconds(run)
+    whole = f"{number(1000 * run.median)}{mark(run)}" if run.median is not None else status_word(run.status)
+    return [whole, "–" if levels is None else number(1000 * levels)]
+
+
+def _beside(each: Comparison) -> list[str]:
+    ours, theirs = each.ours, each.theirs
+    name = "–" if ours is None else label(ours.setting)
+    return [
+        name,
+        *_times(ours),
+        str(each.whole) + mark(theirs, ours),
+        "–" if each.levels is None else f"{number(each.levels)}×",
+        f"{count(theirs.edges)} / {count(ours.edges if ours else None)}",
+        _differing(theirs),
+        conventions_of(theirs, ours),
+    ]
+
+
+def _differing(run: VerifiedRecord) -> str:
+    if run.differing_edges in ("", None):
+        return "–"
+    return f"{run.differing_edges} differ ({run.verification})" if int(run.differing_edges) else "the same"
+
+
+def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
+    """Which test both made, and whose separating sets are which."""
+    facts = theirs.problem or {}
+    said = [f"{name} = {facts[name]}" for name in CONVENTIONS.get(theirs.family, ()) if name in facts]
+    sets = f"separating sets: first-come, ours {ours.separating_sets}" if ours else ""
+    return "; ".join(filter(None, [", ".join(said), sets]))
+
+
+def _plain(each: Comparison) -> dict[str, Any]:
+    theirs, ours = each.theirs, each.ours
+    return {
+        **{"program": theirs.setting, "dataset": theirs.dataset, "kind": each.kind, "ours": ours and ours.setting},
+        **csv_row(theirs, "backend machine"),
+        **{"its_s": theirs.median, "its_levels_s": level_seconds(theirs)},
+        **{"ours_s": ours and ours.median, "ours_levels_s": level_seconds(ours)},
+        **{"whole_speedup": each.whole.value, "bound": each.whole.bound, "levels_speedup": each.levels},
+        **{"its_edges": theirs.edges, "our_edges": ours and ours.edges, "differing_edges": theirs.differing_edges},
+        **{"its_verification": theirs.verification, "our_verification": ours and ours.verification},
+        **{"test": conventions_of(theirs, ours), "its_status": theirs.status, "why": theirs.why},
+    }

@@ -1,0 +1,207 @@
+"""Recorded runs beside this machine's: headings, stale marks, what was not run, and tables of several blocks."""
+
+import csv
+import json
+
+import pytest
+
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.measurement import digest
+from gpupc_impl.measurement.digest import code_version
+from gpupc_impl.reporting import catalogue, cells, runs
+from gpupc_impl.reporting.sources import Source, absent_note, heading
+from gpupc_impl.reporting.tables import Table, write_tables
+
+CURRENT = code_version(get_method("cupc-s"), "cuda")
+
+
+def record(setting="cupc-s", backend="cuda", code=CURRENT, commit="0123456789abcdef", at=None, warm=(1.0, 2.0)):
+    device = {"device": {"device": "NVIDIA H200"}} if backend == "cuda" else {}
+    when = {"measured_at": f"{at}T12:00:00+00:00"} if at else {}
+    result = {"edges": 3, "levels_run": 2, "tests_per_level": [10, 5], "edges_per_level": [4, 3]}
+    return {
+        **{"setting": setting, "method": setting, "family": "gaussian", "reference": backend == "cpu"},
+        **{"backend": backend, "dataset": {"name": "nci-60"}, "code": code, "status": "ok", "result": result},
+        "time_s": {"cold": 3.0, "warm": list(warm), "levels": [[t / 2, t / 4] for t in warm]},
+        "environment": {"git_commit": commit, "cpu": "Some CPU"} | device | when,
+    }
+
+
+@pytest.fixture
+def source(tmp_path, save):
+    """``source(device, records, ...)``: a source with these records, in files."""
+
+    def made(device, records, verified=True, backend="cuda", absent=()):
+        folder = tmp_path / (device or "here")
+        folder.mkdir()
+        paths = []
+        for content in records:
+            paths.append(folder / f"{content['setting']}.json")
+            save(content, paths[-1])
+        lines = [[content["dataset"]["name"], content["setting"], "equal", 0] for content in records if verified]
+        with open(folder / "verification.csv", "w", newline="") as file:
+            csv.writer(file).writerows([["dataset", "setting", "status", "differing_edges"], *lines])
+        files = {"records": paths, "verification": [folder / "verification.csv"]}
+        return Source(device, backend, files, {}, absent)
+
+    return made
+
+
+def heading_of(source):
+    return heading(source, {"runs": catalogue.READERS["runs"](source)})
+
+
+# --- headings --------------------------------------------------------------------------------------------------------
+
+
+def test_a_heading_names_device_days_and_commits(source):
+    found = heading_of(
+        source(
+            "h200",
+            [
+                record(at="2026-11-20"),
+                record("cupc-e", code=code_version(get_method("cupc-e"), "cuda"), at="2026-11-21"),
+            ],
+        )
+    )
+    assert str(found) == "GPU: NVIDIA H200, recorded 2026-11-20 to 2026-11-21, commit 0123456789"
+    assert (found.name, found.gpu) == ("h200", True)
+
+
+def test_a_heading_speaks_of_the_kernels_and_not_of_the_references_beside_them(source):
+    reference = record("stable-serial", "cpu", code=code_version(get_method("stable-serial"), "cpu"), commit="f" * 16)
+    assert str(heading_of(source("h200", [reference, record()]))) == "GPU: NVIDIA H200, recorded, commit 0123456789"
+
+
+def test_this_machine_is_not_recorded_and_never_stale(source):
+    found = heading_of(source(None, [record(backend="host", code="0" * 64)], backend="host"))
+    assert str(found) == "CPU cores: Some CPU, 2 threads, this machine, commit 0123456789"
+    assert not found.gpu
+
+
+def test_many_commits_are_counted(source):
+    records = [record(name, commit=str(k) * 16) for k, name in enumerate(("a", "b", "c", "d", "e"))]
+    assert "commits 0000000000, 1111111111, 2222222222 and 2 more" in heading_of(source("h200", records)).text
+
+
+def test_what_reads_no_runs_is_named_by_records_of_the_device(source, tmp_path):
+    recorded = source("h200", [record()])
+    about = Source("h200", "cuda", {"about": recorded.files["records"]})
+    assert str(heading(about, {"problems": []})) == "GPU: NVIDIA H200, recorded, commit 0123456789"
+    assert heading(Source(None, "cuda", {}), {"problems": []}).gpu
+
+
+def test_single_tests_are_named_by_their_environments():
+    environments = {"cuda": record()["environment"] | {"threads": 2, "git_dirty": False}}
+    stale = [{"status": "ok", "stale": True}, {"status": "ok", "stale": False}, {"status": "timeout", "stale": True}]
+    found = heading(Source("h200", "cuda", {}), {"tests": {"environments": environments, "cells": stale}})
+    assert found.text == "NVIDIA H200, recorded, commit 0123456789, stale ‡: 1 of 2 runs"
+
+
+# --- stale records ---------------------------------------------------------------------------------------------------
+
+
+def test_a_record_of_other_code_is_stale_and_marked(source):
+    recorded = source("h200", [record(), record("cupc-e", code="0" * 64), record("no-such-method")])
+    found = {run.setting: run for run in catalogue.READERS["runs"](recorded)}
+    assert {name: run.stale for name, run in found.items()} == {
+        **{"cupc-s": False, "cupc-e": True, "no-such-method": True}
+    }
+    assert cells.time_cell(found["cupc-s"]) == "1.50 (1.20–1.80)"
+    assert cells.time_cell(found["cupc-e"]) == "1.50 (1.20–1.80) ‡"
+    assert cells.STALE_NOTE in cells.remarks(found.values())
+    assert cells.STALE_NOTE not in cells.remarks([found["cupc-s"]])
+    assert heading_of(recorded).text.endswith("stale ‡: 2 of 3 runs")
+    assert found["cupc-e"].counts  # marked, not dropped
+
+
+def test_a_library_that_the_user_built_is_compared_only_where_it_is(monkeypatch, tmp_path):
+    authors = get_method("cupc-authors")
+    monkeypatch.delenv("GPUPC_CUPC_LIBRARY", raising=False)
+    assert digest.still_made_by(authors, "cuda", "0" * 64)
+    (tmp_path / "library.so").write_bytes(b"built")
+    monkeypatch.setenv("GPUPC_CUPC_LIBRARY", str(tmp_path / "library.so"))
+    assert not digest.still_made_by(authors, "cuda", "0" * 64)
+    assert digest.still_made_by(authors, "cuda", code_version(authors, "cuda"))
+
+
+def test_a_recorded_run_without_verification_enters_no_mean(source):
+    (run,) = catalogue.READERS["runs"](source("h200", [record()], verified=False))
+    assert (run.verification, run.counts) == ("not-verified", False)
+    assert cells.time_cell(run).endswith(" ?")
+    assert any(note.startswith("? ") for note in cells.remarks([run]))
+    with pytest.raises(KeyError):  # here, where it was just verified, that is a fault
+        catalogue.READERS["runs"](source(None, [record()], verified=False))
+
+
+def test_the_worst_mark_is_shown():
+    verified = [run_of("random"), run_of("unexplained"), run_of("equal", stale=True)]
+    assert cells.mark(*verified) == " ✗ ‡"
+    assert cells.mark(*verified, None) == ""  # no number, no mark
+
+
+def run_of(verification, stale=False):
+    class Run:
+        median = 1.0
+
+    found = Run()
+    found.verification, found.stale = verification, stale
+    return found
+
+
+def test_cells_of_single_tests_are_compared_one_by_one(monkeypatch):
+    of_method = {"method": "cupc-s", "backend": "cuda", "status": "ok"}
+    content = [of_method | {"code": CURRENT}, of_method | {"code": "0" * 64}, of_method]
+    monkeypatch.setattr(runs, "load_tests", lambda path: {"cells": json.loads(json.dumps(content))})
+    assert [cell["stale"] for cell in runs.load_single_tests("x", recorded=True)["cells"]] == [False, True, False]
+    assert not any(cell["stale"] for cell in runs.load_single_tests("x")["cells"])
+
+
+# --- what is not there -----------------------------------------------------------------------------------------------
+
+
+def test_what_was_not_run_is_listed_by_settings():
+    source = Source("h200", "cuda", {}, {}, [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "y")])
+    assert absent_note(source) == ["Not run there, of what its config asks for: x, y on a, b; y on c."]
+    assert absent_note(Source("h200", "cuda", {})) == []
+
+
+def test_a_recorded_skeleton_may_be_missing(source):
+    (run,) = catalogue.READERS["runs"](source("h200", [record()]))
+    assert run.skeleton is None
+
+
+# --- several blocks --------------------------------------------------------------------------------------------------
+
+
+def test_a_table_has_a_block_a_machine(source, tmp_path):
+    sources = [
+        source("h200", [record()], absent=[("mcc", "cupc-s")]),
+        source(None, [record(backend="host", warm=[9.0])], backend="host"),
+    ]
+    outputs = {kind: tmp_path / f"t.{kind}" for kind in ("html", "csv", "md")}
+    catalogue.entries()["methods_by_dataset"].write(sources, outputs)
+    page = outputs["md"].read_text()
+    gpu, host = page.index("**GPU: NVIDIA H200"), page.index("**CPU cores: Some CPU")
+    assert gpu < page.index("1.50 (1.20–1.80)") < page.index("Not run there") < host < page.index("9.00")
+    shared = page.index("All of these:")
+    assert host < shared < page.index("Seconds: median of the warm runs.")
+    assert page.count("Seconds: median of the warm runs.") == 1
+    html = outputs["html"].read_text()
+    assert html.index('<h2 class="gpu"><span>GPU</span>') < html.index('<h2 class="cpu"><span>CPU cores</span>')
+    with open(outputs["csv"], newline="") as file:
+        assert [(row["device"], row["backend"]) for row in csv.DictReader(file)] == [
+            *(("h200", "cuda"), ("this machine", "host"))
+        ]
+
+
+def test_the_papers_numbers_stand_once_in_a_csv(source, tmp_path):
+    printed = {"source": "paper", "value": 7}
+    blocks = [
+        (heading_of(each), Table("T", ["a"], [["1"]], [], [{"source": "ours", "value": k}, printed], left=(0,)))
+        for k, each in enumerate([source("h200", [record()]), source(None, [record(backend="host")], backend="host")])
+    ]
+    write_tables(blocks, *(tmp_path / f"t.{kind}" for kind in ("csv", "md", "html")))
+    assert (tmp_path / "t.csv").read_text().splitlines() == [
+        *("device,source,value", "h200,ours,0", ",paper,7", "this machine,ours,1")
+    ]

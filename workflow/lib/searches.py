@@ -1,0 +1,81 @@
+"""Whole searches measured side by side, as a config asks for them: every setting leaves a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.measurement.record import Limits, Record
+from gpupc_impl.measurement.sampler import Bench, Setting
+from gpupc_impl.measurement.skeletons import Event, Plan, measure_side_by_side
+
+DATASET_FACTS = ("source", "licence", "citation", "sha256")
+
+
+def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
+    """A setting as the config has it.
+
+    Args:
+        timing, limits: the config's, for what the setting does not say itself.
+    """
+    return Setting(
+        name,
+        choice.get("method", name),
+        choice.get("params", {}),
+        choice.get("separating_sets", "canonical"),
+        Limits(
+            choice.get("time_limit_s", timing["time_limit_s"]),
+            in_bytes(limits["memory_mb"]),
+            in_bytes(choice.get("device_memory_mb", limits["device_memory_mb"])),
+        ),
+    )
+
+
+def in_bytes(megabytes: float | None) -> int | None:
+    return None if megabytes is None else int(megabytes * 1_000_000)
+
+
+def measure_dataset(
+    problem_path: str | Path,
+    facts: Mapping[str, Any],
+    settings: Mapping[str, Mapping[str, Any]],
+    timing: Mapping[str, Any],
+    limits: Mapping[str, Any],
+    bench: Bench,
+    *,
+    out_dir: Path,
+    store: Path,
+    progress: Callable[[Event], None],
+) -> dict[str, Record]:
+    """Measure settings on one data set; what is not measured leaves a record that says why.
+
+    Args:
+        facts: the problem's, as `workflow.lib.problems.write_problem` wrote them.
+        settings, timing, limits: as in the config.
+        out_dir: where records and skeletons go.
+        store: keeps samples.
+
+    Returns:
+        The records by setting.
+    """
+    dataset = facts["name"]
+    skipped = {
+        name: f"the config measures {name} on {', '.join(choice['only'])} only"
+        for name, choice in settings.items()
+        if dataset not in choice.get("only", [dataset])
+    }
+    if not facts["available"]:
+        skipped = dict.fromkeys(settings, facts["why"])
+    plan = Plan(
+        problem_path=Path(problem_path) if facts["available"] else None,
+        dataset={"name": dataset, **{key: facts[key] for key in DATASET_FACTS if key in facts}},
+        settings=[setting_of(name, choice, timing, limits) for name, choice in settings.items()],
+        skipped=skipped,
+        out_dir=out_dir,
+        repeats=timing["repeats"],
+        long_run_s=timing["long_run_s"],
+        side_by_side=timing["side_by_side"],
+        store=store,
+    )
+    return measure_side_by_side(plan, bench, progress=progress)
