@@ -239,10 +239,11 @@ class Worker:
             return Outcome("error", "it closed its pipe without an answer")
         if (number := int(code)) >= 0:
             return Outcome("error", f"it ended with exit code {number} and without an answer")
-        name = signal.Signals(-number)
-        if name == signal.SIGKILL:
+        if number == -signal.SIGKILL:
             return Outcome("killed", "SIGKILL ended it, likely the operating system's out-of-memory killer")
-        return Outcome("killed", f"{name.name} ended it ({signal.strsignal(name)})")
+        with contextlib.suppress(ValueError):  # real-time signals have no names
+            return Outcome("killed", f"{signal.Signals(-number).name} ended it ({signal.strsignal(-number)})")
+        return Outcome("killed", f"signal {-number} ended it")
 
     def _print(self, log: TextIO, prefix: str) -> None:
         """Write what it prints to the log: lines cut at `LINE_BYTES`, all of it at `LOG_BYTES`."""
@@ -252,7 +253,7 @@ class Worker:
             while line := pipe.readline(LINE_BYTES):
                 if left <= 0:
                     continue  # so that it does not wait for room in the pipe
-                left -= len(line)
+                left -= len(prefix) + len(line)
                 text = line.decode(errors="replace").rstrip("\n")
                 with contextlib.suppress(ValueError):  # the log was closed before the last line came
                     log.write(f"{prefix}{text}\n")

@@ -50,11 +50,11 @@ def test_every_promise_names_its_test():
         named = re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)`", row)
         assert named, row
         for path, test in named:
-            assert test in tests_of(path), row
+            assert test in names_of_tests(path), row
 
 
 @functools.cache
-def tests_of(path):
+def names_of_tests(path):
     """The tests in a file, as pytest names them."""
     found = set()
     for node in ast.parse((ROOT / path).read_text()).body:

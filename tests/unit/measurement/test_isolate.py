@@ -323,6 +323,7 @@ class TestEscape:
             "killed",
             "SIGKILL ended it, likely the operating system's out-of-memory killer",
         ),
+        ({"do": "signal", "number": 40}, "killed", "signal 40 ended it"),
         ({"do": "exit", "code": 3}, "error", "it ended with exit code 3 and without an answer"),
         ({"do": "exit", "code": 0}, "error", "it ended with exit code 0 and without an answer"),
         ({"do": "fork and die"}, "error", "it ended with exit code 4 and without an answer"),
