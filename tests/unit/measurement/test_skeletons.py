@@ -386,7 +386,7 @@ def test_nothing_is_measured_twice(run, out, runs):
 
     again = run([setting("good"), setting("other")], repeats=2)
     assert runs() == {"good": 3, "other": 3}, "adding a setting measures that one only"
-    assert again["good"] == dataclasses.replace(first, reused_samples=3)
+    assert again["good"] == dataclasses.replace(first, reused_samples=3, environment=again["good"].environment)
 
     more = run([setting("good")], repeats=4)["good"]
     assert runs()["good"] == 3 + 1 + 2, "a warm-up and what was missing"
@@ -411,7 +411,8 @@ def test_hit_limits_are_remembered_and_other_failures_are_not(run, runs):
     first = run(failing)
     again = run(failing)
     assert runs() == {"spins": 1, "raises": 2}
-    assert again["spins"] == dataclasses.replace(first["spins"], reused_samples=1, peak_bytes=again["spins"].peak_bytes)
+    of_its_own = {name: getattr(again["spins"], name) for name in ("peak_bytes", "environment")}  # when it began
+    assert again["spins"] == dataclasses.replace(first["spins"], reused_samples=1, **of_its_own)
     run([setting("spins", limits=Limits(time_s=3))])
     assert runs()["spins"] == 2, "another limit is another question"
 
