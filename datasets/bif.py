@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import math
 import re
+import zlib
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
@@ -63,13 +64,13 @@ def read_bif(content: bytes, label: str) -> Network:
     """
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"network {label!r} is not a readable BIF file: {error}") from error
     where = f"network {label!r}"
     states: dict[str, tuple[str, ...]] = {}
     for name, count, listed in VARIABLE.findall(text):
         found = tuple(listed.split(", "))
-        if len(found) != int(count) or len(set(found)) != len(found):
+        if str(len(found)) != count.lstrip("0") or len(set(found)) != len(found):
             raise DataError(f"{where}, variable {name!r}: {count} different states declared, found {', '.join(found)}")
         if states.setdefault(name, found) is not found:
             raise DataError(f"{where}, variable {name!r}: declared twice")

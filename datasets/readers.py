@@ -73,7 +73,17 @@ def read_rdata(path: str | Path, table: str | None = None, transpose: bool = Fal
         transpose: the file has variables in rows.
     """
     path = Path(path)
-    found = only_table(dict(_r_tables(_r_workspace(path))), table, path)
+    workspace = _r_workspace(path)
+    try:
+        return _r_matrix(workspace, table, transpose, path)
+    except DataError:
+        raise
+    except Exception as error:  # R knows matrices and columns of text, of lists, of unequal lengths
+        raise DataError(f"{path} holds no matrix of numbers where one is expected: {error}") from error
+
+
+def _r_matrix(workspace: Mapping[str, Any], table: str | None, transpose: bool, path: Path) -> Matrix:
+    found = only_table(dict(_r_tables(workspace)), table, path)
     if hasattr(found, "columns"):  # a data frame
         names = list(found.columns)
         values = np.column_stack([_r_numbers(found[name], name, path) for name in names])
@@ -81,7 +91,10 @@ def read_rdata(path: str | Path, table: str | None = None, transpose: bool = Fal
         coordinates = getattr(found, "coords", {})
         dimension = "dim_0" if transpose else "dim_1"
         names = coordinates[dimension].values.tolist() if dimension in coordinates else None
-        values = np.ma.filled(np.ma.asarray(getattr(found, "values", found), dtype=np.float64), np.nan)
+        values = np.ma.asarray(getattr(found, "values", found))
+        if values.dtype.kind not in "biuf":
+            raise DataError(f"{path} holds {values.dtype}, not numbers")
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     values = values.T if transpose else values
     names = None if names is None else checked_names(names, path)
     return _named(finite(values, names, path), names)

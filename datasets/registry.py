@@ -49,7 +49,10 @@ def validate(entries: Any, source: str) -> dict[str, Entry]:
     Raises:
         RegistryError: what is wrong, a line a fault, with the entry and the key.
     """
-    faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
+    try:
+        faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
+    except RecursionError as error:
+        raise RegistryError(f"{source} is nested too deeply, or holds itself") from error
     if faults:
         raise RegistryError("\n".join(f"{source}{_where(fault.absolute_path)}: {fault.message}" for fault in faults))
     return entries
@@ -77,9 +80,18 @@ def parse(text: str) -> Any:
     """YAML in which a repeated key is an error, not a replacement.
 
     Raises:
-        RegistryError: a repeated key.
+        RegistryError: a repeated key, or what is no YAML.
     """
-    return yaml.load(text, Loader=_Loader)
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except RegistryError:
+        raise
+    except RecursionError as error:
+        raise RegistryError("not readable as YAML: it is nested too deeply") from error
+    except (
+        Exception
+    ) as error:  # YAML's own, and what converting odd values raises: a number of 5000 digits, a 13th month
+        raise RegistryError(f"not readable as YAML: {type(error).__name__}: {error}") from error
 
 
 class _Loader(yaml.SafeLoader):

@@ -155,7 +155,7 @@ class _Text:
                     self.delimiter = next((found for found in DELIMITERS if found in line), ",")
                 try:
                     cells = next(csv.reader([line], delimiter=self.delimiter, skipinitialspace=True, strict=True))
-                except csv.Error as error:
+                except (csv.Error, StopIteration) as error:
                     raise DataError(f"{self.path} is not a readable text table: line {number}: {error}") from error
                 yield number, cells
 
@@ -290,6 +290,8 @@ def _whole_numbers(labels: Sequence[str]) -> np.ndarray:
         return np.array([*map(int, labels)], np.int64)
     except OverflowError:
         return np.array([*map(int, labels)], object)
+    except ValueError:  # more digits than Python reads
+        return np.array(labels, object)
 
 
 # --- NumPy files -----------------------------------------------------------------------------------------------------
@@ -309,16 +311,15 @@ def read_numpy(path: Path, array: str | None = None) -> tuple[np.ndarray, list[s
             value.
         OSError: the file cannot be opened.
     """
-    try:
-        stored: Any = np.load(path, allow_pickle=False)
-        bare = isinstance(stored, np.ndarray)
-        if bare == (path.suffix.lower() == ".npz"):
-            raise ValueError(f"it holds {'one array' if bare else 'an archive'}")
-        arrays = {path.stem: stored} if bare else dict(stored)
-    except OSError:
-        raise
-    except Exception as error:  # a damaged file raises nearly anything
-        raise DataError(f"{path} is not a readable {path.suffix} file: {error}") from error
+    with path.open("rb") as file:
+        try:
+            stored: Any = np.load(file, allow_pickle=False)
+            bare = isinstance(stored, np.ndarray)
+            if bare == (path.suffix.lower() == ".npz"):
+                raise ValueError(f"it holds {'one array' if bare else 'an archive'}")
+            arrays = {path.stem: stored} if bare else dict(stored)
+        except Exception as error:  # a damaged, an encrypted or a strangely compressed file raises nearly anything
+            raise DataError(f"{path} is not a readable {path.suffix} file: {error}") from error
     names = arrays.pop("names", None)
     values = only_table(arrays, array, path)
     names = None if names is None else checked_names(names.ravel().tolist(), path)

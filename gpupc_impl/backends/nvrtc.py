@@ -21,7 +21,7 @@ from typing import Any
 
 from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Word, struct_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT, KernelCompilationError
-from gpupc_impl.backends.simt.build import cache_folder
+from gpupc_impl.backends.simt.build import is_own, open_cache
 from gpupc_impl.backends.sources import sources_of
 
 NVRTC_OPTIONS = (
@@ -114,21 +114,24 @@ def compile_source(
 def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struct]], architecture: str) -> Image:
     """`compile_source` with its result kept on disk, by the content of all files that went into it.
 
-    Two processes may compile the same kernels at once, and a damaged entry is compiled again.
+    Two processes may compile the same kernels at once, and an entry is compiled again that is damaged or that somebody
+    else may have written.
 
     Raises:
-        KernelCompilationError: the source is missing or does not compile, or the cache folder cannot be written to.
+        KernelCompilationError: the source is missing or does not compile, or the cache folder cannot be
+            written to, or by others as well.
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
     files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
     material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, struct_checks(kernels), files)
     key = hashlib.sha256(repr(material).encode()).hexdigest()
-    folder = cache_folder() / "cuda"
+    folder = open_cache("cuda")
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
     try:
         index = json.loads(index_path.read_text())
-        if hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
+        own = is_own(index_path) and is_own(image_path)
+        if own and hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
             entries = {
                 name: Entry(entry["name"], tuple(entry["parameters"])) for name, entry in index["kernels"].items()
             }
@@ -141,7 +144,6 @@ def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struc
         "kernels": {expression: dataclasses.asdict(entry) for expression, entry in entries.items()},
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         _write_atomically(image_path, image)
         _write_atomically(index_path, json.dumps(index).encode())
     except OSError as error:

@@ -129,7 +129,31 @@ def get_family(name: str) -> Family:
 
 
 def load_problem(path: str | Path) -> Problem:
-    """Read a problem of any family that was written by its ``save``."""
-    with np.load(path) as stored:
-        family = str(stored["family"])
-    return get_family(family).problem.load(path)
+    """Read a problem of any family that was written by its ``save``.
+
+    Raises:
+        InvalidProblem: the file holds none, or one of a family that is not known here.
+        OSError: it cannot be opened.
+    """
+    with open(path, "rb") as file:
+        try:
+            with np.load(file) as stored:
+                family = str(stored["family"])
+        except Exception as error:  # a damaged file raises nearly anything
+            raise _unreadable(path, error) from error
+    if family not in families():
+        raise InvalidProblem(
+            f"{Path(path).name} holds a problem of family {family!r}, which is not among {', '.join(families())}; "
+            "name the plug-in that has it in GPUPC_PLUGINS"
+        )
+    try:
+        return families()[family].problem.load(path)
+    except (InvalidProblem, MemoryError):
+        raise
+    except Exception as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str | Path, error: Exception) -> InvalidProblem:
+    said = f"{type(error).__name__}: {error}"
+    return InvalidProblem(f"{Path(path).name} is no problem's file, or is damaged ({said}); make it again")

@@ -95,6 +95,12 @@ class Problem:
             mapped.update_digest(digest, array)
         return digest.hexdigest()
 
+    @property
+    def mapped_arrays(self) -> list[np.memmap]:
+        """Those of its arrays that lie in files."""
+        found = map(mapped.base_memmap, self._arrays().values())
+        return [array for array in found if array is not None]
+
     # --- files ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:

@@ -135,6 +135,10 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         return digest.hexdigest()
 
 
+class InvalidSkeleton(ValueError):
+    """A file does not hold a skeleton; the message names it and the reason."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Skeleton:
     """The undirected graph that PC-stable's first step ends with (cuPC, Algorithm 1).
@@ -296,22 +300,40 @@ class Skeleton:
 
     @classmethod
     def load(cls, path: str | Path) -> Skeleton:
-        """Read what `save` wrote to an ``.npz``."""
-        with np.load(path) as stored:
-            adjacency = stored["adjacency"]
-            run = json.loads(str(stored["run"]))
-            return cls(
-                adjacency=adjacency,
-                sepsets=SeparatingSets(
-                    adjacency, stored["sepset_pairs"], stored["sepset_offsets"], stored["sepset_members"]
-                ),
-                names=tuple(map(str, stored["names"])),
-                tests_per_level=tuple(map(int, stored["tests_per_level"])),
-                edges_per_level=tuple(map(int, stored["edges_per_level"])),
-                seconds_per_level=tuple(map(float, stored["seconds_per_level"])),
-                pmax=stored.get("pmax"),
-                **run,
-            )
+        """Read what `save` wrote to an ``.npz``.
+
+        Raises:
+            InvalidSkeleton: the file holds something else, or is damaged.
+            OSError: it cannot be opened.
+        """
+        with open(path, "rb") as file:
+            try:
+                with np.load(file) as stored:
+                    return cls._read(stored)
+            except MemoryError:
+                raise
+            except Exception as error:  # a damaged file raises nearly anything
+                said = f"{type(error).__name__}: {error}"
+                raise InvalidSkeleton(
+                    f"{Path(path).name} is no skeleton's file, or is damaged ({said}); make it again"
+                ) from error
+
+    @classmethod
+    def _read(cls, stored: Any) -> Skeleton:
+        adjacency = stored["adjacency"]
+        run = json.loads(str(stored["run"]))
+        return cls(
+            adjacency=adjacency,
+            sepsets=SeparatingSets(
+                adjacency, stored["sepset_pairs"], stored["sepset_offsets"], stored["sepset_members"]
+            ),
+            names=tuple(map(str, stored["names"])),
+            tests_per_level=tuple(map(int, stored["tests_per_level"])),
+            edges_per_level=tuple(map(int, stored["edges_per_level"])),
+            seconds_per_level=tuple(map(float, stored["seconds_per_level"])),
+            pmax=stored.get("pmax"),
+            **run,
+        )
 
 
 def complete_graph(n_variables: int) -> np.ndarray:

@@ -1,30 +1,38 @@
 """Running code that may spin, hang, crash or eat memory, without harm to the caller.
 
-A `Worker` is a process in a group of its own. It answers requests, one JSON line each, over two pipes. Whatever
+A `Worker` is a process in a session of its own. It answers requests, one JSON line each, over two pipes. Whatever
 happens to it becomes an `Outcome` with a status and a sentence:
 
 ======== ==================================================================================================
 ok       it answered
-timeout  no answer within the time limit; the group was killed
-oom      memory ran out: our limit (the group was killed), the host's or the device's (it raised MemoryError)
-error    it raised something else, or ended without an answer
+timeout  no answer within the time limit; it was killed
+oom      memory ran out: our limit (it was killed), the host's or the device's (it raised MemoryError)
+error    it raised something else, ended without an answer, or its pipe held something that is no answer
 killed   a signal ended it that was not ours, such as a crash or the operating system's out-of-memory killer
 skipped  it was not run (never returned here; measurements use it)
 ======== ==================================================================================================
 
-The group is killed with SIGKILL, since compiled code does not hear gentler signals. The memory limit is on the
-resident memory of the group, looked at every `POLL_SECONDS`: an address-space limit (RLIMIT_AS) would break CUDA,
-which reserves far more than it uses. Nothing outlives its owner: if the process that owns the worker dies, even by
-SIGKILL, a guard (a shell that waits for the end of its input) kills the group. POSIX only.
+Processes are killed with SIGKILL, since compiled code does not hear gentler signals. The memory limit is on the
+resident memory of the worker and all that descends from it, looked at every `POLL_SECONDS`: an address-space limit
+(RLIMIT_AS) would break CUDA, which reserves far more than it uses. Nothing outlives its owner: the worker is the child
+of a guard (`guard`), which kills all descendants when the worker ends, or when the owner dies, even by SIGKILL. POSIX
+only.
+
+The code that a worker runs shares a process with the worker's end of the pipes. So that its mistakes are told from
+answers, the pipes are moved to descriptors that no child inherits, every request carries a random token that its
+answer must repeat, and whatever else comes ends the worker with status ``error``. That is a guard against faults:
+code that means harm runs as the caller, here as anywhere.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import resource
+import secrets
 import selectors
 import signal
 import subprocess
@@ -33,6 +41,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 import psutil
@@ -42,8 +51,22 @@ STATUSES = ("ok", "timeout", "oom", "error", "killed", "skipped")
 POLL_SECONDS = 0.1
 """How often the memory of a busy worker is looked at."""
 
-_DEATH_SECONDS = 10
-"""How long a killed process may take to disappear (a driver may hold it) before it is left to itself."""
+RECEIPT_SECONDS = 60
+"""How long a worker that has answered before may take to confirm that it got a request."""
+
+REPLY_BYTES = 1 << 26
+"""The longest answer."""
+
+LINE_BYTES = 1 << 14
+"""Where a longer line of what a worker prints is cut."""
+
+LOG_BYTES = 1 << 24
+"""How much of what a worker prints is kept."""
+
+_DEATH_SECONDS = 12
+"""How long a guard may take to end everything (`guard.DEATH_SECONDS`) before it is left to itself."""
+
+_GUARD = Path(__file__).with_name("guard.py")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,13 +89,13 @@ class Outcome:
 
 
 class Worker:
-    """A process, in a group of its own, that runs `serve` and answers one request at a time.
+    """A process, in a session of its own, that runs `serve` and answers one request at a time.
 
     Args:
         argv: the command; the numbers of its two pipes are appended to it.
         env: its environment; None for ours.
-        memory_limit_bytes: resident memory its group may have; None for no limit.
-        log: where what it prints goes, line by line; None for our stderr.
+        memory_limit_bytes: resident memory that it and its descendants may have; None for no limit.
+        log: where what it prints goes, line by line, up to `LOG_BYTES`; None for our stderr.
         prefix: put before each of those lines.
     """
 
@@ -87,92 +110,115 @@ class Worker:
     ):
         self.memory_limit_bytes = memory_limit_bytes
         self.memory_peak = 0
-        """Largest resident memory of the group seen so far, in bytes; shared pages count once a process."""
+        """Largest resident memory of it and its descendants seen so far, in bytes; pages that processes share count
+        for each."""
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
-        self._process = subprocess.Popen(
-            [*argv, str(request_end), str(reply_end)],
+        status, status_end = os.pipe()
+        ours = f"{request_end},{reply_end}"
+        self._guard = subprocess.Popen(
+            [sys.executable, "-P", str(_GUARD), str(status_end), ours, *argv, str(request_end), str(reply_end)],
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(request_end, reply_end),
+            pass_fds=(request_end, reply_end, status_end),
             start_new_session=True,
         )
-        os.close(request_end)
-        os.close(reply_end)
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", 'read -r _; kill -KILL "-$0"', str(self._process.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        for descriptor in (request_end, reply_end, status_end):
+            os.close(descriptor)
+        self._status = os.fdopen(status)
+        self._pid: int | None = None
         self._printer = threading.Thread(target=self._print, args=(log or sys.stderr, prefix), daemon=True)
         self._printer.start()
         self._alive = True
+        self._answered = False
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """Its process id; 0 when it could not be started."""
+        if self._pid is None:
+            self._pid = int(self._status.readline() or 0)
+        return self._pid
 
     @property
     def alive(self) -> bool:
         """Whether it can take another request."""
-        return self._alive and self._process.poll() is None
+        return self._alive and self._guard.poll() is None
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None = None) -> Outcome:
-        """Send a message and wait for its outcome. The worker is gone after ``timeout``, ``killed`` and our ``oom``.
+        """Send a message and wait for its outcome.
+
+        The worker is gone after ``timeout``, ``killed``, our ``oom``, and what is no answer.
 
         Args:
             message: anything that JSON can hold.
             time_limit_s: seconds it may take; None for no limit.
         """
-        deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+        began = looked = time.monotonic()
+        deadline = None if time_limit_s is None else began + time_limit_s
+        token, pause = secrets.token_hex(16), POLL_SECONDS
         with contextlib.suppress(BrokenPipeError):  # it is dead: found out below
-            os.write(self._requests, json.dumps(message).encode() + b"\n")
-        reply = b""
+            os.write(self._requests, json.dumps({"token": token, "message": message}).encode() + b"\n")
+        reply = _Reply(token)
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
-            while not reply.endswith(b"\n"):
+            while True:
                 remaining = POLL_SECONDS if deadline is None else deadline - time.monotonic()
                 if selector.select(min(POLL_SECONDS, max(remaining, 0))):
-                    received = os.read(self._replies, 1 << 16)
-                    if not received:
+                    part = os.read(self._replies, 1 << 16)
+                    if not part:
                         return self._died()
-                    reply += received
-                elif self._process.poll() is not None:
+                    try:
+                        outcome = reply.add(part)
+                    except ValueError as fault:
+                        return self._end("error", f"its answer pipe held something that is no answer: {fault}")
+                    if outcome is not None:
+                        self._answered = True
+                        return outcome
+                elif self._guard.poll() is not None:
                     # Its end of the pipe may live on in a process that it forked.
                     return self._died()
-                elif remaining <= 0:
-                    self.close()
-                    return Outcome("timeout", f"no answer within the time limit of {time_limit_s:g} s")
-                else:
-                    used = group_memory(self.pid)
-                    self.memory_peak = max(self.memory_peak, used)
-                    if self.memory_limit_bytes is not None and used > self.memory_limit_bytes:
-                        self.close()
-                        return Outcome(
-                            "oom",
-                            f"process memory reached {used:,} bytes, over its limit of "
-                            f"{self.memory_limit_bytes:,} bytes",
-                        )
-        return Outcome(**json.loads(reply))
+                now = time.monotonic()
+                if deadline is not None and now >= deadline:
+                    return self._end("timeout", f"no answer within the time limit of {time_limit_s:g} s")
+                if self._answered and not reply.confirmed and now > began + RECEIPT_SECONDS:
+                    why = (
+                        f"it did not confirm a request within {RECEIPT_SECONDS:g} s; what it ran may have read the pipe"
+                    )
+                    return self._end("error", why)
+                if now < looked + pause:
+                    continue
+                used = descendants_memory(self._guard.pid)
+                looked = time.monotonic()
+                pause = max(POLL_SECONDS, 20 * (looked - now))  # looking takes long on a machine with many processes
+                self.memory_peak = max(self.memory_peak, used)
+                if self.memory_limit_bytes is not None and used > self.memory_limit_bytes:
+                    limit = f"{self.memory_limit_bytes:,} bytes"
+                    return self._end("oom", f"process memory reached {used:,} bytes, over its limit of {limit}")
+
+    def _end(self, status: str, why: str) -> Outcome:
+        """The outcome of a request after which the worker is not used again."""
+        self.close()
+        return Outcome(status, why)
 
     def close(self) -> None:
         """End the worker and everything it started; does nothing the second time."""
         if not self._alive:
             return
         self._alive = False
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._guard.kill()
-        for process in (self._process, self._guard):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_DEATH_SECONDS)
-        self._printer.join(1)  # a process that left the group may still hold the pipe
         assert self._guard.stdin is not None
-        self._guard.stdin.close()
+        self._guard.stdin.close()  # the guard kills all of them
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._guard.wait(_DEATH_SECONDS)
+        if self._guard.poll() is None:
+            self._guard.kill()
+            self._guard.wait()
+        if self.pid and self._guard.returncode != 0:  # it hung, or was killed itself
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self._printer.join(1)  # a process that a driver holds may still have the pipe
+        self._status.close()
         os.close(self._requests)
         os.close(self._replies)
 
@@ -185,60 +231,156 @@ class Worker:
     def _died(self) -> Outcome:
         """What ended a process that we did not end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_DEATH_SECONDS)
-        code = self._process.poll()
+            self._guard.wait(_DEATH_SECONDS)
+        ended = self._guard.poll() is not None and self.pid
+        code = self._status.readline() if ended else ""
         self.close()
-        if code is None:
+        if not code:
             return Outcome("error", "it closed its pipe without an answer")
-        if code >= 0:
-            return Outcome("error", f"it ended with exit code {code} and without an answer")
-        number = signal.Signals(-code)
-        if number == signal.SIGKILL:
+        if (number := int(code)) >= 0:
+            return Outcome("error", f"it ended with exit code {number} and without an answer")
+        if number == -signal.SIGKILL:
             return Outcome("killed", "SIGKILL ended it, likely the operating system's out-of-memory killer")
-        return Outcome("killed", f"{number.name} ended it ({signal.strsignal(number)})")
+        with contextlib.suppress(ValueError):  # real-time signals have no names
+            return Outcome("killed", f"{signal.Signals(-number).name} ended it ({signal.strsignal(-number)})")
+        return Outcome("killed", f"signal {-number} ended it")
 
     def _print(self, log: TextIO, prefix: str) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
+        """Write what it prints to the log: lines cut at `LINE_BYTES`, all of it at `LOG_BYTES`."""
+        assert self._guard.stdout is not None
+        left = LOG_BYTES
+        with self._guard.stdout as pipe:
+            while line := pipe.readline(LINE_BYTES):
+                if left <= 0:
+                    continue  # so that it does not wait for room in the pipe
+                left -= len(prefix) + len(line)
+                text = line.decode(errors="replace").rstrip("\n")
                 with contextlib.suppress(ValueError):  # the log was closed before the last line came
-                    log.write(prefix + line.decode(errors="replace").rstrip("\n") + "\n")
+                    log.write(f"{prefix}{text}\n")
+                    if left <= 0:
+                        log.write(f"{prefix}[what it printed after {LOG_BYTES:,} bytes is dropped]\n")
                     log.flush()
 
 
-def group_memory(group: int) -> int:
-    """Resident memory of a process group, in bytes."""
+def descendants_memory(pid: int) -> int:
+    """Resident memory of all that descend from a process, in bytes, itself not included."""
     total = 0
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.Error):
-            if os.getpgid(pid) == group:
-                total += psutil.Process(pid).memory_info().rss
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
     return total
 
 
+class _Reply:
+    """What comes out of the pipe after a request: a receipt, then the answer, a line each.
+
+    Attributes:
+        confirmed: whether the receipt came.
+    """
+
+    def __init__(self, token: str):
+        self.confirmed = False
+        self._token, self._received = token, bytearray()
+
+    def add(self, part: bytes) -> Outcome | None:
+        """The outcome, when it is there.
+
+        Raises:
+            ValueError: what came is no answer to the request.
+        """
+        self._received += part
+        if b"\n" not in part:
+            if len(self._received) > REPLY_BYTES:
+                raise ValueError(f"a line of more than {REPLY_BYTES:,} bytes")
+            return None
+        *lines, rest = self._received.split(b"\n")
+        self._received = rest
+        for line in lines:
+            reply = self._read(line)
+            if self.confirmed:
+                if rest or line is not lines[-1]:
+                    raise ValueError("something after the answer")
+                return Outcome(**reply)
+            self.confirmed = True
+        return None
+
+    def _read(self, line: bytes | bytearray) -> dict[str, Any]:
+        try:
+            reply = json.loads(line)
+            if isinstance(reply, dict) and reply.pop("token", None) == self._token:
+                return reply
+        except (ValueError, RecursionError):
+            pass
+        raise ValueError(repr(bytes(line[:60])) + ("..." if len(line) > 60 else ""))
+
+
+class _Pipes:
+    """The worker's ends of its two pipes, on descriptors that its children do not have."""
+
+    def __init__(self, requests: int, replies: int):
+        # Away from the low numbers: code that closes or writes to a number it no longer owns hits those.
+        lowest = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) // 2
+        self.requests, self.replies = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, lowest) for end in (requests, replies))
+        for end in (requests, replies):
+            os.close(end)
+        self._received = b""
+        os.register_at_fork(after_in_child=self._close)
+
+    def read(self) -> dict[str, Any] | None:
+        """The next request; None when there are no more."""
+        while b"\n" not in self._received:
+            part = os.read(self.requests, 1 << 16)
+            if not part:
+                return None
+            self._received += part
+        line, _, self._received = self._received.partition(b"\n")
+        request: dict[str, Any] = json.loads(line)
+        return request
+
+    def write(self, line: str) -> None:
+        rest = memoryview(line.encode() + b"\n")
+        while rest:
+            rest = rest[os.write(self.replies, rest) :]
+
+    def _close(self) -> None:
+        for end in (self.requests, self.replies):
+            with contextlib.suppress(OSError):
+                os.close(end)
+        self.requests = self.replies = -1
+
+
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
-    """The worker's side: answer requests until the pipe ends. An exception becomes a status and a sentence."""
-    requests, replies = map(int, sys.argv[-2:])
-    for descriptor in (requests, replies):
-        os.set_inheritable(descriptor, False)
+    """The worker's side: answer requests until the pipe ends. An exception becomes a status and a sentence.
+
+    To be called before code is imported that is not to be trusted with the pipes; it takes their numbers off
+    ``sys.argv``.
+    """
+    pipes = _Pipes(*map(int, sys.argv[-2:]))
+    del sys.argv[-2:]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash writes no core file of the data's size
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # when memory runs out, Linux is to end this process and not its owner
-    with open(requests) as lines, open(replies, "w") as out:
-        for line in lines:
-            out.write(json.dumps(dataclasses.asdict(_attempt(answer, json.loads(line)))) + "\n")
-            out.flush()
+    while (request := pipes.read()) is not None:
+        token = {"token": request["token"]}
+        pipes.write(json.dumps(token))
+        pipes.write(_attempt(answer, request["message"], token))
 
 
-def _attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any]) -> Outcome:
+def _attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any], token: Mapping[str, str]) -> str:
+    """The line with the outcome."""
+
+    def line(outcome: Outcome) -> str:
+        return json.dumps({**token, **dataclasses.asdict(outcome)})
+
     try:
-        return Outcome("ok", None, answer(message))
+        return line(Outcome("ok", None, answer(message)))
     except MemoryError as error:
         traceback.print_exc()
-        return Outcome("oom", _sentence(error) or "host memory is exhausted (MemoryError)")
+        return line(Outcome("oom", _sentence(error) or "host memory is exhausted (MemoryError)"))
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        return Outcome("error", f"{type(error).__name__}: {_sentence(error)}")
+        return line(Outcome("error", f"{type(error).__name__}: {_sentence(error)}"))
 
 
 def _sentence(error: BaseException) -> str:

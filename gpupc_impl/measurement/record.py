@@ -35,7 +35,7 @@ class Limits:
 
     Attributes:
         time_s: wall-clock seconds, for the cold run as well.
-        memory_bytes: resident memory of the worker's process group.
+        memory_bytes: resident memory of the worker and all that descends from it.
         device_memory_bytes: device memory.
     """
 
@@ -81,7 +81,7 @@ class Peaks:
     """Largest memory use over all runs, in bytes; None when unknown.
 
     Attributes:
-        process: resident memory of the process group.
+        process: resident memory of the worker and all that descends from it.
         device: device memory through the backend.
     """
 
@@ -327,7 +327,7 @@ def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(path)
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
     _validate(content, path.name, schema)
     return content

@@ -34,6 +34,7 @@ from gpupc_impl.core.registry import SEPARATING_SETS, Method, get_method
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome, Worker
+from gpupc_impl.measurement.problem_file import ProblemFile
 from gpupc_impl.measurement.record import Limits
 
 START_LIMIT_S = 600
@@ -223,7 +224,7 @@ class Runner:
     def __init__(self, bench: Bench, setting: Setting, place: Place):
         self.bench, self.setting, self.place = bench, setting, place
         self.memory_peak: int | None = None
-        """Largest resident memory of the process group seen so far, in bytes."""
+        """Largest resident memory of the process and its descendants seen so far, in bytes."""
         self._worker: Worker | None = None
         self._open: set[Path] = set()
 
@@ -235,14 +236,15 @@ class Runner:
             worker = self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
         return worker
 
-    def open(self, problem_path: Path, single_test: bool) -> Outcome:
+    def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
         """Make the process ready for a problem; it may have several open."""
-        if self._alive and problem_path in self._open:
+        if self._alive and problem.path in self._open:
             return Outcome("ok")
         outcome = self.request(
             {
                 "do": "open",
-                "problem": str(problem_path),
+                "problem": str(problem.path),
+                "fingerprint": problem.fingerprint,
                 "method": self.setting.method,
                 "backend": self.place.backend,
                 "params": self.setting.all_params,
@@ -253,7 +255,7 @@ class Runner:
             START_LIMIT_S,
         )
         if outcome.ok:
-            self._open.add(problem_path)
+            self._open.add(problem.path)
         return outcome
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
@@ -364,8 +366,8 @@ class Job(abc.ABC):
     single_tests: ClassVar[bool] = False
     outcome: Outcome
 
-    def __init__(self, runner: Runner, problem_path: Path, samples: Samples):
-        self.runner, self.problem_path, self.samples = runner, problem_path, samples
+    def __init__(self, runner: Runner, problem: ProblemFile, samples: Samples):
+        self.runner, self.problem, self.samples = runner, problem, samples
         self.done = False
         self._warm: Worker | None = None  # the process that ran it last
 
@@ -397,7 +399,7 @@ class Job(abc.ABC):
 
     def open(self) -> None:
         """Make the process ready for the problem; end when that fails."""
-        outcome = self.runner.open(self.problem_path, self.single_tests)
+        outcome = self.runner.open(self.problem, self.single_tests)
         if not outcome.ok:
             self.finish(outcome)
 
@@ -407,6 +409,10 @@ class Job(abc.ABC):
             outcome = self.samples.failure_before()
             if outcome is None:
                 outcome = self._take()
+                if (changed := self.problem.put_back()) is not None:
+                    outcome = Outcome("error", changed)
+                if outcome.ok:
+                    self.samples.add(outcome.value)
             else:
                 self.samples.reused += 1
             if not outcome.ok:
@@ -423,8 +429,9 @@ class Job(abc.ABC):
         self.end(outcome)
 
     def _take(self) -> Outcome:
+        """The next sample, as the outcome's value."""
         number = len(self.samples.taken)
-        ready = self.runner.open(self.problem_path, self.single_tests)
+        ready = self.runner.open(self.problem, self.single_tests)
         worker = self.runner.start()
         if ready.ok and number > 0 and worker is not self._warm:
             ready = self.run(number, warm_up=True)
@@ -436,9 +443,7 @@ class Job(abc.ABC):
             self.samples.keep_failure(outcome)
             return outcome
         kept = self.keep_answer() if number == 0 else outcome
-        if kept.ok:
-            self.samples.add(outcome.value)
-        return kept
+        return outcome if kept.ok else kept
 
 
 def take_turns(jobs: Sequence[Job]) -> None:

@@ -11,6 +11,7 @@ group take turns test by test, all with the same tests. Samples are taken, kept 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -25,6 +26,7 @@ from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import Method
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.isolate import Outcome
+from gpupc_impl.measurement.problem_file import ProblemFile, kept
 from gpupc_impl.measurement.record import SCHEMA_VERSION
 from gpupc_impl.measurement.sampler import (
     Bench,
@@ -105,8 +107,13 @@ def measure_tests(
     cells = []
     with closing(runners):
         for group in groups:
-            turn = [_begin(case, runner, store, progress) for case in group for runner in runners]
-            take_turns([cell for cell in turn if isinstance(cell, Cell)])
+            with contextlib.ExitStack() as stack:
+                turn = []
+                for case in group:
+                    path = case.problem_path
+                    problem = None if path is None else stack.enter_context(kept(path, load_problem(path), store))
+                    turn += [_begin(case, runner, problem, store, progress) for runner in runners]
+                take_turns([cell for cell in turn if isinstance(cell, Cell)])
             cells += [cell.content() if isinstance(cell, Cell) else cell for cell in turn]
             for runner in runners:
                 runner.forget()
@@ -122,9 +129,9 @@ class Cell(Job):
 
     single_tests = True
 
-    def __init__(self, case: Case, runner: Runner, problem_path: Path, store: Path, progress: Callable[[str], None]):
-        origin = sample_origin(runner.setting, runner.place, load_problem(problem_path).fingerprint)
-        super().__init__(runner, problem_path, Samples(store, origin | {"tests": case.tests}, runner.setting.limits))
+    def __init__(self, case: Case, runner: Runner, problem: ProblemFile, store: Path, progress: Callable[[str], None]):
+        origin = sample_origin(runner.setting, runner.place, problem.fingerprint)
+        super().__init__(runner, problem, Samples(store, origin | {"tests": case.tests}, runner.setting.limits))
         self.case, self.progress = case, progress
         self.limit_s = runner.setting.limits.time_s
         self.samples.take_over(lambda sample: sample["seconds"] <= self._left_s())
@@ -140,7 +147,7 @@ class Cell(Job):
 
     def run(self, number: int, warm_up: bool) -> Outcome:
         test = self.case.tests[0 if warm_up else max(number - 1, 0)]
-        message = {"do": "run_test", "problem": str(self.problem_path), "test": test}
+        message = {"do": "run_test", "problem": str(self.problem.path), "test": test}
         left = None if self.limit_s is None else max(self._left_s(), 0.001)
         outcome = self.runner.request(message, left)
         if outcome.status == "timeout":
@@ -162,13 +169,15 @@ class Cell(Job):
         return f"{self.runner.setting.name}, {what}: {self.outcome.status}{median}{why}"
 
 
-def _begin(case: Case, runner: Runner, store: Path, progress: Callable[[str], None]) -> Cell | dict[str, Any]:
+def _begin(
+    case: Case, runner: Runner, problem: ProblemFile | None, store: Path, progress: Callable[[str], None]
+) -> Cell | dict[str, Any]:
     """The job of a cell, or the content of one that cannot be measured."""
-    if case.problem_path is None:
+    if problem is None:
         return _content(case, runner, Outcome("skipped", case.why_not), [])
     if runner.place.obstacle is not None:
         return _content(case, runner, runner.place.obstacle, [])
-    return Cell(case, runner, case.problem_path, store, progress)
+    return Cell(case, runner, problem, store, progress)
 
 
 def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from gpupc_impl.measurement import sampler
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome
+from gpupc_impl.measurement.problem_file import ProblemFile, kept
 from gpupc_impl.measurement.record import Peaks, Record, Result, Times
 from gpupc_impl.measurement.sampler import (
     Bench,
@@ -130,7 +131,6 @@ def measure_side_by_side(plan: Plan, bench: Bench, *, progress: Callable[[Event]
     chosen = [setting for setting in plan.settings if setting.name not in plan.skipped]
     others = [setting.registered for setting in chosen if setting.registered.family != problem.family]
     refused = {method.name: str(unavailable(method, problem=problem)) for method in others}
-    del problem  # the workers have their own copies
     records = {
         setting.name: _skip(plan, setting, facts, bench) for setting in plan.settings if setting.name in plan.skipped
     }
@@ -138,7 +138,9 @@ def measure_side_by_side(plan: Plan, bench: Bench, *, progress: Callable[[Event]
     runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
     with closing(runners), contextlib.ExitStack() as stack:
         store = plan.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        jobs = [SkeletonJob(runner, plan.problem_path, facts, plan, store, progress) for runner in runners]
+        problem_file = stack.enter_context(kept(plan.problem_path, problem, store))
+        del problem  # the workers have their own
+        jobs = [SkeletonJob(runner, problem_file, facts, plan, store, progress) for runner in runners]
         at_once = plan.side_by_side or max(len(jobs), 1)
         for start in range(0, len(jobs), at_once):
             take_turns(jobs[start : start + at_once])
@@ -192,14 +194,14 @@ class SkeletonJob(Job):
     def __init__(
         self,
         runner: Runner,
-        problem_path: Path,
+        problem: ProblemFile,
         facts: Mapping[str, Any],
         plan: Plan,
         store: Path,
         progress: Callable[[Event], None],
     ):
         origin = sample_origin(runner.setting, runner.place, facts["fingerprint"])
-        super().__init__(runner, problem_path, Samples(store, origin, runner.setting.limits, plan.fresh))
+        super().__init__(runner, problem, Samples(store, origin, runner.setting.limits, plan.fresh))
         self.plan, self.facts, self.progress = plan, facts, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
         if self.skeleton_path.exists():
@@ -222,7 +224,7 @@ class SkeletonJob(Job):
     def run(self, number: int, warm_up: bool) -> Outcome:
         """One run, reported to `progress`."""
         stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.wanted - 1}"
-        message = {"do": "run", "problem": str(self.problem_path), "show_levels": stage == "cold"}
+        message = {"do": "run", "problem": str(self.problem.path), "show_levels": stage == "cold"}
         outcome = self.runner.request(message, self.runner.setting.limits.time_s)
         seconds = outcome.value["seconds"] if outcome.ok else None
         self.progress(Event(self.runner.setting.name, stage, outcome.status, seconds, outcome.why))

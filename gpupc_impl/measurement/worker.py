@@ -6,6 +6,7 @@ functions that no cache on disk holds, and warms up for the runs that follow.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import resource
 import sys
@@ -17,10 +18,11 @@ from gpupc_impl.backends import Backend, open_backend, resolve_backend
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.clock import numba_compilation, timed
 from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
 from gpupc_impl.measurement.isolate import serve
@@ -53,6 +55,7 @@ class Session:
 
     def __init__(self) -> None:
         self.problems: dict[str, Problem] = {}
+        self.fingerprints: dict[str, str] = {}
         self.tests: dict[str, Callable[[int, int, tuple[int, ...]], float]] = {}
 
     def answer(self, message: dict[str, Any]) -> Any:
@@ -70,6 +73,7 @@ class Session:
     def open(
         self,
         problem: str,
+        fingerprint: str,
         method: str,
         backend: str,
         params: dict[str, Any],
@@ -77,8 +81,15 @@ class Session:
         device_memory_limit: int | None,
         single_test: bool,
     ) -> None:
-        """Load a problem and the method's modules; the backend is opened by the first run, for single tests now."""
-        self.problems[problem] = load_problem(problem)
+        """Load a problem and the method's modules; the backend is opened by the first run, for single tests now.
+
+        Raises:
+            InvalidProblem: the file does not hold the problem with this fingerprint.
+        """
+        loaded = load_problem(problem)
+        if loaded.fingerprint != fingerprint:
+            raise InvalidProblem(f"{Path(problem).name} is not the problem that the measurement began with")
+        self.problems[problem], self.fingerprints[problem] = loaded, fingerprint
         self.method = get_method(method)
         self.backend_arguments = (backend, device_memory_limit)
         self.params, self.separating_sets = params, separating_sets
@@ -91,7 +102,9 @@ class Session:
         self.skeleton = None
         compiled = 0.0 if self.backend is None else self.backend.compile_seconds
         with numba_compilation() as numba_seconds:
-            skeleton, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
+            answer, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
+        skeleton = check_answer(answer, self.problems[problem])
+        self._check_problem(problem)
         self.skeleton, backend = skeleton, self.backend
         return {
             # Another author's program answers in its own form; its time does not include the translation into ours.
@@ -118,8 +131,12 @@ class Session:
     def run_test(self, problem: str, test: tuple[int, int, list[int]]) -> dict[str, float]:
         """One timed test (i, j, S)."""
         i, j, members = test
-        p_value, seconds = timed(lambda: self.tests[problem](i, j, tuple(members)), self._synchronize)
-        return {"seconds": seconds, "p_value": float(p_value)}
+        answer, seconds = timed(lambda: self.tests[problem](i, j, tuple(members)), self._synchronize)
+        p_value = float(answer)
+        if not 0 <= p_value <= 1:
+            raise InvalidAnswer(f"the p-value of test ({i}, {j}, {members}) is {p_value}; it must lie in [0, 1]")
+        self._check_problem(problem)
+        return {"seconds": seconds, "p_value": p_value}
 
     def forget(self) -> None:
         """Close the problems that are open."""
@@ -131,6 +148,16 @@ class Session:
         assert self.skeleton is not None
         with write_whole(Path(path)) as file:
             self.skeleton.save(file)
+
+    def _check_problem(self, problem: str) -> None:
+        """Raise `InvalidAnswer` when a method changed the problem that its next run is given; a mapped one, which is
+        read-only memory, cannot be changed."""
+        now = copy.copy(self.problems[problem])
+        if now.mapped_arrays:
+            return
+        now.__dict__.pop("fingerprint", None)  # which is kept once it is made
+        if now.fingerprint != self.fingerprints[problem]:
+            raise InvalidAnswer("it changed the arrays of the problem that it was given")
 
     def _open_backend(self) -> Backend | None:
         """The method's backend, opened when it is first asked for; None for a reference."""

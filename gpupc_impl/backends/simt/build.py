@@ -2,7 +2,9 @@
 
 An entry of the cache is named by the digest of everything that went into it: sources with their includes, flags,
 compiler, and the features of the CPU it was made for. It ends with the digest of its own contents, so that a
-damaged one is noticed and made again. Entries are renamed into place whole; any number of processes may share a cache.
+damaged one is noticed and made again. That digest is no secret, and what is loaded runs as the caller: folders and
+entries that somebody else may have written are not used (`open_cache`, `is_own`). Entries are renamed into place whole;
+any number of processes may share a cache.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import logging
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -44,6 +47,7 @@ _BASE_FLAGS = (
 _NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
 _DIGEST_BYTES = 32
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
@@ -253,6 +257,43 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc"
 
 
+def open_cache(kind: str) -> Path:
+    """The cache's folder for a kind of entries, made when it is missing, in which only the caller can write.
+
+    Raises:
+        KernelCompilationError: it cannot be made, belongs to another user, or others may write to it.
+    """
+    way_out = "set GPUPC_CACHE_DIR to a folder that can be written by you alone"
+    cache = cache_folder()
+    folder = cache / kind
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for place in (folder, cache):
+            if place.stat().st_uid != os.geteuid():
+                raise KernelCompilationError(f"kernels in {place} are not used: it belongs to another user; {way_out}")
+            if place.stat().st_mode & _OTHERS_WRITE:
+                fault = f"others may write to it; run chmod go-w on it after a look at what it holds, or {way_out}"
+                raise KernelCompilationError(f"kernels in {place} are not used: {fault}")
+        for place in cache.resolve().parents:  # who may rename in one of these can put another folder here
+            mode = place.stat().st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                fault = f"everybody may write to {place} above it"
+                raise KernelCompilationError(f"kernels in {cache} are not used: {fault}; {way_out}")
+    except OSError as error:
+        raise KernelCompilationError(f"compiled kernels cannot be kept in {folder}: {error}; {way_out}") from error
+    return folder
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file is there that the caller wrote, and nobody else could."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+
+
 def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str, ...]], None], suffix: str) -> Path:
     """The cache's entry for this material, made first when it is missing or damaged.
 
@@ -266,19 +307,20 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
     for part in material:
         digest.update(part.encode())
         digest.update(b"\0")
-    folder = cache_folder() / "host"
+    folder = open_cache("host")
     path = folder / f"{digest.hexdigest()}{suffix}"
-    if is_whole(path):
+    if is_own(path) and is_whole(path):
         return path
-    if path.exists():
-        log.warning("the cache entry of %s is damaged; building it again", label)
+    if os.path.lexists(path):
+        why = "is damaged" if is_own(path) else "may be somebody else's"
+        log.warning("the cache entry of %s %s; building it again", label, why)
     started = time.perf_counter()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         scratch = tempfile.TemporaryDirectory(dir=folder, prefix="building-")
     except OSError as error:
         raise KernelCompilationError(
-            f"compiled kernels cannot be kept in {folder}: {error}; set GPUPC_CACHE_DIR to a folder that can be written"
+            f"compiled kernels cannot be kept in {folder}: {error}; set GPUPC_CACHE_DIR to a folder that can be "
+            "written by you alone"
         ) from error
     with scratch:
         output = Path(scratch.name) / "output"
@@ -291,6 +333,7 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
         content = output.read_bytes()
         with output.open("ab") as file:  # loaders and linkers ignore what follows the last section
             file.write(hashlib.sha256(content).digest())
+        output.chmod(0o700)
         os.replace(output, path)
     log.info("compiled %s in %.2f s with %s", label, time.perf_counter() - started, find_compiler().version)
     return path

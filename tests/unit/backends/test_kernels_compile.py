@@ -303,6 +303,16 @@ def test_a_damaged_cache_entry_is_built_again(library, cache, source, suffix, da
     assert nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").entries == before.entries
 
 
+@pytest.mark.parametrize("suffix", [".cubin", ".json"])
+def test_an_image_that_others_may_have_written_is_compiled_again(library, cache, source, suffix):
+    before = nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80")
+    path = before.path.with_suffix(suffix)
+    path.chmod(0o666)
+    assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
+
+
 def test_a_cache_that_cannot_be_written_is_named(library, source, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "file"))

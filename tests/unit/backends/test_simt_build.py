@@ -127,6 +127,56 @@ def test_a_cache_that_cannot_be_written_is_named(source, tmp_path, monkeypatch):
         open_backend("host").kernel(source, "add")
 
 
+def test_a_new_cache_is_the_callers_alone(cache, source):
+    old = os.umask(0o002)
+    try:
+        entry = build.build_kernel(source, "add")
+    finally:
+        os.umask(old)
+    assert [path.stat().st_mode & 0o777 for path in (cache.parent, cache, entry)] == [0o700] * 3
+    assert build.build_kernel(source, "add") == entry
+
+
+@pytest.mark.parametrize("which", ["cache", "host", "above"])
+def test_a_cache_that_others_may_write_to_is_refused(cache, source, which):
+    build.build_kernel(source, "add")
+    folder = {"cache": cache.parent, "host": cache, "above": cache.parent.parent}[which]
+    for mode in [0o777] if which == "above" else [0o777, 0o770]:
+        folder.chmod(mode)
+        for kind in ["host"] if which == "host" else ["host", "cuda"]:
+            with pytest.raises(KernelCompilationError, match=r"are not used: .* set GPUPC_CACHE_DIR to a folder"):
+                build.open_cache(kind)
+        with pytest.raises(KernelCompilationError, match="are not used"):
+            build.build_kernel(source, "add")
+    folder.chmod(0o1777 if which == "above" else 0o755)
+    assert build.build_kernel(source, "add").exists()
+
+
+def test_a_cache_of_another_user_is_refused(cache, source, monkeypatch):
+    build.build_kernel(source, "add")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(KernelCompilationError, match="belongs to another user; set GPUPC_CACHE_DIR"):
+        build.build_kernel(source, "add")
+
+
+@pytest.mark.parametrize("plant", ["writable", "link"])
+def test_an_entry_that_others_may_have_written_is_built_again(cache, source, tmp_path, caplog, plant):
+    entry = build.build_kernel(source, "add")
+    planted = b"planted" + hashlib.sha256(b"planted").digest()
+    if plant == "writable":
+        entry.write_bytes(planted)
+        entry.chmod(0o666)
+    else:
+        entry.unlink()
+        (tmp_path / "theirs").write_bytes(planted)
+        entry.symlink_to(tmp_path / "theirs")
+    assert build.is_whole(entry), "only its owner and mode tell"
+    assert add(source) == 1
+    assert "may be somebody else's; building it again" in caplog.text
+    assert entry.stat().st_mode & 0o777 == 0o700
+    assert not entry.is_symlink()
+
+
 def test_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("GPUPC_CACHE_DIR", "/somewhere")
     assert build.cache_folder() == Path("/somewhere")

@@ -11,10 +11,11 @@ import time
 import psutil
 import pytest
 
+from gpupc_impl.measurement import isolate
 from gpupc_impl.measurement.isolate import Worker
 
 SERVER = textwrap.dedent("""
-    import ctypes, functools, os, signal, subprocess, sys
+    import ctypes, functools, os, signal, stat, subprocess, sys, threading, time
     from gpupc_impl.measurement.isolate import serve
 
     @functools.cache
@@ -27,8 +28,76 @@ SERVER = textwrap.dedent("""
             return x
         return loop
 
+    def pipes():
+        found = []
+        for number in map(int, os.listdir("/proc/self/fd")):
+            try:
+                if number > 2 and stat.S_ISFIFO(os.fstat(number).st_mode):
+                    found.append(number)
+            except OSError:
+                pass
+        return found
+
+    def write(numbers, text):
+        for number in numbers:
+            try:
+                os.write(number, text.encode())
+            except OSError:
+                pass
+
+    def read(number):
+        try:
+            while True:
+                os.read(number, 100)
+        except OSError:
+            pass
+
+    def escape(work):
+        # A grandchild in a session of its own, whose parent is gone: its process id.
+        gets, tells = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.write(tells, str(os.getpid()).encode())
+                work()
+            os._exit(0)
+        os.wait()
+        return int(os.read(gets, 100))
+
+    def eat():
+        eaten = b"x" * (600 << 20)
+        time.sleep(600)
+
     def answer(message):
         what = message["do"]
+        if what == "write to its pipes":
+            write(pipes(), message["text"])
+        if what == "write to low descriptors":
+            write(range(3, 100), message["text"])
+        if what == "write for ever":
+            while True:
+                write(pipes(), "x" * 4096)
+        if what == "read its pipes":
+            for number in pipes():
+                threading.Thread(target=read, args=(number,), daemon=True).start()
+        if what == "close its pipes":
+            for number in pipes():
+                os.close(number)
+        if what == "return in a child":
+            return os.fork()
+        if what == "escape":
+            return escape(lambda: time.sleep(600))
+        if what == "escape and die":
+            print(escape(lambda: time.sleep(600)), flush=True)
+            os._exit(4)
+        if what == "escape and eat":
+            escape(eat)
+            time.sleep(600)
+        if what == "object":
+            return {1, 2}
+        if what == "endless line":
+            for _ in range(40):
+                os.write(1, b"x" * (1 << 20))
         if what == "echo":
             return message["value"]
         if what == "hang":
@@ -59,7 +128,7 @@ SERVER = textwrap.dedent("""
             sys.stdout.flush()
             os.write(1, b"from C\\n")
         if what == "child":
-            return subprocess.Popen(["sleep", "600"]).pid
+            return subprocess.Popen(["sleep", "600"], start_new_session=message.get("away", False)).pid
         if what == "fork and die":
             if os.fork() == 0:
                 ctypes.CDLL(None).sleep(600)
@@ -163,6 +232,87 @@ def test_traceback_and_prints_go_to_the_log(worker, log):
     assert "[w] Traceback (most recent call last):" in lines
 
 
+LIES = ["garbage", "garbage\n", '{"status": "ok", "why": null, "value": 7}\n', "[1]\n", "[" * 100_000 + "\n", "\n"]
+
+
+@pytest.mark.parametrize("text", LIES)
+def test_what_is_no_answer_ends_the_worker_with_a_sentence(worker, text):
+    assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
+    outcome = worker.request({"do": "write to its pipes", "text": text}, PATIENCE_S)
+    assert outcome.status == "error"
+    assert outcome.why.startswith("its answer pipe held something that is no answer: ")
+    assert len(outcome.why) < 200
+    assert not worker.alive
+    assert not psutil.pid_exists(worker.pid)
+
+
+def test_low_descriptors_are_not_the_pipes(worker):
+    assert worker.request({"do": "write to low descriptors", "text": "garbage\n"}, PATIENCE_S).status == "ok"
+    assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
+
+
+def test_a_child_that_returns_does_not_answer(worker):
+    assert worker.request({"do": "return in a child"}, PATIENCE_S).value > 0
+    assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
+
+
+def test_an_endless_answer_is_cut(worker, monkeypatch):
+    monkeypatch.setattr(isolate, "REPLY_BYTES", 1 << 20)
+    outcome = worker.request({"do": "write for ever"}, PATIENCE_S)
+    assert (outcome.status, worker.alive) == ("error", False)
+    assert "is no answer: a line of more than 1,048,576 bytes" in outcome.why
+
+
+def test_a_request_that_something_else_read_is_missed(worker, monkeypatch):
+    monkeypatch.setattr(isolate, "RECEIPT_SECONDS", 1)
+    assert worker.request({"do": "read its pipes"}, PATIENCE_S).status == "ok"
+    started = time.monotonic()
+    outcomes = [worker.request({"do": "echo", "value": 1}, 10 * PATIENCE_S)]
+    while outcomes[-1].ok and len(outcomes) < 20:  # the thread and the worker take turns
+        outcomes.append(worker.request({"do": "echo", "value": 1}, 10 * PATIENCE_S))
+    assert outcomes[-1].status == "error"
+    assert "did not confirm a request within 1 s" in outcomes[-1].why or "exit code 1" in outcomes[-1].why
+    assert time.monotonic() - started < PATIENCE_S
+
+
+def test_closed_pipes(worker):
+    outcome = worker.request({"do": "close its pipes"}, PATIENCE_S)
+    assert (outcome.status, outcome.why) == ("error", "it ended with exit code 1 and without an answer")
+
+
+def test_what_json_cannot_hold_is_an_error(robust_worker):
+    outcome = robust_worker.request({"do": "object"}, PATIENCE_S)
+    assert (outcome.status, outcome.why) == ("error", "TypeError: Object of type set is not JSON serializable")
+    assert robust_worker.alive
+
+
+def test_an_endless_line_is_cut_in_the_log(log):
+    with Worker(ARGV, log=log) as worker:
+        assert worker.request({"do": "endless line"}, PATIENCE_S).status == "ok"
+    *lines, last = log.getvalue().splitlines()
+    assert len(log.getvalue()) < isolate.LOG_BYTES * 1.01
+    assert max(map(len, lines)) == isolate.LINE_BYTES
+    assert last == "[what it printed after 16,777,216 bytes is dropped]"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children that leave their session are followed on Linux alone")
+class TestEscape:
+    def test_ends_with_the_worker(self, worker):
+        child = worker.request({"do": "escape"}, PATIENCE_S).value
+        assert psutil.pid_exists(child)
+        worker.close()
+        assert is_gone(child)
+
+    def test_ends_with_a_worker_that_crashes(self, worker, log):
+        outcome = worker.request({"do": "escape and die"}, PATIENCE_S)
+        assert (outcome.status, outcome.why) == ("error", "it ended with exit code 4 and without an answer")
+        assert is_gone(int(log.getvalue().removeprefix("[w] ")))
+
+    def test_counts_towards_the_memory_limit(self, log):
+        with Worker(ARGV, log=log, memory_limit_bytes=500 << 20) as worker:
+            assert worker.request({"do": "escape and eat"}, PATIENCE_S).status == "oom"
+
+
 @pytest.mark.parametrize(
     ("message", "status", "why"),
     [
@@ -173,6 +323,7 @@ def test_traceback_and_prints_go_to_the_log(worker, log):
             "killed",
             "SIGKILL ended it, likely the operating system's out-of-memory killer",
         ),
+        ({"do": "signal", "number": 40}, "killed", "signal 40 ended it"),
         ({"do": "exit", "code": 3}, "error", "it ended with exit code 3 and without an answer"),
         ({"do": "exit", "code": 0}, "error", "it ended with exit code 0 and without an answer"),
         ({"do": "fork and die"}, "error", "it ended with exit code 4 and without an answer"),
@@ -206,14 +357,14 @@ def test_worker_ends_with_its_owner_even_when_that_is_killed():
         import sys
         from gpupc_impl.measurement.isolate import Worker
         worker = Worker([sys.executable, "-c", {SERVER!r}])
-        child = worker.request({{"do": "child"}}).value
-        print(worker.pid, child, flush=True)
+        children = [worker.request({{"do": "child", "away": away}}).value for away in (False, True)]
+        print(worker.pid, *children, flush=True)
         worker.request({{"do": "hang"}})
     """)
     process = subprocess.Popen([sys.executable, "-c", owner], stdout=subprocess.PIPE, text=True)
     with process:
         pids = list(map(int, process.stdout.readline().split()))
-        assert len(pids) == 2
+        assert len(pids) == 3
         time.sleep(0.5)  # let it enter the hang
         process.kill()
         assert all(is_gone(pid) for pid in pids)

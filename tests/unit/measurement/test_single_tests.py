@@ -26,7 +26,7 @@ from gpupc_impl.core.registry import Parameter, method
 
 for name in ("made-up", "made-up-too"):
     @method(name, family="gaussian", backends=("cpu",), source="a test", summary="a test", reference=True,
-            params={"sleep_at": Parameter(-1, "hang in this run"), "wrong": Parameter(False, "answer otherwise")})
+            params={"sleep_at": Parameter(-1, "hang in this run"), "more": Parameter(0.0, "added to the answer")})
     def solve(problem, run):
         raise AssertionError("only its single test is timed")
 
@@ -38,7 +38,7 @@ def open_test(problem, backend, params):
             time.sleep(60)
         with open(os.environ["TOLD"], "a") as file:
             file.write(f"{i} {j} {members} {problem.n_variables}\\n")
-        return (i + j) / 100 + params["wrong"]
+        return (i + j) / 100 + params["more"]
     return test
 """
 
@@ -158,14 +158,23 @@ def test_a_case_without_a_problem_says_why(tmp_path, plugin):
 
 
 def test_another_p_value_is_unexplained_unless_it_is_random(tmp_path, plugin):
-    wrong = Setting("wrong", "made-up-too", {"wrong": True})
+    wrong = Setting("wrong", "made-up-too", {"more": 0.5})
     timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], [Setting("a", "made-up"), wrong])
     rows = {row["setting"]: row for row in verify_tests(timed["cells"])}
     assert (rows["a"]["status"], rows["wrong"]["status"]) == ("equal", "unexplained")
-    assert rows["wrong"]["detail"] == "test 0: p = 1.01 and 0.01"
+    assert rows["wrong"]["detail"] == "test 0: p = 0.51 and 0.01"
     for cell in timed["cells"]:
         cell["random"] = cell["implementation"] == "wrong"
     assert {row["setting"]: row["status"] for row in verify_tests(timed["cells"])}["wrong"] == "random"
+
+
+@pytest.mark.parametrize("more", [1.0, -1.0, float("nan")])
+def test_what_is_no_p_value_is_an_error(tmp_path, plugin, more):
+    settings = [Setting("wrong", "made-up-too", {"more": more}), Setting("a", "made-up")]
+    timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], settings)
+    wrong, right = timed["cells"]
+    assert (wrong["status"], right["status"]) == ("error", "ok")
+    assert wrong["why"] == f"InvalidAnswer: the p-value of test (0, 1, []) is {0.01 + more}; it must lie in [0, 1]"
 
 
 def test_tests_are_drawn_from_a_seed():

@@ -25,7 +25,7 @@ from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 PLANTED = textwrap.dedent('''
     """Methods that behave and methods that do not. Each run of theirs leaves a line in the file PLANTED_RUNS."""
-    import ctypes, os, signal, sys, time
+    import ctypes, dataclasses, os, signal, stat, sys, time
     import numpy as np
     from gpupc_impl.backends import DeviceMemoryError
     from gpupc_impl.core.registry import Parameter, method
@@ -114,6 +114,78 @@ PLANTED = textwrap.dedent('''
     @planted("discrete", family="discrete")
     def discrete(run, number):
         pass
+
+    @planted("writes-to-its-pipes")
+    def writes_to_its_pipes(run, number):
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            try:
+                if descriptor > 2 and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                    os.write(descriptor, b'{"status": "ok", "why": null, "value": {"seconds": 0}}\\n')
+            except OSError:
+                pass
+
+    @planted("reads-its-pipes")
+    def reads_its_pipes(run, number):
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            try:
+                if descriptor > 2 and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                    os.read(descriptor, 100)
+            except OSError:
+                pass
+
+    def planted_answer(name, **changes):
+        """A method whose skeleton has other fields."""
+        def solve(problem, run):
+            right = SOLVE(problem, run)
+            changed = {key: change(right) for key, change in changes.items()}
+            return dataclasses.replace(right, **changed)
+        solve.__module__ = __name__
+        fixed = {"family": "gaussian", "source": "", "summary": "", "backends": ("cpu",)}
+        method("planted-" + name, **fixed)(solve)
+
+    def sets(pairs, members, sizes=1):
+        pairs, members = np.array(pairs, np.int32), np.array(members, np.int32)
+        return lambda right: SeparatingSets(right.adjacency, pairs, sizes, members)
+
+    from gpupc_impl.core import registry
+    SOLVE = registry._METHODS["planted-other"].solve
+    planted_answer("misshapen", adjacency=lambda right: right.adjacency[:, :-1])
+    planted_answer("of-numbers", adjacency=lambda right: right.adjacency.astype(int))
+    planted_answer("lopsided", adjacency=lambda right: np.triu(right.adjacency))
+    planted_answer("looping", adjacency=lambda right: right.adjacency | np.eye(len(right.adjacency), dtype=bool))
+    planted_answer("renamed", names=lambda right: right.names[::-1])
+    planted_answer("no-sets", sepsets=lambda right: {})
+    planted_answer("set-of-edge", sepsets=sets([[0, 2]], [1]))
+    planted_answer("set-of-none", sepsets=sets([[0, 6]], [1]))
+    planted_answer("set-out-of-range", sepsets=sets([[0, 1]], [6]))
+    planted_answer("set-negative", sepsets=sets([[0, 1]], [-1]))
+    planted_answer("set-of-itself", sepsets=sets([[0, 1]], [1]))
+    planted_answer("set-in-disorder", sepsets=sets([[0, 1]], [3, 2], 2))
+    planted_answer("set-twice", sepsets=sets([[0, 1], [0, 1]], [2, 3]))
+    planted_answer("set-cut", sepsets=sets([[0, 1]], [2, 3], 1))
+    planted_answer("negative-tests", tests_per_level=lambda right: (10, -1))
+    planted_answer("float-tests", tests_per_level=lambda right: (10.5,))
+    planted_answer("endless-level", seconds_per_level=lambda right: (float("nan"),))
+    planted_answer("no-reason", stopped_because=lambda right: None)
+    planted_answer("other-problem", facts=lambda right: {**right.facts, "problem": {"alpha": 0.05}})
+
+    def not_a_skeleton(problem, run):
+        return [1]
+    method("planted-not-a-skeleton", family="gaussian", source="", summary="", backends=("cpu",))(not_a_skeleton)
+
+    def changes_arrays(problem, run):
+        found = SOLVE(problem, run)
+        problem.correlation.setflags(write=True)
+        problem.correlation[0, 1] = problem.correlation[1, 0] = 0.5
+        return found
+    method("planted-changes-arrays", family="gaussian", source="", summary="", backends=("cpu",))(changes_arrays)
+
+    def changes_file(problem, run):
+        found = SOLVE(problem, run)
+        with open(os.environ["PLANTED_PROBLEM"], "rb+") as file:
+            file.truncate(100)
+        return found
+    method("planted-changes-file", family="gaussian", source="", summary="", backends=("cpu",))(changes_file)
 
     @planted("kernels", backends=("cuda", "host"))
     def kernels(run, number):
@@ -214,6 +286,51 @@ def test_whatever_happens_becomes_a_record(run, out):
     assert "[other] working" in run.log.getvalue()
 
 
+INVALID = {
+    "misshapen": "its adjacency is bool (6, 5); it must be an array of bool of shape (6, 6)",
+    "of-numbers": "its adjacency is int64 (6, 6)",
+    "lopsided": "its adjacency is not symmetric: [0, 2] is True, [2, 0] is not",
+    "looping": "its adjacency has 6 variable(s) adjacent to themselves",
+    "renamed": "the names of its skeleton are not those of the problem's variables",
+    "no-sets": "sepsets is a dict, not SeparatingSets",
+    "set-of-edge": "separating sets: [0, 2] is an edge, and has a separating set",
+    "set-of-none": "separating sets: [0, 6] is no pair i < j of 6 variables",
+    "set-out-of-range": "separating sets: 6 is no variable, of 6",
+    "set-negative": "separating sets: -1 is no variable, of 6",
+    "set-of-itself": "separating sets: [0, 1] has itself in its separating set",
+    "set-in-disorder": "separating sets: [0, 1] has a separating set in disorder",
+    "set-twice": "separating sets: [0, 1] is not after the pair before it",
+    "set-cut": "the offsets of sepsets go from 0 to 1 of 2 members",
+    "negative-tests": "tests_per_level is (10, -1); it must be whole numbers of at least 0",
+    "float-tests": "tests_per_level is (10.5,)",
+    "endless-level": "seconds_per_level is (nan,); it must hold numbers of at least 0",
+    "no-reason": "stopped_because is None; it must be a sentence",
+    "other-problem": "facts['problem'] is {'alpha': 0.05}",
+    "not-a-skeleton": "it returned a list, not a Skeleton",
+    "changes-arrays": "it changed the arrays of the problem that it was given",
+}
+
+
+def test_what_is_no_skeleton_of_the_problem_is_an_error(run):
+    found = run([setting(name) for name in [*INVALID, "good"]], repeats=1, side_by_side=8)
+    for name, why in INVALID.items():
+        assert found[name].status == "error"
+        assert found[name].why.startswith(f"InvalidAnswer: {why}"), name
+    assert found["good"].status == "ok"
+
+
+def test_a_method_that_tampers_costs_its_own_record(run, problem, out, monkeypatch):
+    monkeypatch.setenv("PLANTED_PROBLEM", str(problem))
+    before = problem.read_bytes()
+    short = {"reads-its-pipes": Limits(time_s=2)}
+    names = ["writes-to-its-pipes", "reads-its-pipes", "changes-file", "good"]
+    found = run([setting(name, limits=short.get(name, LIMITS)) for name in names], repeats=1, side_by_side=1)
+    assert [found[name].status for name in names] == ["error", "timeout", "error", "ok"]
+    assert 'its answer pipe held something that is no answer: b\'{"status"' in found["writes-to-its-pipes"].why
+    assert found["changes-file"].why == "it changed the problem's file problem.npz"
+    assert problem.read_bytes() == before
+
+
 def test_rounds_samples_and_skeleton(run, out, runs):
     settings = [setting("good", params={"sleep": 0.01}), setting("other", separating_sets="first-come")]
     found = run(settings, repeats=2, threads=1)
@@ -269,7 +386,7 @@ def test_nothing_is_measured_twice(run, out, runs):
 
     again = run([setting("good"), setting("other")], repeats=2)
     assert runs() == {"good": 3, "other": 3}, "adding a setting measures that one only"
-    assert again["good"] == dataclasses.replace(first, reused_samples=3)
+    assert again["good"] == dataclasses.replace(first, reused_samples=3, environment=again["good"].environment)
 
     more = run([setting("good")], repeats=4)["good"]
     assert runs()["good"] == 3 + 1 + 2, "a warm-up and what was missing"
@@ -294,7 +411,8 @@ def test_hit_limits_are_remembered_and_other_failures_are_not(run, runs):
     first = run(failing)
     again = run(failing)
     assert runs() == {"spins": 1, "raises": 2}
-    assert again["spins"] == dataclasses.replace(first["spins"], reused_samples=1, peak_bytes=again["spins"].peak_bytes)
+    of_its_own = {name: getattr(again["spins"], name) for name in ("peak_bytes", "environment")}  # when it began
+    assert again["spins"] == dataclasses.replace(first["spins"], reused_samples=1, **of_its_own)
     run([setting("spins", limits=Limits(time_s=3))])
     assert runs()["spins"] == 2, "another limit is another question"
 
@@ -337,7 +455,7 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     workers = [child for child in process_children(process.pid) if "measurement.worker" in " ".join(child.cmdline())]
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert len(workers) == 2
+    assert len(workers) == 4, "each with its guard"
     psutil.wait_procs(workers, timeout=30)
     assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
     killed_after = runs()["good"]

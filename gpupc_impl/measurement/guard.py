@@ -1,0 +1,87 @@
+"""The parent of a worker, which outlives it: run as a script by `isolate.Worker`, never imported by what is measured.
+
+    guard.py STATUS PASSED COMMAND...
+
+It starts the command in a session of its own with the descriptors PASSED (comma separated), and writes the command's
+process id and, when it ended, its exit code (negative for a signal) to the descriptor STATUS, a line each. When the
+command ends, or standard input does because the owner closed it or died, it kills every descendant and ends.
+
+On Linux it is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent died becomes its child,
+whatever session or process group that process made for itself, so none escapes. Elsewhere those are found whose
+parents live, and those in the command's process group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+
+PR_SET_CHILD_SUBREAPER = 36
+
+DEATH_SECONDS = 10
+"""How long killed processes may take to disappear (a driver may hold one) before they are left to themselves."""
+
+
+def main() -> None:
+    status, passed = int(sys.argv[1]), [int(number) for number in sys.argv[2].split(",")]
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL, pass_fds=passed, start_new_session=True) as command:
+        for descriptor in passed:  # the owner is to see the end of the pipe when the command ends
+            os.close(descriptor)
+        _tell(status, command.pid)
+        threading.Thread(target=_wait_for_the_owner, args=(command.pid,), daemon=True).start()
+        while True:
+            pid, code = os.wait()  # of orphans, too
+            if pid == command.pid:
+                command.returncode = os.waitstatus_to_exitcode(code)
+                break
+        _kill_all(command.pid)
+        give_up = time.monotonic() + DEATH_SECONDS
+        while _reap() and time.monotonic() < give_up:
+            _kill_all(command.pid)  # one that was killed may have left children, which are ours now
+            time.sleep(0.005)
+        _tell(status, command.returncode)
+    os._exit(0)  # the thread may still wait
+
+
+def _wait_for_the_owner(command: int) -> None:
+    """Kill everything when the owner has closed standard input; the main thread then sees the command's end."""
+    while os.read(0, 1 << 10):
+        pass
+    _kill_all(command)
+
+
+def _kill_all(command: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(command, signal.SIGKILL)
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _reap() -> bool:
+    """Collect the children that ended; whether there are others."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _tell(status: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the owner is gone
+        os.write(status, f"{number}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

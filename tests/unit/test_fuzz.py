@@ -1,0 +1,303 @@
+"""Readers given damaged and hostile files: what comes out is an answer, or an error of ours with a sentence.
+
+The examples are few and the same every time, for CI; ``HYPOTHESIS_PROFILE=explore`` draws new ones.
+"""
+
+import bz2
+import contextlib
+import datetime
+import gzip
+import io
+import json
+import lzma
+import zipfile
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from datasets import bif, readers, registry
+from datasets.dataset import RegistryError
+from datasets.readers import read_csv, read_npz, read_rdata
+from gpupc_impl import DiscreteProblem, GaussianProblem, skeleton
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.result import InvalidSkeleton, Skeleton
+from gpupc_impl.measurement.record import InvalidRecord, Record
+from gpupc_impl.tables import DataError, read_numpy, read_text
+
+FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+BIF = """network small { }
+variable a { type discrete [ 2 ] { yes, no }; }
+variable b { type discrete [ 2 ] { yes, no }; }
+probability ( a ) {
+  table 0.2, 0.8;
+}
+probability ( b | a ) {
+  (yes) 0.5, 0.5;
+  (no) 0.1, 0.9;
+}
+"""
+
+
+@st.composite
+def damage(draw):
+    """A function that damages bytes: some are replaced, the rest may be cut off or repeated."""
+    edits = draw(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=8))
+    cut = draw(st.one_of(st.just(1.0), st.floats(0, 1)))
+    twice = draw(st.booleans())
+
+    def apply(content: bytes) -> bytes:
+        changed = bytearray(content or b"x")
+        for where, value in edits:
+            changed[int(where * (len(changed) - 1))] = value
+        return bytes(changed[: int(cut * len(changed))]) * (1 + twice)
+
+    return apply
+
+
+def reads(read, path, errors):
+    """Call a reader; only these errors may come."""
+    with contextlib.suppress(errors):
+        read(path)
+
+
+CELL = st.sampled_from(
+    ["1", "-2.5", "1e400", "nan", "", '"', '"a"', "b", "\x00", "\x1c", "9" * 5000, "é", "=cmd", "\r", "1_0"]
+)
+TABLE = st.lists(st.lists(CELL, max_size=4), max_size=5).flatmap(
+    lambda rows: st.tuples(st.sampled_from(",;\t "), st.sampled_from(["\n", "\r\n", "\r"])).map(
+        lambda marks: marks[1].join(marks[0].join(row) for row in rows).encode()
+    )
+)
+PACKERS = {".csv": bytes, ".csv.gz": gzip.compress, ".csv.bz2": bz2.compress, ".csv.xz": lzma.compress}
+
+
+@FUZZ
+@given(st.one_of(TABLE, st.binary(max_size=40)), damage(), st.sampled_from(list(PACKERS)), st.booleans(), st.booleans())
+def test_text_tables(tmp_path, content, damaged, suffix, labels, row_names):
+    path = tmp_path / f"table{suffix}"
+    path.write_bytes(damaged(PACKERS[suffix](content)))
+    reads(read_csv, path, DataError)
+    reads(lambda path: read_text(path, labels=labels, row_names=row_names), path, DataError)
+
+
+def saved(write) -> bytes:
+    file = io.BytesIO()
+    write(file)
+    return file.getvalue()
+
+
+MATRIX = np.arange(6.0).reshape(3, 2)
+ARCHIVES = [
+    saved(lambda file: np.savez(file, x=MATRIX, names=["a", "b"])),
+    saved(lambda file: np.savez_compressed(file, x=MATRIX)),
+]
+
+
+@FUZZ
+@given(st.sampled_from(ARCHIVES), damage())
+def test_npz(tmp_path, content, damaged):
+    path = tmp_path / "table.npz"
+    path.write_bytes(damaged(content))
+    reads(read_npz, path, DataError)
+
+
+@FUZZ
+@given(damage())
+def test_npy(tmp_path, damaged):
+    path = tmp_path / "table.npy"
+    path.write_bytes(damaged(saved(lambda file: np.save(file, MATRIX))))
+    reads(read_numpy, path, DataError)
+
+
+@FUZZ
+@given(damage(), st.booleans())
+def test_bif(damaged, packed):
+    content = BIF.encode()
+    content = damaged(gzip.compress(content)) if packed else damaged(content)
+    reads(lambda _: bif.read_bif(content, "small"), None, DataError)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """An R workspace with a data frame."""
+    rdata = pytest.importorskip("rdata")
+    path = tmp_path_factory.mktemp("r") / "frame.rda"
+    rdata.write_rda(path, {"frame": pandas.DataFrame(MATRIX, columns=["a", "b"])})
+    return gzip.decompress(path.read_bytes())
+
+
+@FUZZ
+@given(damage())
+def test_rdata(tmp_path, workspace, damaged):
+    path = tmp_path / "frame.rda"
+    path.write_bytes(damaged(workspace))
+    reads(read_rdata, path, DataError)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.array([["a", "b"], ["c", "d"]]),
+        np.array([[1 + 2j, 1], [1, 1]]),
+        np.array([[{}, []]], object),
+        pandas.DataFrame({"a": [1], "b": ["x"]}),
+        pandas.DataFrame(index=[1, 2]),
+        pandas.DataFrame([[1, 2]], columns=["a", "a"]),
+        [[1, 2], [3]],
+    ],
+    ids=["text", "complex", "objects", "mixed", "no columns", "names repeated", "ragged"],
+)
+def test_r_workspaces_without_numbers(tmp_path, monkeypatch, table):
+    monkeypatch.setattr(readers, "_r_workspace", lambda path: {"table": table})
+    with pytest.raises(DataError, match=r"table\.rda"):
+        read_rdata(tmp_path / "table.rda")
+
+
+YAML = st.lists(
+    st.sampled_from(
+        [
+            "a: ",
+            "- ",
+            "b",
+            "\n",
+            "  ",
+            "[",
+            "]",
+            "{",
+            "}",
+            "&x ",
+            "*x",
+            "<<: ",
+            "? ",
+            "!!int ",
+            "'",
+            "|",
+            "\t",
+            "1",
+            "%",
+            "\x00",
+        ]
+    ),
+    max_size=20,
+).map("".join)
+
+
+@FUZZ
+@given(YAML)
+def test_registry(text):
+    reads(lambda _: registry.validate(registry.parse(text), "given"), None, RegistryError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 5000,
+        "a: " + "9" * 5000,
+        "a: 2026-13-45",
+        "? {}\n: b",
+        "a: !!int x",
+        "a: !!timestamp x",
+        "&a [*a]",
+        "&a {a: *a}",
+        "a: [",
+        "\x00",
+        "!!python/object:os.system {}",
+    ],
+    ids=lambda text: repr(text[:20]),
+)
+def test_registry_of_odd_yaml(text):
+    with pytest.raises(RegistryError):
+        registry.validate(registry.parse(text), "given")
+
+
+def set_in_headers(content: bytes, local: int, central: int, value: int) -> bytes:
+    """An archive with two bytes replaced in every header."""
+    changed = bytearray(content)
+    for signature, offset in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
+        at = changed.find(signature)
+        while at >= 0:
+            changed[at + offset : at + offset + 2] = value.to_bytes(2, "little")
+            at = changed.find(signature, at + 4)
+    return bytes(changed)
+
+
+ODD_ARCHIVES = {
+    "encrypted": lambda content: set_in_headers(content, 6, 8, 1),
+    "unknown compression": lambda content: set_in_headers(content, 8, 10, 99),
+    "unknown version": lambda content: set_in_headers(content, 4, 6, 255),
+    "misplaced": lambda content: content[: content.rfind(b"PK\x05\x06") + 16] + b"\xff\xff\xff\x7f\0\0",
+    "empty": lambda content: b"",
+    "text": lambda content: b"a,b\n1,2\n",
+    "pickled": lambda content: saved(lambda file: np.savez(file, x=np.array([[datetime.date, {}]], object))),
+    "no matrix": lambda content: saved(lambda file: np.savez(file, x=np.zeros(3))),
+    "an array": lambda content: saved(lambda file: np.save(file, MATRIX)),
+    "a member that is no array": lambda content: saved(
+        lambda file: zipfile.ZipFile(file, "w").writestr("family.npy", "x")
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory):
+    """A table, a problem of each of two families and a skeleton, as bytes, with their readers and errors."""
+    folder, draw = tmp_path_factory.mktemp("archives"), np.random.default_rng(0)
+    gaussian = GaussianProblem.from_data(draw.normal(size=(30, 4)))
+    gaussian.save(folder / "gaussian.npz")
+    DiscreteProblem.from_data(draw.integers(0, 2, (30, 4))).save(folder / "discrete.npz")
+    skeleton(draw.normal(size=(30, 4)), method="stable-serial").save(folder / "skeleton.npz")
+    np.savez(folder / "table.npz", x=MATRIX)
+    kinds = {
+        "table": (read_npz, DataError),
+        "gaussian": (load_problem, InvalidProblem),
+        "discrete": (load_problem, InvalidProblem),
+        "skeleton": (Skeleton.load, InvalidSkeleton),
+    }
+    return {name: ((folder / f"{name}.npz").read_bytes(), *how) for name, how in kinds.items()}
+
+
+KINDS = st.sampled_from(["gaussian", "discrete", "skeleton"])
+
+
+@pytest.mark.parametrize("kind", ["table", "gaussian", "discrete", "skeleton"])
+@pytest.mark.parametrize("odd", ODD_ARCHIVES)
+def test_odd_archives(tmp_path, archives, kind, odd):
+    content, read, error = archives[kind]
+    path = tmp_path / f"{kind}.npz"
+    path.write_bytes(ODD_ARCHIVES[odd](content))
+    with pytest.raises(error, match=rf"{kind}\.npz"):
+        read(path)
+
+
+@FUZZ
+@given(KINDS, damage())
+def test_problems_and_skeletons(tmp_path, archives, kind, damaged):
+    content, read, error = archives[kind]
+    path = tmp_path / f"{kind}.npz"
+    path.write_bytes(damaged(content))
+    reads(read, path, error)
+
+
+@FUZZ
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.recursive(st.none() | st.text() | st.floats(), st.lists).map(lambda x: json.dumps(x).encode()),
+    )
+)
+def test_records(tmp_path, content):
+    path = tmp_path / "record.json"
+    path.write_bytes(content)
+    reads(Record.load, path, InvalidRecord)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "NaN", "{}", "\ufeff{}"], ids=lambda text: text[:8])
+def test_odd_records(tmp_path, text):
+    path = tmp_path / "record.json"
+    path.write_text(text)
+    with pytest.raises(InvalidRecord, match=r"record\.json"):
+        Record.load(path)
