@@ -179,8 +179,8 @@ class DiscreteProblem(Problem):
             return None
         return (
             f"tables too large: {level + 2} variables with up to {largest[0]} categories make up to "
-            f"{Decimal(cells):.3g} cells at level {level}, more than the 2^62 that 64-bit indexes number; set max_level to {max(level - 1, 0)} or "
-            "merge categories"
+            f"{Decimal(cells):.3g} cells at level {level}, more than the 2^62 that 64-bit indexes number; "
+            f"set max_level to {max(level - 1, 0)} or merge categories"
         )
 
     # --- the workload of the paper's section 4.1 ------------------------------------------------------------------

@@ -136,7 +136,7 @@ def test_threads_share_a_pool(pool, memory):
         thread.join()
     gc.collect()
     assert wrong == []
-    assert len(memory.asked) <= 6
+    assert len(memory.asked) <= 2 * len(threads)  # each asks for the next while it still has the last
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------
