@@ -214,9 +214,8 @@ class Engine:
             buckets=gamma or tuning.buckets,
             insert=gamma or tuning.insert,
         )
-        self.kind, values = _device_values(problem, self.side_by_side)
+        self.kind, values, spread = self._device_values()
         self.dtype, self.key_dtype = map(np.dtype, TYPES[self.kind])
-        spread = (values.max(axis=1) - values.min(axis=1)).max(initial=0)
         self.widest = self.dtype.type(spread).reshape(1).view(self.key_dtype)[0]
         self.values = backend.upload(values)
         self.psi = backend.upload(problem.psi)
@@ -228,6 +227,21 @@ class Engine:
         self._sorted = None
         self._capacity = (-1, 0)  # level and sets that the buffers are for
         self._buffers: dict[str, object] = {}
+
+    # --- what another family of the same permutations does otherwise (mixed/device.py) --------------------------------
+
+    @property
+    def ranks(self) -> bool:
+        """Whether each variable's values are 0 to n - 1, or constant."""
+        return self.problem.transform == "ranks"
+
+    def _device_values(self) -> tuple[str, np.ndarray, float]:
+        """The kernels' type for the problem's values, (p, n) values of that type, and the largest distance."""
+        kind, values = _device_values(self.problem, self.side_by_side)
+        return kind, values, (values.max(axis=1) - values.min(axis=1)).max(initial=0)
+
+    def _kernel(self, name: str, *arguments: str) -> Kernel:
+        return self.backend.kernel(*kernel_of(name, self.kind, *arguments))
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -343,7 +357,8 @@ class Engine:
             tests: (t, 2) a set's number and V_j.
 
         Returns:
-            (t, 1 + perm) int64: sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of the permutations.
+            (t, 1 + perm) int64: sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of the permutations; of mixed
+            data less psi(k~).
         """
         self.permute(level, sets)
         return self.estimate(level, sets, tests)
@@ -462,7 +477,7 @@ class Engine:
         counting = COUNTING[self.kind](
             columns=columns,
             sorted=self._sorted,
-            ranks=self.problem.transform == "ranks",
+            ranks=self.ranks,
             stride=self.stride,
             wanted=self._first_guess(level),
             widest=self.widest,
@@ -493,7 +508,7 @@ class Engine:
             device_columns = COLUMNS[self.kind](
                 values=columns,
                 sorted=self._sorted,
-                ranks=self.problem.transform == "ranks",
+                ranks=self.ranks,
                 stride=self.stride,
                 width=min(LANES, threads),
                 groups=groups,
@@ -559,9 +574,6 @@ class Engine:
         first = self.backend.upload(np.ascontiguousarray(sets, np.int32))
         return SETS[self.kind](values=self.values, first=first, n=self.n, level=level)
 
-    def _kernel(self, name: str, *arguments: str) -> Kernel:
-        return self.backend.kernel(*kernel_of(name, self.kind, *arguments))
-
 
 def ci_test(
     problem: NonlinearProblem,
@@ -574,6 +586,7 @@ def ci_test(
     beta: int = 0,
     gamma: int = 0,
     racing: bool = False,
+    engine_of: type[Engine] = Engine,
 ) -> tuple[int, float, np.ndarray]:
     """One test of V_i, which is permuted, and V_j given S (Algorithm 2).
 
@@ -592,7 +605,7 @@ def ci_test(
         name: parameter.parse(name, value)
         for (name, parameter), value in zip(PARAMS.items(), (selection, beta, gamma), strict=True)
     }
-    engine = Engine(problem, backend, params, racing)
+    engine = engine_of(problem, backend, params, racing)
     engine.fitting(len(members), 1, 1)
     partials = engine.partials(len(members), np.array([[i, *members]]), np.array([[0, j]]))[0]
     cmi = problem.cmi(partials)
@@ -628,9 +641,11 @@ class Search(abc.ABC):
     is the first of these that separates, so an earlier one may still replace one that a batch found out of turn.
     """
 
+    engine_of: ClassVar[type[Engine]] = Engine
+
     def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
         self.problem = problem
-        self.engine = Engine(problem, run.backend, run.params, racing)
+        self.engine = self.engine_of(problem, run.backend, run.params, racing)
         self.first_come = run.separating_sets == "first-come"
         p = self.p = problem.n_variables
         self.edges = ~np.eye(p, dtype=bool)
