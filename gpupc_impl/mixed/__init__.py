@@ -1,0 +1,1 @@
+"""Mixed data, columns of numbers beside columns of categories: PC-stable with CMIknn in the form of Mesner and Shalizi."""
