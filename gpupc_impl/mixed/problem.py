@@ -85,8 +85,8 @@ class MixedProblem(NonlinearProblem):
         too_large = np.flatnonzero(np.abs(values).max(axis=1) >= LARGEST[precision])
         if len(too_large):
             raise InvalidProblem(
-                f"variable {names[too_large[0]]!r} reaches {np.abs(values[too_large[0]]).max():.3g}, which is too large "
-                f"for {precision}; rescale it or use another transform"
+                f"variable {names[too_large[0]]!r} reaches {np.abs(values[too_large[0]]).max():.3g}, beyond the "
+                f"limit of {LARGEST[precision]:.3g} for {precision}; rescale it or use another transform"
             )
         # Equal distances are ordered by the samples' places, which must therefore tell nothing.
         order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
@@ -158,8 +158,10 @@ def _matrix(
         raise InvalidProblem(f"categories are named for {unknown[0]!r}, which is no variable of the data")
     for k in range(len(names)):
         column = data.iloc[:, k]
-        if column.dtype.kind in "mM":
-            raise InvalidProblem(f"column {names[k]!r} holds times; make numbers of them, or text for categories")
+        if column.dtype.kind in "mMc":
+            raise InvalidProblem(
+                f"column {names[k]!r} holds {column.dtype}; make real numbers of it, or text for categories"
+            )
         missing = np.flatnonzero(pd.isna(column))
         if len(missing):
             raise InvalidProblem(
