@@ -63,7 +63,7 @@ def search(args: argparse.Namespace) -> None:
         values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data != "numbers")
     except OSError as error:
         raise UsageError(f"{args.data} cannot be read: {error.strerror or error}") from error
-    if prepared.family.data == "mixed":
+    if prepared.family.data == "both":
         values = numbers_by_column(values)
     start = time.perf_counter()
     problem = prepared.problem(

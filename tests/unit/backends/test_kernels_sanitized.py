@@ -63,11 +63,9 @@ data[:, ::2] = np.round(data[:, ::2])
 options = dict(categories=["V0", "V2"], permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
 problems = [MixedProblem.from_data(data, k_cmi=3, **options)]
 for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none", "float64")):
-    for k_cmi in (3, 39):
-        problem = MixedProblem.from_data(data, transform=transform, precision=precision, k_cmi=k_cmi, **options)
-        for i, j, S in ((0, 1, ()), (1, 0, ()), (0, 1, (2, 3)), (3, 1, (2, 4))):
-            for selection, gamma in itertools.product(("buckets", "counting"), (0, 5)):
-                mixed_ci_test(problem, i, j, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
+    problem = MixedProblem.from_data(data, transform=transform, precision=precision, k_cmi=5, **options)
+    for (i, j, S), selection in itertools.product(((0, 1, ()), (1, 0, (2, 3))), ("buckets", "counting")):
+        mixed_ci_test(problem, i, j, S, open_backend("host"), selection=selection, beta=5, gamma=5)
 """
 
 DISCRETE = """
