@@ -53,8 +53,8 @@ class Dataset:
         true_dag: (variables, variables) bool, ``true_dag[i, j]`` meaning i -> j; None when unknown.
         facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and what else is known.
         labels: families of labels: for each variable the labels of its codes, in code order, all that its source
-            declares, whether they occur or not; None where the source declares none, and for families of numbers. Families
-            of both: the same, and none for a variable of numbers.
+            declares, whether they occur or not; None where the source declares none, and for families of numbers.
+            Families of both: the same, and none for a variable of numbers.
     """
 
     name: str

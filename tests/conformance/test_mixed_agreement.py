@@ -137,8 +137,8 @@ def chain(n: int, seed: int) -> pd.DataFrame:
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("name", EVERY)
 def test_recovers_a_known_graph(name, transform):
-    options = {"permutations": 40, "transform": transform, "seed": 1}
-    found = skeleton(chain(120, 0), 0.03, family="mixed", method=name, **options)
+    options = {"permutations": 60, "transform": transform, "seed": 1}
+    found = skeleton(chain(150, 0), 0.02, family="mixed", method=name, **options)
     assert found.edges.tolist() == [[0, 1], [1, 2]]
     if not EVERY[name].random:
         assert found.sepsets[0, 2] == (1,)

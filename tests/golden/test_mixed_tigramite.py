@@ -1,7 +1,7 @@
 """The test of mixed data against tigramite's CMIknnMixed: CMI values, and p-values under the null.
 
-tigramite adds noise of relative size 1e-16 to numbers, which breaks ties of small ones; here it is off, so that both see
-the same samples. docs/mixed.md tells what else differs.
+tigramite adds noise of relative size 1e-16 to numbers, which breaks ties of small ones; here it is off, so that both
+see the same samples. docs/mixed.md tells what else differs.
 """
 
 import numpy as np
