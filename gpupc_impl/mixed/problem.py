@@ -130,8 +130,8 @@ def ranks_scale(n: int) -> int:
 
 def _named(categories: Any) -> tuple[str, ...]:
     """The names of the columns that are codes of categories."""
-    if isinstance(categories, str):
-        return tuple(filter(None, map(str.strip, categories.split(","))))
+    if isinstance(categories, (str, int)):  # of the command line, which makes a number of a name that looks like one
+        return tuple(filter(None, map(str.strip, str(categories).split(","))))
     if hasattr(categories, "items"):
         return tuple(str(name) for name, labels in categories.items() if labels)
     return tuple(map(str, categories))
