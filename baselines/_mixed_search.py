@@ -5,7 +5,7 @@ import concurrent.futures
 import numpy as np
 
 from baselines import _cmiknn, _mixed
-from baselines._cmiknn_search import COLUMNS, _CmiknnSearch, CmiknnTest
+from baselines._cmiknn_search import COLUMNS, CmiknnTest, _CmiknnSearch
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton

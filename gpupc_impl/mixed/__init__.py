@@ -1,1 +1,1 @@
-"""Mixed data, columns of numbers beside columns of categories: PC-stable with CMIknn in the form of Mesner and Shalizi."""
+"""Mixed data, numbers beside categories: PC-stable with CMIknn in the form of Mesner and Shalizi (2021)."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Kernel, KernelSource
+from gpupc_impl.core.registry import Parameter
 from gpupc_impl.mixed.problem import LARGEST, MixedProblem, ranks_scale
 from gpupc_impl.nonlinear.device import SEARCH_PARAMS, TYPES, Engine, ci_test, kernel_of
-from gpupc_impl.core.registry import Parameter
 
 SOURCES = {
     "nearest": "mixed/kernels/permutation.cu",

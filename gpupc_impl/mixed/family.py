@@ -10,5 +10,5 @@ FAMILY = Family(
     retest=MixedRetest,
     auto={"cuda": "gpucmiknn-mixed", "host": "gpucmiknn-mixed"},
     packages=("gpupc_impl.mixed", "baselines"),
-    data="mixed",
+    data="both",
 )

@@ -21,7 +21,7 @@ class MixedSearch(ParallelSearch):
     "gpucmiknn-mixed",
     family="mixed",
     source="this project; GPU-CMIknn, Algorithm 5, with the estimator of Mesner and Shalizi (2021)",
-    summary="permutations of several sets at once, each used for all neighbours of its variable; numbers and categories",
+    summary="permutations of several sets at once, each used for all neighbours; numbers and categories",
     params={**MIXED_PARAMS, "delta": SETS_AT_ONCE},
 )
 def gpucmiknn_mixed(problem: MixedProblem, run: Run) -> Skeleton:

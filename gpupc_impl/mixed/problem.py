@@ -85,8 +85,8 @@ class MixedProblem(NonlinearProblem):
         too_large = np.flatnonzero(np.abs(values).max(axis=1) >= LARGEST[precision])
         if len(too_large):
             raise InvalidProblem(
-                f"variable {names[too_large[0]]!r} reaches {np.abs(values[too_large[0]]).max():.3g}, which is too large "
-                f"for {precision}; rescale it or use another transform"
+                f"variable {names[too_large[0]]!r} reaches {np.abs(values[too_large[0]]).max():.3g}, beyond the "
+                f"limit of {LARGEST[precision]:.3g} for {precision}; rescale it or use another transform"
             )
         # Equal distances are ordered by the samples' places, which must therefore tell nothing.
         order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
@@ -130,8 +130,8 @@ def ranks_scale(n: int) -> int:
 
 def _named(categories: Any) -> tuple[str, ...]:
     """The names of the columns that are codes of categories."""
-    if isinstance(categories, str):
-        return tuple(filter(None, map(str.strip, categories.split(","))))
+    if isinstance(categories, (str, int)):  # of the command line, which makes a number of a name that looks like one
+        return tuple(filter(None, map(str.strip, str(categories).split(","))))
     if hasattr(categories, "items"):
         return tuple(str(name) for name, labels in categories.items() if labels)
     return tuple(map(str, categories))
@@ -158,8 +158,10 @@ def _matrix(
         raise InvalidProblem(f"categories are named for {unknown[0]!r}, which is no variable of the data")
     for k in range(len(names)):
         column = data.iloc[:, k]
-        if column.dtype.kind in "mM":
-            raise InvalidProblem(f"column {names[k]!r} holds times; make numbers of them, or text for categories")
+        if column.dtype.kind in "mMc":
+            raise InvalidProblem(
+                f"column {names[k]!r} holds {column.dtype}; make real numbers of it, or text for categories"
+            )
         missing = np.flatnonzero(pd.isna(column))
         if len(missing):
             raise InvalidProblem(

@@ -51,10 +51,11 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, K
     }
     for (int s = 0; s < k; ++s) distances[s * stride] = Number<T>::LARGEST;
     Key farthest = Number<T>::LARGEST;
-    const auto look_at = [&](int first, int last) {
-        for (int start = first; start < last; start += TILE) {
+    for (int part = 0; part < (Rule::CYCLIC ? 2 : 1); ++part) {
+        const int end = Rule::CYCLIC && part == 1 ? a : n;
+        for (int start = Rule::CYCLIC && part == 0 ? a + 1 : 0; start < end; start += TILE) {
             Key tile[TILE];
-            const int width = min(TILE, last - start);
+            const int width = min(TILE, end - start);
 #pragma unroll
             for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : Number<T>::LARGEST;
             for (int s = 0; s < level; ++s) {
@@ -87,16 +88,12 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, K
                 farthest = distances[(k - 1) * stride];
             }
         }
-    };
+    }
     if constexpr (Rule::CYCLIC) {
-        look_at(a + 1, n);
-        look_at(0, a);
         int length = 0;
         while (length < k && distances[length * stride] < Number<T>::LARGEST) ++length;
         if (length == 0) samples[length++] = a;
         for (int s = length; s < k; ++s) samples[s * stride] = samples[(s - length) * stride];
-    } else {
-        look_at(0, n);
     }
     if (samples != found) {
         for (int s = 0; s < k; ++s) found[s] = samples[s * stride];
