@@ -25,7 +25,7 @@ from gpupc_impl.discrete.retest import Retest
 
 METHODS = ("gpupc", "disc-cupc")
 SHAPES = {
-    "gpupc": [{}, {"delta": 7, "gamma": 2, "beta": 1}, {"delta": 32, "gamma": 3, "beta": 2}],
+    "gpupc": [{}, {"delta": 7, "gamma": 2, "beta": 1}, {"delta": 32, "gamma": 3, "beta": 2, "splits": 3}],
     "disc-cupc": [{}, {"beta": 1, "gamma": 1}, {"beta": 3, "gamma": 5}],
 }
 
@@ -370,6 +370,20 @@ def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
     assert search._delta(10**6, 32) == 32
     search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"delta": 7}))
     assert search._delta(1, 64) == search._delta(10**6, 32) == 7
+
+
+def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
+    """As many as a GPU has room for, and as an edge has sets, two at a time; none where the paper's setting is asked."""
+    monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
+    problem, grid = sampled(0), (200, 12)
+    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2}))
+    given = {(1000, 64): 1, (400, 64): 1, (200, 64): 2, (6, 64): 66, (6, 256): 16, (0, 256): 100}
+    assert {(units, delta): search._splits(units, delta, 462, grid) for units, delta in given} == given
+    assert search._splits(6, 64, 5, grid) == 3
+    assert search._splits(1, 64, 10**6, (gpupc.MOST_BLOCKS // 24, 12)) == 2
+    for asked in ({"delta": 64}, {"splits": 1}):
+        search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2, **asked}))
+        assert search._splits(1, 64, 462, grid) == 1
 
 
 # --- degenerate data -------------------------------------------------------------------------------------------------
