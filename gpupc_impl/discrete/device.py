@@ -92,6 +92,15 @@ PLACES = Struct(
     splits=np.int32,
 )
 TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32)
+PRODUCTS = Struct(  # products.cu
+    "Products",
+    planes=Pointer(np.uint64),
+    **dict.fromkeys(("variables", "categories", "first_plane"), Pointer(np.int32)),
+    starts=Pointer(np.int64),
+    counts=Pointer(np.uint32),
+    **dict.fromkeys(("p", "number", "words", "first", "last", "first_row"), np.int32),
+    plane_cells=np.uint32,
+)
 
 SOURCE = "discrete/kernels/tables.cu"
 BETWEEN_LEVELS = {
@@ -106,6 +115,8 @@ BETWEEN_LEVELS = {
         **{f"pack_planes<{cpp}>": (DATA[code],) for code, cpp in CODE_TYPES.items()},
     }.items()
 }
+PLANE_PRODUCTS = KernelSource("discrete/kernels/products.cu", "plane_products", (PRODUCTS,))
+DECIDE_PAIRS = KernelSource("discrete/kernels/products.cu", "decide_pairs", (SEARCH, PRODUCTS))
 WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
 KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {"gpupc": [("false",), ("true",)], "disc_cupc": [()]}
 """The template arguments of a method's kernels, after the type of codes."""
@@ -149,7 +160,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
         *(KernelSource(separating_sets.SOURCE, name, (separating_sets.LISTS,)) for name in separating_sets.KERNELS),
     ]
-    return [*shared, *BETWEEN_LEVELS.values(), *tests]
+    return [*shared, *BETWEEN_LEVELS.values(), PLANE_PRODUCTS, DECIDE_PAIRS, *tests]
 
 
 def kernel_of(name: str, part: str, code: str, *options: str) -> KernelSource:
@@ -309,9 +320,7 @@ class DiscreteSearch(abc.ABC):
         neighbours = backend.empty((self.p, width), np.int32)
         self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, self._degrees)
         rows = graph.Rows(self.p, level, width, neighbours, self._degrees, binomials, widest)
-        found = Level(
-            level, width, edges_before, self._busy_ends, rows, self._row_cells[before], self._largest_table
-        )
+        found = Level(level, width, edges_before, self._busy_ends, rows, self._row_cells[before], self._largest_table)
         given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
         sides = [LEVEL(rows=rows.argument, level=level, side=side, **given) for side in (0, 1)]
 
@@ -410,7 +419,7 @@ class DiscreteSearch(abc.ABC):
         popcount counts it."""
         backend = self.backend
         self.planes, self.first_plane, self.plane_words = None, None, self.stride // 64
-        categories = self._plane_counts()
+        categories = self.plane_counts
         total = int(categories.sum())
         free = backend.memory_limit - backend.memory_used
         if not total or 8 * total * self.plane_words > free // 2:
@@ -424,7 +433,8 @@ class DiscreteSearch(abc.ABC):
         kernel = backend.kernel(*BETWEEN_LEVELS[f"pack_planes<{CODE_TYPES[self.code]}>"])
         kernel((width, min(self.p, MAX_GRID_Y)), (block,), [self.data, np.int32(self.p), self.planes])
 
-    def _plane_counts(self) -> np.ndarray:
+    @functools.cached_property
+    def plane_counts(self) -> np.ndarray:
         """(p,) int64: how many planes each variable would have."""
         categories = self.problem.categories.astype(np.int64)
         return np.where((categories <= MAX_PLANES) & (self.plane_cells > 0), categories, 0)
@@ -439,7 +449,7 @@ class DiscreteSearch(abc.ABC):
         resident += sum(array.nbytes for array in critical_table(problem.alpha))
         g_square = problem.test == "g-square"
         resident += 8 * (n + 1) if g_square else 0
-        planes = int(self._plane_counts().sum()) * padded_length(n) // 8
+        planes = int(self.plane_counts.sum()) * padded_length(n) // 8
         if planes <= limit // 2:
             resident += planes
         left = max(limit - resident, 0)

@@ -13,6 +13,7 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.discrete import products
 from gpupc_impl.discrete.device import CELL_BYTES, COUNTING, PLACES, DiscreteSearch, Level, largest_pair_table
 from gpupc_impl.discrete.problem import DiscreteProblem
 
@@ -186,19 +187,25 @@ class GpuPC(DiscreteSearch):
             tables = self.shape["gamma"] * self.shape["beta"]
             columns = -(-self.p // self.shape["beta"])
         where = self.run.params["tables"]
+        in_products = 0 if level else products.device_bytes(self, left)
         if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
-            return 0
+            return in_products
         if cells > self.dense_cells:
             cells = max(self.dense_cells, sorted_cells(self.n, MAX_THREADS, self.digits))
         elif cells * tables * CELL_BYTES > left:
             cells = max(cells, sorted_cells(self.n, MAX_THREADS, self.digits))
-        return min(min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES, left)
+        in_scratch = min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES
+        return min(max(in_scratch, in_products), left)
 
     def make_level_zero(self, arguments: list) -> None:
+        made = products.make_tests(self, arguments[-1])
+        if made is products.Made.ALL:
+            return
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
         delta = self._delta(self.p * (self.p - 1) // 2, PAIR_DELTA)
         plan = self._plan(0, largest_pair_table(self.problem), grid, delta, tables=1, row_bytes=0)
-        self._launch_tests("level_zero", plan, grid, (delta,), [arguments], [], splits=1)
+        others = np.bool_(made is products.Made.SOME)
+        self._launch_tests("level_zero", plan, grid, (delta,), [arguments], [others], splits=1)
 
     def make_level(self, level: Level, sides: list[list]) -> None:
         gamma, beta = self.shape["gamma"], self.shape["beta"]

@@ -142,7 +142,10 @@ def test_without_a_budget_the_search_is_in_core(pmax):
     data = sample(rng, 120, 200, 3)
     data[:, 5] = data[:, 70]
     problem = GaussianProblem.from_data(data, alpha=0.05)
-    expected, found = skeleton(problem, method="pair-scan", backend="host", pmax=pmax), out_of_core(problem, None, pmax=pmax)
+    expected, found = (
+        skeleton(problem, method="pair-scan", backend="host", pmax=pmax),
+        out_of_core(problem, None, pmax=pmax),
+    )
     assert_same(found, expected)
     assert found.undefined_tests > 0
     assert np.array_equal(found.pmax, expected.pmax, equal_nan=True) if pmax else found.pmax is None

@@ -73,11 +73,12 @@ __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const
     }
 }
 
-// Level 0 (Algorithm 2): a block a pair. Grid (p, p), or less: then blocks take several.
+// Level 0 (Algorithm 2): a block a pair; of those with planes none if `others` are asked for (products.cu). Grid (p,
+// p), or less: then blocks take several.
 template <class Code, bool SORTED>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
-                     const __grid_constant__ Places places) {
+                     const __grid_constant__ Places places, bool others) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     const unsigned long long slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(512, 1)
             if (j <= i) continue;
             Shape shape;
             shape.set(data.categories, i, j, nullptr, 0);
-            if (!places.have(shape)) continue;
+            if (!places.have(shape) || (others && has_planes(data, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
             sync_block();
             make_test_by<SORTED>(search, data, *unit, nullptr, 0, team, table, places.bits);

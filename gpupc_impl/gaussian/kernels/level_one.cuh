@@ -1,6 +1,6 @@
 // Level 1 of a pair, written with the warp of engine/kernels/warp.cuh: the test of (i, j, k) is the same from either
-// end, so one ascending pass over k serves both sides. A hit in adj(i) ends the pass; the first hit in adj(j) is kept in
-// case adj(i) has none. That is the canonical separating set, without keys or atomics. Decisions are those of
+// end, so one ascending pass over k serves both sides. A hit in adj(i) ends the pass; the first hit in adj(j) is kept
+// in case adj(i) has none. That is the canonical separating set, without keys or atomics. Decisions are those of
 // fisher_z.cuh to the bit.
 #pragma once
 
@@ -86,8 +86,8 @@ __device__ __forceinline__ Words separating(const double* c_i, const double* c_j
     return found;
 }
 
-// Of the next `count` variables those given which the test of two others is undefined. Out of line, since it is rare and
-// registers are short.
+// Of the next `count` variables those given which the test of two others is undefined. Out of line, since it is rare
+// and registers are short.
 __device__ __noinline__ unsigned undefined_given(const double* c_i, const double* c_j, int count,
                                                  double residual_tolerance) {
     return twins_among(c_i, count, residual_tolerance) | twins_among(c_j, count, residual_tolerance);

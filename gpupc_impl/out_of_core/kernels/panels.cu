@@ -2,8 +2,8 @@
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
-// Rows I, which stay on the device, and rows J, all with the whole matrix's columns: row r of the matrix at c[r * p], of
-// the graph at near[r * words]; _panels.py declares the same.
+// Rows I, which stay on the device, and rows J, all with the whole matrix's columns: row r of the matrix at c[r * p],
+// of the graph at near[r * words]; _panels.py declares the same.
 struct PanelRows {
     const double* c;
     const unsigned* near;
