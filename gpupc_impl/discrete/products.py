@@ -1,7 +1,7 @@
 """Level 0 for all pairs as one product of bits: the planes of all categories with themselves (kernels/products.cu).
 
-A block counts a tile of 64 x 64 planes, so that each plane is read once for 64 others. The tables of a band of variables
-are made at a time, as many as fit into `BAND_BYTES`.
+A block counts a tile of 64 x 64 planes, so that each plane is read once for 64 others. The tables of a band of
+variables are made at a time, as many as fit into `BAND_BYTES`.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Plan:
     """How a level is made.
 
     Attributes:
-        layout: ``core`` (everything on the device, by pair-scan or, on managed memory, by cuPC-S), ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather``
+        layout: ``core`` (everything on the device), ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather``
             (sub-matrices).
         device_bytes: device memory it takes.
         rows, columns, width: variables of a block of pairs, and of a separation-set block.
@@ -89,7 +89,7 @@ def pair_scan(p: int, max_level: int | None, pmax: bool) -> Plan:
 
 
 def core(p: int, max_level: int | None, pmax: bool) -> Plan:
-    """cuPC-S with everything on the device: the most that any level up to `max_level` takes when no edge was removed before it.
+    """cuPC-S on managed memory: the most that any level up to `max_level` takes when no edge was removed before it.
 
     The correlation matrix, the graph and the best keys; from level 1 on compacted rows, binomials, and the list of
     removed edges with their sets. That list grows with the level, until such rows have more sets than can be numbered.

@@ -413,7 +413,7 @@ def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
 
 
 def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
-    """As many as a GPU has room for, and as an edge has sets, two at a time; none where the paper's setting is asked."""
+    """As many as a GPU has room for, and as an edge has sets, two at a time; none where the paper's are asked for."""
     monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
     problem, grid = sampled(0), (200, 12)
     search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2}))
