@@ -8,7 +8,8 @@ from typing import Any
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.core.family import Family, families, get_family
-from gpupc_impl.core.orientation import CPDAG, orient
+from gpupc_impl.core.knowledge import with_knowledge
+from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter, Method, get_method
@@ -26,6 +27,7 @@ def skeleton(
     n_samples: int | None = None,
     names: Sequence[str] | None = None,
     max_level: int | None = None,
+    knowledge: Any = None,
     separating_sets: str = "canonical",
     pmax: bool = False,
     device_memory_limit: int | None = None,
@@ -50,6 +52,8 @@ def skeleton(
         n_samples: samples behind a correlation matrix given as ``data``.
         names: variable names, where ``data`` carries none.
         max_level: largest conditioning set to test; None for no limit.
+        knowledge: a `BackgroundKnowledge`, or causal-learn's: edges that are required stay, and those that are
+            forbidden are gone from the start; neither is tested.
         separating_sets: ``"canonical"`` or ``"first-come"`` (the papers' rule: fewer tests, sets vary).
         pmax: also record the largest p-value seen for every pair.
         device_memory_limit: bytes of device memory to use at most.
@@ -59,12 +63,49 @@ def skeleton(
             parameters, such as ``theta=64``.
 
     Raises:
-        InvalidProblem: the data, alpha, max_level or the test's options cannot be used, or the method is of another
-            family.
+        InvalidProblem: the data, alpha, max_level, the test's options or the knowledge cannot be used, or the method
+            is of another family.
         UnknownMethod, InvalidParameter: no such method or parameter.
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
+    _, found = _search(
+        data,
+        alpha,
+        family=family,
+        method=method,
+        backend=backend,
+        n_samples=n_samples,
+        names=names,
+        max_level=max_level,
+        knowledge=knowledge,
+        separating_sets=separating_sets,
+        pmax=pmax,
+        device_memory_limit=device_memory_limit,
+        progress=progress,
+        **options,
+    )
+    return found
+
+
+def _search(
+    data: Any,
+    alpha: float = 0.05,
+    *,
+    family: str = "auto",
+    method: str = "auto",
+    backend: str = "auto",
+    n_samples: int | None = None,
+    names: Sequence[str] | None = None,
+    max_level: int | None = None,
+    knowledge: Any = None,
+    separating_sets: str = "canonical",
+    pmax: bool = False,
+    device_memory_limit: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> tuple[Problem, Skeleton]:
+    """The problem of the data and its skeleton; the arguments are those of `skeleton`."""
     if family == method == "auto":
         family = data_family(data)
     prepared = prepare(family, method, backend, device_memory_limit, options)
@@ -82,7 +123,9 @@ def skeleton(
         problem = data
     else:
         problem = prepared.problem(data, alpha=alpha, max_level=max_level, names=names, n_samples=n_samples)
-    return prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=progress)
+    if knowledge is not None:
+        problem = with_knowledge(problem, knowledge)
+    return problem, prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=progress)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,14 +207,25 @@ def default_family(data: str) -> str:
     return next(family.name for family in families().values() if family.default and family.data == data)
 
 
-def pc(data: Any, alpha: float = 0.05, **options: Any) -> CPDAG:
+def pc(
+    data: Any,
+    alpha: float = 0.05,
+    *,
+    knowledge: Any = None,
+    conflicts: str = "relaxed",
+    v_structures: str = "standard",
+    **options: Any,
+) -> CPDAG:
     """The CPDAG behind the data: `skeleton`, then `orient`.
 
     Args:
+        knowledge, conflicts, v_structures: what `orient` takes.
         data, alpha, options: all that `skeleton` takes. Leave ``separating_sets`` at ``"canonical"`` for directions
             that are the same on every run.
 
     Raises:
-        What `skeleton` raises.
+        What `skeleton` and `orient` raise.
     """
-    return orient(skeleton(data, alpha, **options))
+    check_choices(conflicts, v_structures)
+    problem, found = _search(data, alpha, knowledge=knowledge, **options)
+    return orient(found, problem=problem, knowledge=knowledge, conflicts=conflicts, v_structures=v_structures)

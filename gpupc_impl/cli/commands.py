@@ -12,6 +12,7 @@ from pathlib import Path
 from gpupc_impl.api import prepare
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary, text_table
 from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
@@ -55,6 +56,7 @@ def search(args: argparse.Namespace) -> None:
     options = dict(args.param)
     if len(options) != len(args.param):
         raise UsageError("a --param is given twice")
+    knowledge = None if args.knowledge is None else _knowledge(args.knowledge)
     prepared = prepare(args.family, args.method, args.backend, args.device_memory_limit, options)
     if args.output is not None:
         _check_output(args.output, args.data)
@@ -69,6 +71,8 @@ def search(args: argparse.Namespace) -> None:
     problem = prepared.problem(
         values, alpha=args.alpha, max_level=args.max_level, names=names, n_samples=args.n_samples
     )
+    if knowledge is not None:
+        problem = with_knowledge(problem, knowledge)
     result = prepared.solve(
         problem,
         separating_sets=args.separating_sets,
@@ -76,7 +80,9 @@ def search(args: argparse.Namespace) -> None:
         progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
     )
     if args.command == "pc":
-        result = orient(result)
+        result = orient(
+            result, problem=problem, knowledge=knowledge, conflicts=args.conflicts, v_structures=args.v_structures
+        )
     seconds = time.perf_counter() - start
     if not args.quiet:
         print(summary(result, problem, seconds, named=names is not None))
@@ -90,6 +96,13 @@ def search(args: argparse.Namespace) -> None:
 
 
 COMMANDS = {"methods": list_methods, "skeleton": search, "pc": search}
+
+
+def _knowledge(path: Path) -> BackgroundKnowledge:
+    try:
+        return BackgroundKnowledge.from_file(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _check_output(path: Path, data: Path) -> None:

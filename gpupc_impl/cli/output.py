@@ -44,10 +44,14 @@ def summary(result: Skeleton | CPDAG, problem: Problem, seconds: float, named: b
         f"method: {found.facts['method']} on {found.facts['backend']}, alpha {problem.alpha:g}",
         f"edges: {found.n_edges:,}",
     ]
+    if problem.fixed is not None:
+        required, forbidden = len(problem.fixed.required), len(problem.fixed.forbidden)
+        lines.append(f"known: {required:,} edge(s) required, {forbidden:,} forbidden")
     if isinstance(result, CPDAG):
+        what = "bidirected" if result.conflict_kind == "bidirected" else "in conflict"
         lines.append(
             f"directions: {result.n_directed:,} directed, {result.n_undirected:,} undirected "
-            f"({len(result.conflicts):,} of them in conflict)"
+            f"({len(result.conflicts):,} of them {what})"
         )
     rows = [("level", "edges left", "tests", "seconds")]
     levels = zip(found.edges_per_level, found.tests_per_level, found.seconds_per_level, strict=True)

@@ -27,7 +27,7 @@ class LevelOutcome:
 
     Attributes:
         edges: edges left.
-        max_degree: largest number of neighbours left.
+        max_degree: largest number of neighbours left to a variable with an edge to test: one that is not required.
         tests: CI tests performed.
         pairs: (k, 2) removed pairs, i < j, in any order; not needed at level 0, nor from a search that hands over all
             separating sets at its end.

@@ -217,6 +217,8 @@ class DiscreteProblem(Problem):
         )
         digest.update(self.categories.tobytes())
         digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # as bytes, without a copy of them
+        if self.fixed is not None:
+            digest.update(self.fixed.digest)
         return digest.hexdigest()
 
 

@@ -225,6 +225,8 @@ class GaussianProblem(Problem):
             told += (self.pseudo_inverse,)
         digest = hashlib.sha256(repr(told if self.samples is None else (*told, self.correlations)).encode())
         mapped.update_digest(digest, matrix)
+        if self.fixed is not None:
+            digest.update(self.fixed.digest)
         return digest.hexdigest()
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -232,7 +234,7 @@ class GaussianProblem(Problem):
 
     def _plain(self) -> dict[str, Any]:
         names = (field.name for field in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples")}
+        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples", "fixed")}
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` that `load` reads back bit for bit.

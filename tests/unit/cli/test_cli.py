@@ -397,3 +397,22 @@ def test_as_a_module():
     assert (done.returncode, done.stdout) == (0, f"{gpupc_impl.__version__}\n")
     done = subprocess.run([*COMMAND, "skeleton", "none.csv", *METHOD], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, "error: none.csv cannot be read: No such file or directory\n")
+
+
+def test_knowledge_conflicts_and_v_structures(run, refused, data, tmp_path):
+    known = tmp_path / "known.yaml"
+    known.write_text("required_edges: [[a, d]]\nforbidden_edges: [[b, c]]\ntiers: [[d]]\n")
+    out = tmp_path / "graph.npz"
+    choices = ["--conflicts", "priority", "--v-structures", "majority"]
+    code, printed, _ = run("pc", data, *METHOD, "--knowledge", known, *choices, "--output", out)
+    assert code == 0
+    assert "known: 1 edge(s) required, 1 forbidden" in printed
+    found = CPDAG.load(out)
+    assert found.skeleton.adjacency[0, 3]
+    assert not found.skeleton.adjacency[1, 2]
+    assert run("skeleton", data, *METHOD, "--knowledge", known, "--output", out)[0] == 0
+    assert Skeleton.load(out) == found.skeleton
+    known.write_text("required_edges: [[a, e]]")
+    assert "'e', which the data do not have" in refused("skeleton", data, *METHOD, "--knowledge", known)
+    assert "cannot be read: No such file" in refused("skeleton", data, *METHOD, "--knowledge", tmp_path / "none.yaml")
+    assert "invalid choice" in refused("pc", data, "--conflicts", "rand")
