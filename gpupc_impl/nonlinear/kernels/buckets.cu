@@ -110,6 +110,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     constexpr int LISTS = Here::LISTS;
     __shared__ int fine[FINE], sums[FINE], counts[LISTS][BINS];
     __shared__ long long ends[2];
+    if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x, n = sets.n, level = sets.level;
     const int a = lists.first + blockIdx.x;
     const int* test = tests.first + 2ll * blockIdx.y;
@@ -261,7 +262,7 @@ __global__ void __launch_bounds__(1024, 1)
     const int parts = gridDim.x / columns.groups;
     const int width = min(columns.width, tests.lanes - group * columns.width);
     const int teams = blockDim.x / width, team = threadIdx.x / width;
-    if (team >= teams) return;
+    if (team >= teams || tests.closed(blockIdx.y)) return;
     const int n = sets.n, k = tests.k, stride = columns.stride;
     const int lane = group * columns.width + threadIdx.x % width;
     int* counts = shared + threadIdx.x / APART * (APART * BINS) + threadIdx.x % APART;  // of buckets
@@ -409,5 +410,5 @@ __global__ void __launch_bounds__(1024, 1)
             sum += static_cast<unsigned long long>(psi[near_x - SELF] + psi[near[0] - SELF] - psi[near[1] - SELF]);
         }
     }
-    atomicAdd(&tests.partials[static_cast<long long>(blockIdx.y) * tests.lanes + lane], sum);
+    atomicAdd(&tests.sums(blockIdx.y)[lane], sum);
 }

@@ -165,6 +165,7 @@ __global__ void __launch_bounds__(512, 2)
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     __shared__ int totals[3], cursors[2];
     __shared__ long long largest_radius;
+    if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x;
     const int n = sets.n, level = sets.level, lanes = tests.lanes, k = tests.k;
     const int stride = counting.stride, wanted = counting.wanted, capacity = counting.capacity;
@@ -324,7 +325,7 @@ __global__ void __launch_bounds__(512, 2)
     }
     for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
         for (int l = lane; l < min(lane + L::WIDTH, lanes); ++l) {
-            atomicAdd(&tests.partials[static_cast<long long>(blockIdx.y) * lanes + l], sums[l]);
+            atomicAdd(&tests.sums(blockIdx.y)[l], sums[l]);
         }
     }
 }

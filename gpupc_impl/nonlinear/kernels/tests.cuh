@@ -20,10 +20,17 @@ struct Sets {
 struct Tests {
     const int* first;  // (count, 2) a set's number and V_j
     int count;
-    int lanes;                     // V_i itself and its permutations
+    int lanes;                     // of this launch, of V_i itself and its permutations ...
+    int row;                       // ... and of all launches
     int k;                         // k_CMI
     const long long* psi;          // (n + 1)
-    unsigned long long* partials;  // (count, lanes) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~), with ties]
+    unsigned long long* partials;  // (count, row) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~), with ties]
+    unsigned char* open;           // (count) whether more lanes are of use to a test, or null: they are
+
+    __device__ __forceinline__ bool closed(int number) const { return open != nullptr && !open[number]; }
+    __device__ __forceinline__ unsigned long long* sums(int number) const {
+        return partials + static_cast<long long>(number) * row;
+    }
 };
 
 // At level 0: how many of the n sorted values of V_i are nearer to x than `radius` (a key of at least 1).

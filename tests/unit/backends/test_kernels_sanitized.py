@@ -86,7 +86,7 @@ workload = DiscreteProblem.from_data(data, tests_per_edge=3, decay=0.2, test="g-
 problems = [small, unclear, workload]
 paper = dict(counting="samples", tables="global")
 for problem in problems:
-    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33), paper):
+    for params in (dict(delta=5, gamma=3, beta=2, splits=2), dict(delta=33), paper):
         solve(problem, methods()["gpupc"], open_backend("host"), params)
     solve(problem, methods()["disc-cupc"], open_backend("host"), paper)
 sparse = DiscreteProblem.from_data(
