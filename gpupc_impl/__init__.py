@@ -14,12 +14,16 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.studies.alpha_path import AlphaPath, alpha_path
+from gpupc_impl.studies.bootstrap import Bootstrap, bootstrap, resampled_rows
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CPDAG",
+    "AlphaPath",
     "BackendUnavailable",
+    "Bootstrap",
     "DeviceMemoryError",
     "DiscreteProblem",
     "GaussianProblem",
@@ -30,8 +34,11 @@ __all__ = [
     "SeparatingSets",
     "Skeleton",
     "UnknownMethod",
+    "alpha_path",
+    "bootstrap",
     "methods",
     "orient",
     "pc",
+    "resampled_rows",
     "skeleton",
 ]
