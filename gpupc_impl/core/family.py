@@ -73,8 +73,8 @@ class Family:
         packages: the packages that hold its methods; one that is not installed is passed over.
         data: what cells of a table are, ``"numbers"`` or ``"labels"`` of categories.
         default: whether such data are of this family where nothing else is said.
-        strength: ``(problem, backend)``: the family's tests with their effects, on a backend of that name where they need
-            one; None where it has none.
+        strength: ``(problem, backend)``: the family's tests with their effects, on a backend of that name where they
+            need one; None where it has none.
         prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None where `from_data` will do.
     """
 

@@ -142,8 +142,8 @@ class CPDAG(Shown):
     # --- files -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write by suffix: ``.npz`` (everything, the skeleton included), ``.csv`` (as `to_frame`), ``.graphml``, ``.gml``,
-        ``.dot`` or ``.json`` (docs/results.md).
+        """Write by suffix: ``.npz`` (everything, the skeleton included), ``.csv`` (as `to_frame`), ``.graphml``,
+        ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
 
         An ``.npz`` holds the arrays of `Skeleton.save` and ``directed``, ``undirected`` and ``conflicts``, so that
         `Skeleton.load` reads it, too.

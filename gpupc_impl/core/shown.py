@@ -1,7 +1,7 @@
 """What people look at: the methods of results that pictures, tables, pages and files of other programs come from.
 
-They are written in the room `views`, which stands above this one and is found by name: no search and no measurement calls
-them, so none depends on how a picture looks (`EXCLUDED` of measurement/digest.py).
+They are written in the room `views`, which stands above this one and is found by name: no search and no measurement
+calls them, so none depends on how a picture looks (`EXCLUDED` of measurement/digest.py).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Shown:
     ) -> pandas.DataFrame:
         """How strong each edge is: the largest p-value among its tests, the set given in that test, and the effect.
 
-        An edge is as strong as the test that came nearest to removing it. A pair that was removed has the p-value of the
-        test that separated it, the last one made (pcalg's ``pMax``).
+        An edge is as strong as the test that came nearest to removing it. A pair that was removed has the p-value of
+        the test that separated it, the last one made (pcalg's ``pMax``).
 
         Args:
             pairs: ``"edges"``, in the order of ``to_frame()``; ``"removed"``; or ``"all"``.

@@ -11,8 +11,9 @@ from gpupc_impl.discrete.statistic import statistic
 class Strength:
     """See `core.family.Strength`.
 
-    Of chi-square the effect is Cramér's V (1946) with the statistic summed over the strata, sqrt(X / (n (min(|Vi|, |Vj|)
-    - 1))), which lies in [0, 1] as without strata. G-square over 2 n is the conditional mutual information in nats.
+    Of chi-square the effect is Cramér's V (1946) with the statistic X summed over the strata,
+    sqrt(X / (n (min(|Vi|, |Vj|) - 1))), which lies in [0, 1] as without strata. G-square over 2 n is the conditional
+    mutual information in nats.
     """
 
     def __init__(self, problem: DiscreteProblem, backend: str):

@@ -105,7 +105,9 @@ class Bootstrap:
         """
         from gpupc_impl.views.plots.frequencies import plot
 
-        return plot(self.names, self.to_frame(at_least), ax, self._title(f", edges in at least {at_least:.0%} of them", title))
+        return plot(
+            self.names, self.to_frame(at_least), ax, self._title(f", edges in at least {at_least:.0%} of them", title)
+        )
 
     def heatmap(self, ax: Axes | None = None, *, at_least: float = 0.05, title: str | None = None) -> Axes:
         """Draw the frequencies of the edges as a matrix, variables ordered by community.
@@ -140,8 +142,8 @@ def bootstrap(
 ) -> Bootstrap:
     """`pc` of resampled data: how often is each edge found, and each direction?
 
-    Resample k is ``data`` in the rows ``resampled_rows(len(data), seed, k, replace, fraction)``, searched by itself; none
-    depends on how many there are, or on where and in which order they are searched.
+    Resample k is ``data`` in the rows ``resampled_rows(len(data), seed, k, replace, fraction)``, searched by itself;
+    none depends on how many there are, or on where and in which order they are searched.
 
     Args:
         data: samples in rows and variables in columns, array or DataFrame. Categories of a column that is no pandas
@@ -149,11 +151,11 @@ def bootstrap(
         n: number of resamples.
         alpha, options: all that `pc` takes, but for ``progress``.
         seed: of the resamples, at least 0.
-        replace: whether a sample can be drawn several times; without, take a `fraction` below one (stability selection).
-            CMIknn asks for nearest neighbours, which repeated samples falsify: better False.
+        replace: whether a sample can be drawn several times; without, take a `fraction` below one (stability
+            selection). CMIknn asks for nearest neighbours, which repeated samples falsify: better False.
         fraction: size of a resample, of that of the data.
-        folder: where each resample's graph is kept: a run that was stopped goes on where it was, and one that asks for a
-            larger `n` finds the earlier ones. None keeps nothing.
+        folder: where each resample's graph is kept: a run that was stopped goes on where it was, and one that asks for
+            a larger `n` finds the earlier ones. None keeps nothing.
         processes: to search in, each with its share of the cores; None: this one. A script must then be safe to import
             (``if __name__ == "__main__":``), as for every pool of processes.
         executor: searches there instead: anything like a `concurrent.futures.Executor`, such as a Dask client's
@@ -220,11 +222,13 @@ def _check(
         InvalidProblem: something cannot be used.
     """
     if isinstance(data, Problem) or options.get("n_samples") is not None:
-        raise InvalidProblem("data must be samples in rows: a correlation matrix or a ready problem cannot be resampled")
+        raise InvalidProblem(
+            "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
+        )
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("processes", 1 if processes is None else processes, 1)):
         if int(value) != value or value < least:
             raise InvalidProblem(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    if not 0 < fraction or (fraction > 1 and not replace):
+    if not fraction > 0 or (fraction > 1 and not replace):
         raise InvalidProblem(f"fraction is {fraction!r}; it must lie above 0, and at 1 or below without replacement")
 
 
@@ -314,9 +318,9 @@ def _explained() -> Iterator[None]:
         yield
     except BrokenProcessPool as error:
         raise RuntimeError(
-            "a process of bootstrap(processes=...) ended before it was done: it was killed (out of memory?), or this script "
-            'cannot be imported by other processes; put what it does under `if __name__ == "__main__":`, or leave processes '
-            "out"
+            "a process of bootstrap(processes=...) ended before it was done: it was killed (out of memory?), or this "
+            'script cannot be imported by other processes; put what it does under `if __name__ == "__main__":`, or '
+            "leave processes out"
         ) from error
 
 

@@ -1,6 +1,7 @@
 """Graphs as files of other programs, and as pcalg's matrix.
 
-In GraphML, GML and JSON an undirected edge of a CPDAG is two opposite arcs, as in ``CPDAG.to_networkx()``; ``kind`` tells.
+In GraphML, GML and JSON an undirected edge of a CPDAG is two opposite arcs, as in ``CPDAG.to_networkx()``; their
+``kind`` tells.
 """
 
 from __future__ import annotations
@@ -100,11 +101,8 @@ WRITERS: Mapping[str, Callable[[Result, Path], None]] = {
 
 
 def to_pcalg_amat(result: Result) -> pandas.DataFrame:
-    """(p, p) 0 and 1 in pcalg's coding ``amat.cpdag``: a -> b is a 1 in row b and column a (its manual, ``amatType``)."""
+    """(p, p) 0 and 1 in pcalg's coding ``amat.cpdag`` (its manual, ``amatType``): a -> b is a 1 in row b, column a."""
     import pandas
 
-    if isinstance(result, CPDAG):
-        matrix = (result.directed | result.undirected).T
-    else:
-        matrix = result.adjacency
+    matrix = (result.directed | result.undirected).T if isinstance(result, CPDAG) else result.adjacency
     return pandas.DataFrame(matrix.astype(np.int64), index=list(result.names), columns=list(result.names))

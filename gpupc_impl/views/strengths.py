@@ -1,7 +1,7 @@
 """Edge strength: of each pair the largest p-value, the set it was found with, and the effect there.
 
-A removed pair's test is the one that separated it. An edge's tests are those of the search: at every level that was run,
-all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC, Algorithm 1).
+A removed pair's test is the one that separated it. An edge's tests are those of the search: at every level that was
+run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _of_edges(skeleton: Skeleton, edges: np.ndarray, test: Strength, shown: Any)
 def _tests_of_level(
     skeleton: Skeleton, edges: np.ndarray, level: int
 ) -> Iterator[tuple[int, tuple[int, int], np.ndarray]]:
-    """The tests that edges had at a level: an edge's number, owner and other end, and (k, level) sets of the owner's."""
+    """The tests that edges had at a level: an edge's number, one end, the other, and (k, level) sets of the first's."""
     if level == 0:
         yield from ((number, (i, j), np.empty((1, 0), np.int64)) for number, (i, j) in enumerate(edges.tolist()))
         return

@@ -64,15 +64,16 @@ def facts(result: Result) -> list[tuple[str, str]]:
     said.append(("edges", f"{found.n_edges:,}"))
     if isinstance(result, CPDAG):
         conflicts = f"{len(result.conflicts):,} of them in conflict"
-        said.append(
-            ("directions", f"{result.n_directed:,} directed, {result.n_undirected:,} undirected ({conflicts})")
-        )
+        said.append(("directions", f"{result.n_directed:,} directed, {result.n_undirected:,} undirected ({conflicts})"))
     most = int(np.argmax(degrees)) if len(degrees) else 0
     if found.n_edges:
         alone = int(np.count_nonzero(degrees == 0))
         said.append(
-            ("neighbours", f"{degrees.mean():.2f} on average, {degrees[most]} at most ({found.names[most]!r}), "
-             f"{alone:,} variables without any")
+            (
+                "neighbours",
+                f"{degrees.mean():.2f} on average, at most {degrees[most]} ({found.names[most]!r}); "
+                f"{alone:,} without any",
+            )
         )
     return said
 
@@ -102,7 +103,9 @@ def html(result: Result) -> str:
     rows = edge_rows(result, EDGES_SHOWN)
     left = skeleton_of(result).n_edges - len(rows) + 1
     more = f"<p>… and {left:,} more: <code>.to_frame()</code>, <code>.plot()</code></p>" if left else ""
-    return f"<div><b>{kind}</b>{html_facts(facts(result))}{html_table(level_rows(result))}{html_table(rows)}{more}</div>"
+    return (
+        f"<div><b>{kind}</b>{html_facts(facts(result))}{html_table(level_rows(result))}{html_table(rows)}{more}</div>"
+    )
 
 
 def edge_rows(result: Result, most: int) -> list[tuple[str, ...]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.views.optional import require as require_module
@@ -46,11 +48,36 @@ def require() -> Any:
 def drawing(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
     """Axes to draw in, with this project's style: those given, or those of a new figure of a size in inches."""
     with require().rc_context(STYLE):
-        if ax is None:
-            import matplotlib.pyplot as plt
+        yield _new_axes(size) if ax is None else ax
 
-            _, ax = plt.subplots(figsize=size, layout="constrained")
-        yield ax
+
+def _new_axes(size: tuple[float, float]) -> Axes:
+    """Of a figure that pyplot shows and keeps, but inside of `as_svg`."""
+    from matplotlib.figure import Figure
+
+    if _for_a_page.get():
+        return Figure(figsize=size, layout="constrained").add_subplot()
+    import matplotlib.pyplot as plt
+
+    return plt.figure(figsize=size, layout="constrained").add_subplot()
+
+
+_for_a_page: contextvars.ContextVar[bool] = contextvars.ContextVar("for a page", default=False)
+
+
+def as_svg(draw: Callable[[], Axes]) -> bytes:
+    """The picture that a function draws in new axes, without pyplot: nothing is shown, and no display is needed.
+
+    The same picture has the same bytes.
+    """
+    token = _for_a_page.set(True)
+    try:
+        with require().rc_context(STYLE):
+            content = io.BytesIO()
+            draw().figure.savefig(content, format="svg", metadata={"Date": None})
+            return content.getvalue()
+    finally:
+        _for_a_page.reset(token)
 
 
 def shown_name(name: str, most: int = 20) -> str:

@@ -17,28 +17,28 @@ SIZE = (3.6, 2.3)
 """Inches."""
 
 
-def tests_per_level(result: Result, ax: Axes | None = None) -> Axes:
+def tests_per_level(result: Result) -> Axes:
     found = skeleton_of(result)
-    axes = _bars(range(found.levels_run), found.tests_per_level, "level", "tests", ax)
+    axes = _bars(range(found.levels_run), found.tests_per_level, "level", "tests")
     if max(found.tests_per_level, default=0) > 0:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.5)
     return axes
 
 
-def seconds_per_level(result: Result, ax: Axes | None = None) -> Axes:
+def seconds_per_level(result: Result) -> Axes:
     found = skeleton_of(result)
-    return _bars(range(found.levels_run), found.seconds_per_level, "level", "seconds", ax)
+    return _bars(range(found.levels_run), found.seconds_per_level, "level", "seconds")
 
 
-def degrees(result: Result, ax: Axes | None = None) -> Axes:
+def degrees(result: Result) -> Axes:
     """How many variables have how many neighbours."""
     found = np.bincount(skeleton_of(result).adjacency.sum(axis=1))
-    return _bars(range(len(found)), found, "neighbours", "variables", ax)
+    return _bars(range(len(found)), found, "neighbours", "variables")
 
 
-def _bars(at: Sequence[int], heights: Sequence[float] | np.ndarray, x: str, y: str, ax: Axes | None) -> Axes:
-    with drawing(ax, SIZE) as axes:
+def _bars(at: Sequence[int], heights: Sequence[float] | np.ndarray, x: str, y: str) -> Axes:
+    with drawing(None, SIZE) as axes:
         axes.bar(at, heights, width=0.8, color=COLOURS["directed"])
         axes.set_xlabel(x)
         axes.set_ylabel(y)
@@ -59,7 +59,8 @@ def edges_against_alpha(alphas: Sequence[float], edges: Sequence[int], ax: Axes 
         axes.set_ylim(0, 1.12 * max(*edges, 1))
         axes.grid(axis="y")
         axes.set_title(title, parse_math=False)
+        above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "size": 7, "color": LINE}
         for alpha, count in zip(alphas, edges, strict=True):
             if len(alphas) <= 12:
-                axes.annotate(f"{count:,}", (alpha, count), (0, 5), textcoords="offset points", ha="center", size=7, color=LINE)
+                axes.annotate(f"{count:,}", (alpha, count), **above)
     return axes

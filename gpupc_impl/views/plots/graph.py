@@ -15,6 +15,8 @@ from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MAX_NODES = 100
+
 ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
 """Inches: the height of a box, the width of a letter in it, and what a box has beside its letters."""
 
@@ -47,15 +49,20 @@ class Drawn(NamedTuple):
     label: str = ""
 
 
-def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = 100, title: str | None = None) -> Axes:
+def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, title: str | None = None) -> Axes:
     """See `core.shown.Shown.plot`."""
     skeleton = skeleton_of(result)
-    if np.count_nonzero(skeleton.adjacency.any(axis=1)) > max_nodes:
+    if many(result, max_nodes):
         return heatmap(result, ax, title=title)
     edges = [Drawn(i, j, kind) for i, j, kind in numbered_edges(result)]
     if title is None:
         title = f"{len(skeleton.names):,} variables, {len(edges):,} edges"
     return draw(skeleton.names, edges, ax, title)
+
+
+def many(result: Result, max_nodes: int = MAX_NODES) -> bool:
+    """Whether more variables have an edge than boxes and arrows can show."""
+    return int(np.count_nonzero(skeleton_of(result).adjacency.any(axis=1))) > max_nodes
 
 
 def draw(names: Sequence[str], edges: Sequence[Drawn], ax: Axes | None, title: str) -> Axes:
@@ -111,27 +118,21 @@ def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, lette
     from matplotlib.patches import FancyBboxPatch
 
     corner, rounding = centre - box / 2, 0.05
-    axes.add_patch(
-        FancyBboxPatch(
-            tuple(corner + rounding), *(box - 2 * rounding), boxstyle=f"round,pad={rounding}", fc=BOX, ec=LINE, lw=0.7, zorder=3
-        )
-    )
+    inner = (*(corner + rounding), *(box - 2 * rounding))
+    look = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
+    axes.add_patch(FancyBboxPatch(inner[:2], *inner[2:], **look))
     axes.text(*centre, label, ha="center", va="center", size=letters, zorder=4, parse_math=False)
 
 
 def _draw_edge(axes: Axes, edge: Drawn, centres: np.ndarray, boxes: np.ndarray) -> None:
     from matplotlib.patches import FancyArrowPatch
-
-    bend = _free_bend(edge.source, edge.target, centres, boxes)
-    curve = _curve(centres[edge.source], centres[edge.target], bend)
-    start, stop = _outside(curve, centres[edge.source], boxes[edge.source]), _outside(
-        curve[::-1], centres[edge.target], boxes[edge.target]
-    )
     from matplotlib.path import Path
 
-    points = curve[start : len(curve) - stop]
-    if len(points) < 2:
-        points = curve
+    source, target = edge.source, edge.target
+    curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
+    start = _inside(curve, centres[source], boxes[source])
+    stop = _inside(curve[::-1], centres[target], boxes[target])
+    points = curve[start : len(curve) - stop] if start + stop < len(curve) - 1 else curve
     axes.add_patch(
         FancyArrowPatch(
             path=Path(points),
@@ -145,11 +146,9 @@ def _draw_edge(axes: Axes, edge: Drawn, centres: np.ndarray, boxes: np.ndarray) 
         )
     )
     if edge.label:
-        middle = points[len(points) // 2]
-        axes.text(
-            *middle, edge.label, ha="center", va="center", size=6.5, color=COLOURS[edge.kind], zorder=2.5, parse_math=False,
-            bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
-        )
+        behind = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+        look = {"size": 6.5, "color": COLOURS[edge.kind], "bbox": behind, "zorder": 2.5}
+        axes.text(*points[len(points) // 2], edge.label, ha="center", va="center", parse_math=False, **look)
 
 
 BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
@@ -163,7 +162,7 @@ def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 65) ->
     return start + along * (end - start) + 4 * bend * along * (1 - along) * across
 
 
-def _outside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
+def _inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
     """How many of a curve's first points lie in a box, with a little room around it."""
     inside = (np.abs(curve - centre) <= box / 2 + 0.03).all(axis=1)
     return int(np.argmin(inside)) if not inside.all() else 0

@@ -1,4 +1,4 @@
-"""Where things go: communities, an order of the variables by them, and places for boxes that do not cover each other."""
+"""Where things go: an order of the variables by community, and places for boxes that do not cover each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def places(
 ) -> np.ndarray:
     """(k, 2) centres of the nodes 0 to k - 1 with boxes of (k, 2) width and height, y upwards.
 
-    Each connected part is laid out by itself (Kamada and Kawai's springs, an arrow pulling its head below its tail), boxes
+    Each connected part is laid out by itself (Kamada and Kawai's springs) and turned so that arrows point down, boxes
     are pushed apart, and each further part takes the free place nearest to the corner.
 
     Args:
@@ -62,7 +62,9 @@ def _part(
     lengths = [np.linalg.norm(centres[number[i]] - centres[number[j]]) for i, j in own.edges]
     wanted = 0.6 * float(np.median(boxes[:, 0])) + 0.45 + room
     scaled = centres * wanted / max(float(np.median(lengths)), 1e-9)
-    return _apart(scaled * (1.0, 0.85), boxes, np.array([GAP[0] + room, GAP[1] + 0.6 * room]))  # boxes are wider than high
+    return _apart(
+        scaled * (1.0, 0.85), boxes, np.array([GAP[0] + room, GAP[1] + 0.6 * room])
+    )  # boxes are wider than high
 
 
 def _arrows_down(centres: np.ndarray, arrows: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -102,7 +104,9 @@ CELL = 0.2
 """Inches: the raster on which parts are set beside each other."""
 
 
-def _pack(parts: Sequence[Sequence[int]], centres: np.ndarray, boxes: np.ndarray, edges: Sequence[Sequence[int]]) -> None:
+def _pack(
+    parts: Sequence[Sequence[int]], centres: np.ndarray, boxes: np.ndarray, edges: Sequence[Sequence[int]]
+) -> None:
     """Move the parts, large ones first, each to the free place that makes the picture grow least."""
     from scipy.signal import fftconvolve
 
@@ -122,7 +126,7 @@ def _pack(parts: Sequence[Sequence[int]], centres: np.ndarray, boxes: np.ndarray
 
 
 def _mask(part: Sequence[int], centres: np.ndarray, boxes: np.ndarray, edges: Sequence[Sequence[int]]) -> np.ndarray:
-    """The cells that a part covers, top row first; it is moved so that its corner is the origin, y downwards negative."""
+    """The cells that a part covers, top row first; it is moved so that its upper left corner is the origin."""
     low, high = (centres[part] - boxes[part] / 2).min(axis=0), (centres[part] + boxes[part] / 2).max(axis=0)
     centres[part] += (-low[0], -high[1])
     mask = np.zeros(np.ceil((high - low)[::-1] / CELL).astype(int) + 1, bool)
