@@ -96,7 +96,7 @@ class Bootstrap:
         return frame.sort_values("frequency", ascending=False, kind="stable", ignore_index=True)
 
     def plot(self, at_least: float = 0.5, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the edges of at least a frequency, as wide as they are frequent, with that in percent.
+        """Draw the edges of at least a frequency, as wide as they are frequent; those below 100 % say how frequent.
 
         An edge has a direction where most of the resamples that have the edge agree on it.
 

@@ -81,7 +81,7 @@ def _dot(result: Result, path: Path) -> None:
     path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
 
 
-_DOT_LOOKS = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]"}
+_DOT_LOOKS = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]", "bidirected": " [dir=both]"}
 
 
 def _quoted(name: str) -> str:

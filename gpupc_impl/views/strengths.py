@@ -72,12 +72,17 @@ def _of_removed(skeleton: Skeleton, pairs: np.ndarray, test: Strength, shown: An
     given = [skeleton.sepsets[i, j] for i, j in pairs.tolist()]
     sizes = np.array([len(members) for members in given], np.int64)
     p_values, effects = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
-    ordered = _owner_first(skeleton, pairs, given)
+    ordered, alpha = _owner_first(skeleton, pairs, given), skeleton.problem.alpha
     for level in np.unique(sizes):
         chosen = np.flatnonzero(sizes == level)
         for some in np.array_split(chosen, -(-len(chosen) // TESTS_AT_ONCE)):
             members = np.array([given[k] for k in some], np.int64).reshape(len(some), level)
             p_values[some], effects[some] = test(ordered[some], members)
+            other = some[p_values[some] < alpha]  # a set of both ends' neighbours may have separated from the other end
+            if len(other):
+                turned = test(ordered[other, ::-1], members[np.isin(some, other)])
+                better = turned[0] > p_values[other]
+                p_values[other[better]], effects[other[better]] = turned[0][better], turned[1][better]
             shown.update(len(some))
     return p_values, given, effects
 

@@ -13,7 +13,7 @@ from gpupc_impl.views.result import Result, edges_with_kind, skeleton_of
 EDGES_SHOWN = 10
 """Edges in a notebook's table."""
 
-SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫"}
+SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected": "↔"}
 
 
 class Text(str):

@@ -136,7 +136,9 @@ def test_methods_do_not_depend_on_their_familys_record():
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("name", ["core", "engine", "measurement", "verification", "views", "api", "studies", "cli", "tables"])
+@pytest.mark.parametrize(
+    "name", ["core", "engine", "measurement", "verification", "views", "api", "studies", "cli", "tables"]
+)
 def test_a_shared_room_names_no_family(name):
     """But in docstrings, as examples."""
     found = []

@@ -14,7 +14,7 @@ from gpupc_impl.views.optional import require as require_module
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = {"directed": "#0072B2", "undirected": "#555555", "conflict": "#D55E00"}
+COLOURS = {"directed": "#0072B2", "undirected": "#555555", "conflict": "#D55E00", "bidirected": "#CC79A7"}
 """Of Okabe and Ito's palette, told apart in colour-blind vision."""
 
 BOX, LINE = "#EAF1F7", "#7A8CA0"

@@ -31,7 +31,7 @@ def plot(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: 
             number[row.target],
             "directed" if row.directed > row.frequency / 2 else "undirected",
             thin + (thick - thin) * row.frequency,
-            f"{row.frequency:.0%}",
+            f"{row.frequency:.0%}" if row.frequency < 1 else "",
         )
         for row in edges.itertuples(index=False)
     ]

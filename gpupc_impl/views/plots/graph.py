@@ -29,7 +29,7 @@ WIDEST = 15.0
 ALONE_SHOWN = 30
 """Names of variables without an edge that are listed below a graph."""
 
-LOOKS = {"undirected": "-", "directed": "-|>", "conflict": "-"}
+LOOKS = {"undirected": "-", "directed": "-|>", "conflict": "-", "bidirected": "<|-|>"}
 
 
 class Drawn(NamedTuple):

@@ -313,7 +313,10 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--family", "ordinal"], "invalid choice: 'ordinal'"),
         (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),
         (["--device-memory-limit", "0GiB"], "'0GiB' is not a size"),
-        (["--output", "out.txt"], "cannot write out.txt: its name must end in .npz, .csv, .graphml, .gml, .dot or .json"),
+        (
+            ["--output", "out.txt"],
+            "cannot write out.txt: its name must end in .npz, .csv, .graphml, .gml, .dot or .json",
+        ),
         (["--output", "no/such/out.npz"], "cannot write no/such/out.npz: there is no folder no/such"),
         (["--depth", "3"], "unrecognized arguments: --depth 3"),
     ],
