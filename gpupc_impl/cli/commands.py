@@ -16,7 +16,7 @@ from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.tables import read_table
+from gpupc_impl.tables import numbers_by_column, read_table
 from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
 
@@ -66,9 +66,11 @@ def search(args: argparse.Namespace) -> None:
         _check_output(args.report, args.data, REPORT_SUFFIXES)
 
     try:
-        values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data == "labels")
+        values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data != "numbers")
     except OSError as error:
         raise UsageError(f"{args.data} cannot be read: {error.strerror or error}") from error
+    if prepared.family.data == "both":
+        values = numbers_by_column(values)
     start = time.perf_counter()
     problem = prepared.problem(
         values, alpha=args.alpha, max_level=args.max_level, names=names, n_samples=args.n_samples

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from gpupc_impl.backends import open_backend
@@ -13,11 +15,12 @@ class Strength:
     """See `core.family.Strength`. A pair's first variable is the one that is permuted."""
 
     effect = "cmi"
+    engine_of: ClassVar[type[Engine]] = Engine
 
     def __init__(self, problem: NonlinearProblem, backend: str):
         self._problem = problem
         defaults = {name: parameter.default for name, parameter in PARAMS.items()}
-        self._engine = Engine(problem, open_backend(backend), defaults)
+        self._engine = self.engine_of(problem, open_backend(backend), defaults)
 
     def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         level = sets.shape[1]

@@ -122,6 +122,12 @@ def test_nonlinear(numbers):
             assert row.cmi == pytest.approx(result.skeleton.problem.cmi(again.partials(i, j, given)[0]))
 
 
+def test_mixed(numbers):
+    data = numbers.iloc[:60, :5].assign(g1=lambda frame: (frame.g1 > 0).astype(str))
+    options = {"family": "mixed", "backend": "host", "pmax": True, "permutations": 40}
+    assert_largest(pc(data, 0.05, **options), at_most=0)
+
+
 def test_a_test_that_is_not_defined_is_passed_over():
     """Given its copy, nothing is left of a variable."""
     rng = np.random.default_rng(0)
