@@ -16,13 +16,17 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.studies.alpha_path import AlphaPath, alpha_path
+from gpupc_impl.studies.bootstrap import Bootstrap, bootstrap, resampled_rows
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CPDAG",
+    "AlphaPath",
     "BackendUnavailable",
     "BackgroundKnowledge",
+    "Bootstrap",
     "DeviceMemoryError",
     "DiscreteProblem",
     "GaussianProblem",
@@ -34,8 +38,11 @@ __all__ = [
     "SeparatingSets",
     "Skeleton",
     "UnknownMethod",
+    "alpha_path",
+    "bootstrap",
     "methods",
     "orient",
     "pc",
+    "resampled_rows",
     "skeleton",
 ]

@@ -15,6 +15,7 @@ from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter, Method, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve
+from gpupc_impl.views.progress import level_progress
 
 
 def skeleton(
@@ -31,7 +32,7 @@ def skeleton(
     separating_sets: str = "canonical",
     pmax: bool = False,
     device_memory_limit: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | bool | None = None,
     **options: Any,
 ) -> Skeleton:
     """The skeleton of the causal graph behind the data, found by PC-stable.
@@ -57,7 +58,8 @@ def skeleton(
         separating_sets: ``"canonical"`` or ``"first-come"`` (the papers' rule: fewer tests, sets vary).
         pmax: also record the largest p-value seen for every pair.
         device_memory_limit: bytes of device memory to use at most.
-        progress: called with a `Progress` after each level.
+        progress: called with a `Progress` after each level; or True for a line on the terminal or in the notebook that
+            says what is left (extra ``progress``).
         options: what the family's problem takes (``df_convention`` for Gaussian data; see ``from_data`` of
             `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem` and `MixedProblem`), and the method's own
             parameters, such as ``theta=64``.
@@ -125,7 +127,9 @@ def _search(
         problem = prepared.problem(data, alpha=alpha, max_level=max_level, names=names, n_samples=n_samples)
     if knowledge is not None:
         problem = with_knowledge(problem, knowledge)
-    return problem, prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=progress)
+    with level_progress(progress) as told:
+        found = prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=told)
+    return problem, dataclasses.replace(found, problem=problem)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -131,6 +131,9 @@ def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
         type=Path,
         help=f"where to write the graph: a file ending in {listed(OUTPUT_SUFFIXES)}",
     )
+    group.add_argument(
+        "--report", metavar="PAGE", type=Path, help="where to write an HTML page of the run (needs matplotlib)"
+    )
     group.add_argument("--quiet", action="store_true", help="print errors and warnings only")
 
 

@@ -7,16 +7,19 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpupc_impl.api import prepare
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary, text_table
+from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.tables import numbers_by_column, read_table
+from gpupc_impl.views import plots
+from gpupc_impl.views.text import text_table
 
 
 class UsageError(ValueError):
@@ -59,7 +62,10 @@ def search(args: argparse.Namespace) -> None:
     knowledge = None if args.knowledge is None else _knowledge(args.knowledge)
     prepared = prepare(args.family, args.method, args.backend, args.device_memory_limit, options)
     if args.output is not None:
-        _check_output(args.output, args.data)
+        _check_output(args.output, args.data, OUTPUT_SUFFIXES)
+    if args.report is not None:
+        plots.require()
+        _check_output(args.report, args.data, REPORT_SUFFIXES)
 
     try:
         values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data != "numbers")
@@ -85,15 +91,21 @@ def search(args: argparse.Namespace) -> None:
         )
     seconds = time.perf_counter() - start
     if not args.quiet:
-        print(summary(result, problem, seconds, named=names is not None))
+        print(summary(result, seconds, named=names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:
         with write_whole(args.output) as part:
             result.save(part)
-        if not args.quiet:
-            print(f"written: {args.output}")
+    if args.report is not None:
+        with write_whole(args.report) as part:
+            result.report(part)
+    if not args.quiet:
+        for path in filter(None, (args.output, args.report)):
+            print(f"written: {path}")
 
+
+REPORT_SUFFIXES = (".html", ".htm")
 
 COMMANDS = {"methods": list_methods, "skeleton": search, "pc": search}
 
@@ -105,9 +117,9 @@ def _knowledge(path: Path) -> BackgroundKnowledge:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _check_output(path: Path, data: Path) -> None:
-    if path.suffix not in OUTPUT_SUFFIXES:
-        raise UsageError(f"cannot write {path}: its name must end in {listed(OUTPUT_SUFFIXES)}")
+def _check_output(path: Path, data: Path, suffixes: Sequence[str]) -> None:
+    if path.suffix not in suffixes:
+        raise UsageError(f"cannot write {path}: its name must end in {listed(suffixes)}")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
     if path.is_dir():

@@ -35,7 +35,8 @@ from gpupc_impl.core.colliders import V_STRUCTURES, Triples, find, judged_triple
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
     import networkx
@@ -48,7 +49,7 @@ NO_TRIPLES = np.empty((0, 3), np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class CPDAG:
+class CPDAG(Shown):
     """A completed partially directed acyclic graph: what the data tell about the directions of a skeleton's edges.
 
     Attributes:
@@ -162,13 +163,14 @@ class CPDAG:
     # --- files -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write by suffix: ``.npz`` (everything, the skeleton included), ``.csv`` (as `to_frame`) or ``.graphml``.
+        """Write by suffix: ``.npz`` (everything, the skeleton included), ``.csv`` (as `to_frame`), ``.graphml``,
+        ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
 
         An ``.npz`` holds the arrays of `Skeleton.save` and this class's own fields, so that `Skeleton.load` reads it,
         too.
 
         Raises:
-            ValueError: another suffix.
+            ValueError: another suffix, or names that the format cannot hold.
         """
         path = Path(path)
         if path.suffix == ".npz":
@@ -177,14 +179,8 @@ class CPDAG:
                 for name in ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind"):
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                         np.lib.format.write_array(file, np.asarray(getattr(self, name)))
-        elif path.suffix == ".csv":
-            self.to_frame().to_csv(path, index=False)
-        elif path.suffix == ".graphml":
-            import networkx
-
-            networkx.write_graphml(self.to_networkx(), path)
         else:
-            raise ValueError(f"cannot write {path.name!r}: the suffix must be .npz, .csv or .graphml")
+            self._write_graph(path)
 
     @classmethod
     def load(cls, path: str | Path) -> CPDAG:

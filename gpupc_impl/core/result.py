@@ -15,11 +15,14 @@ import numpy as np
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.fixed import write
+from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
     import networkx
     import pandas
     from causallearn.graph.GeneralGraph import GeneralGraph
+
+    from gpupc_impl.core.problem import Problem
 
 _PAIRS_AT_ONCE = 1 << 20
 
@@ -164,7 +167,7 @@ class InvalidSkeleton(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Skeleton:
+class Skeleton(Shown):
     """The undirected graph that PC-stable's first step ends with (cuPC, Algorithm 1).
 
     Attributes:
@@ -183,6 +186,7 @@ class Skeleton:
         undefined_tests: tests not decided because an endpoint had no variance left given S.
         pseudo_inverses: conditioning matrices that were near singular and took the Moore-Penrose path.
         facts: how it was found: method, backend, parameters, alpha, conventions.
+        problem: what was searched, where `gpupc_impl.skeleton` found this; files do not hold it.
     """
 
     adjacency: np.ndarray
@@ -197,6 +201,7 @@ class Skeleton:
     undefined_tests: int = 0
     pseudo_inverses: int = 0
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    problem: Problem | None = None
 
     @property
     def n_edges(self) -> int:
@@ -285,10 +290,11 @@ class Skeleton:
     # --- files -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write by suffix: ``.npz`` (everything), ``.csv`` (edges by name) or ``.graphml``.
+        """Write by suffix: ``.npz`` (everything but the data), ``.csv`` (edges by name), ``.graphml``, ``.gml``,
+        ``.dot`` or ``.json`` (docs/results.md).
 
         Raises:
-            ValueError: another suffix.
+            ValueError: another suffix, or names that the format cannot hold.
         """
         path = Path(path)
         if path.suffix == ".npz":
@@ -318,14 +324,8 @@ class Skeleton:
                 for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                         np.lib.format.write_array(file, array, allow_pickle=False)
-        elif path.suffix == ".csv":
-            self.to_frame().to_csv(path, index=False)
-        elif path.suffix == ".graphml":
-            import networkx
-
-            networkx.write_graphml(self.to_networkx(), path)
         else:
-            raise ValueError(f"cannot write {path.name!r}: the suffix must be .npz, .csv or .graphml")
+            self._write_graph(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Skeleton:

@@ -34,6 +34,7 @@ TOOLS = {
     "pytest-cov": ("Makefile", "--cov"),
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "$(BIN)/ruff"),
+    "tqdm": ("gpupc_impl/views/progress.py", 'require("tqdm.auto"'),
     "snakefmt": ("Makefile", "$(BIN)/snakefmt"),
     "ziglang": ("gpupc_impl/backends/simt/build.py", 'find_spec("ziglang")'),
 }

@@ -390,7 +390,7 @@ def test_csv_and_graphml(mixed, tmp_path):
 
 
 def test_another_suffix_is_an_error(mixed, tmp_path):
-    with pytest.raises(ValueError, match=r"\.npz, \.csv or \.graphml"):
+    with pytest.raises(ValueError, match=r"one of \.npz, \.csv, \.graphml, \.gml, \.dot, \.json"):
         mixed.save(tmp_path / "graph.txt")
 
 

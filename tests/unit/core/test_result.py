@@ -217,5 +217,7 @@ def test_causallearn(skeleton):
 
 
 def test_another_suffix_is_an_error(skeleton, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot write 'graph\.dot': the suffix must be \.npz, \.csv or \.graphml"):
-        skeleton.save(tmp_path / "graph.dot")
+    with pytest.raises(
+        ValueError, match=r"cannot write 'graph\.txt': the suffix must be one of \.npz, \.csv, \.graphml"
+    ):
+        skeleton.save(tmp_path / "graph.txt")
