@@ -15,7 +15,7 @@ from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.tables import read_table
+from gpupc_impl.intake import fitting_family, take
 
 
 class UsageError(ValueError):
@@ -55,18 +55,29 @@ def search(args: argparse.Namespace) -> None:
     options = dict(args.param)
     if len(options) != len(args.param):
         raise UsageError("a --param is given twice")
-    prepared = prepare(args.family, args.method, args.backend, args.device_memory_limit, options)
+    how = (args.method, args.backend, args.device_memory_limit, options, args.missing)
+    prepared = prepare(args.family, *how)
+    open_family = args.family == args.method == "auto"
     if args.output is not None:
         _check_output(args.output, args.data)
 
     try:
-        values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data == "labels")
+        table = take(
+            args.data,
+            kind=None if open_family else prepared.family.data,
+            missing=args.missing,
+            transpose=args.transpose,
+            header=args.header,
+            row_names=args.row_names,
+            correlation=args.correlation,
+        )
     except OSError as error:
         raise UsageError(f"{args.data} cannot be read: {error.strerror or error}") from error
+    found = fitting_family(table, None if open_family else prepared.family.name)
+    if found != prepared.family.name:
+        prepared = prepare(found, *how)
     start = time.perf_counter()
-    problem = prepared.problem(
-        values, alpha=args.alpha, max_level=args.max_level, names=names, n_samples=args.n_samples
-    )
+    problem = prepared.problem(table, alpha=args.alpha, max_level=args.max_level, n_samples=args.n_samples)
     result = prepared.solve(
         problem,
         separating_sets=args.separating_sets,
@@ -77,7 +88,7 @@ def search(args: argparse.Namespace) -> None:
         result = orient(result)
     seconds = time.perf_counter() - start
     if not args.quiet:
-        print(summary(result, problem, seconds, named=names is not None))
+        print(summary(result, problem, seconds, named=table.names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:

@@ -57,6 +57,8 @@ class Family:
         packages: the packages that hold its methods; one that is not installed is passed over.
         data: what cells of a table are, ``"numbers"`` or ``"labels"`` of categories.
         default: whether such data are of this family where nothing else is said.
+        pairwise: the class of problems whose pairs of variables have a sample size each, made by its `from_data` of
+            numbers with NaN among them, and the `Method` that solves them; None where there is no such test.
         prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None where `from_data` will do.
     """
 
@@ -67,6 +69,7 @@ class Family:
     packages: tuple[str, ...] = ()
     data: str = "numbers"
     default: bool = False
+    pairwise: tuple[type[Problem], Any] | None = None
     prepare_large: Callable[..., Problem | None] = lambda data, path, **options: None
 
     def prepare(
