@@ -255,17 +255,17 @@ def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing:
     )
     left = int((~rows).sum())
     if missing == "error":
+        pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
         raise InvalidProblem(
             f"data has {where}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves {left:,} "
-            f"of {len(rows):,} samples, or missing='pairwise', which takes each pair of variables where both are there "
-            "(Gaussian test only)"
+            f"of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
         )
     if missing == "pairwise":
         if is_frame(data):  # of nullable types, with one NaN for every way to say missing
             return data.where(~absent, np.nan).astype(np.float64)
         return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
     if not left:
-        worst = np.argsort(-absent.sum(axis=0), kind="stable")[:SHOWN]
+        worst = [k for k in np.argsort(-absent.sum(axis=0), kind="stable")[:SHOWN] if absent[:, k].any()]
         most = ", ".join(f"{named[k]!r}: {int(absent[:, k].sum()):,}" for k in worst)
         raise InvalidProblem(
             f"data has {where}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns with "

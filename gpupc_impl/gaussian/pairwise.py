@@ -80,8 +80,9 @@ class PairwiseProblem(GaussianProblem):
         few = np.argwhere(np.triu(sizes < LEAST_SAMPLES))
         if len(few):
             i, j = few[0]
+            both = repr(names[i]) if i == j else f"{names[i]!r} and {names[j]!r}"
             raise InvalidProblem(
-                f"{names[i]!r} and {names[j]!r} have {sizes[i, j]} sample(s) in common, the first of {len(few):,} "
+                f"{both} have {sizes[i, j]} sample(s) in common, the first of {len(few):,} "
                 f"pair(s) with fewer than {LEAST_SAMPLES}, which a test needs; leave out the variables with the most "
                 "missing values, or impute them"
             )
