@@ -1,8 +1,8 @@
 """Our tests as causal-learn's: ``gpupc_fisherz``, ``gpupc_chisq`` and ``gpupc_cmiknn``, for its PC, FCI and others.
 
-Importing this module registers them. causal-learn asks for one p-value at a time, but in an order that tells what comes:
-it takes a variable, and goes through its neighbours and their sets. So a question about (x, y, S) is answered for other
-variables than y as well, with what depends on x and S alone made once, and kept until another variable's turn.
+Importing this module registers them. causal-learn asks for one p-value at a time, but in an order that tells what
+comes: it takes a variable, and goes through its neighbours and their sets. So a question about (x, y, S) is answered for
+other variables than y as well, with what depends on x and S alone made once, and kept until another variable's turn.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class FisherZ(BatchedTest):
         problem, level = self.problem, len(members)
         correlation = problem.correlation
         taken = np.array([*others, x])
-        # Cholesky's factorisation of M2, a row at a time, with all variables that are asked for beside it. Sums have one
-        # order, so that x and y give the same bits as y and x.
+        # Cholesky's factorisation of M2, a row at a time, with all variables that are asked for beside it. Sums have
+        # one order, so that x and y give the same bits as y and x.
         columns = correlation[np.ix_(members, [*members, *taken])]
         for k in range(level):
             pivot = columns[k, k]

@@ -15,6 +15,7 @@ IMPORT_NAMES = {
     "cupy-cuda12x": "cupy",
     "cupy-cuda13x": "cupy",
     "pandas-stubs": "pandas",
+    "scikit-learn": "sklearn",
     "pyyaml": "yaml",
     "types-jsonschema": "jsonschema",
     "types-psutil": "psutil",
@@ -22,6 +23,8 @@ IMPORT_NAMES = {
 """What is imported of a package, or with the types of a package of types, where that is not its own name."""
 
 TOOLS = {
+    "openpyxl": ("gpupc_impl/tables.py", '"openpyxl", "excel"'),  # pandas reads with it
+    "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
