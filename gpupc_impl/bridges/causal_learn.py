@@ -1,8 +1,8 @@
 """Our tests as causal-learn's: ``gpupc_fisherz``, ``gpupc_chisq`` and ``gpupc_cmiknn``, for its PC, FCI and others.
 
 Importing this module registers them. causal-learn asks for one p-value at a time, but in an order that tells what
-comes: it takes a variable, and goes through its neighbours and their sets. So a question about (x, y, S) is answered for
-other variables than y as well, with what depends on x and S alone made once, and kept until another variable's turn.
+comes: it takes a variable, and goes through its neighbours and their sets. So a question about (x, y, S) is answered
+for other variables than y as well, with what depends on x and S alone made once, and kept until the next turn.
 """
 
 from __future__ import annotations
