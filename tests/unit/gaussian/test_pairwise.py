@@ -1,5 +1,5 @@
-"""Pairs of variables with a sample size each: pandas' correlations, causal-learn's tests, and every other method's answer
-where all sizes are the same."""
+"""Pairs of variables with a sample size each: pandas' correlations, causal-learn's tests, and the answer of the other
+methods where all sizes are the same."""
 
 from __future__ import annotations
 
