@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, BackendUnavailable
 from gpupc_impl.core.family import Family, families, get_family
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import InvalidParameter, Method, get_method
+from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.solve import choose_method, open_method_backend, solve
+from gpupc_impl.core.solve import choose_method, open_method_backend, solve, unavailable
 from gpupc_impl.intake import Table, fitting_family, take
 
 
@@ -159,7 +159,7 @@ def prepare(
     if missing == "pairwise":
         made_by, chosen = _pairwise(known, method)
     else:
-        made_by, chosen = known.problem, choose_method(method, backend, family)
+        made_by, chosen = known.problem, _chosen(known, method, backend)
     if chosen.family != family:
         raise InvalidProblem(f"method {chosen.name!r} is of family {chosen.family!r}, not {family!r}")
     own = (*known.problem.PARAMETERS, *known.problem.DATA_PARAMETERS)
@@ -177,6 +177,21 @@ def prepare(
         test={name: value for name, value in options.items() if name in own},
         made_by=made_by,
     )
+
+
+def _chosen(family: Family, method: str, backend: str) -> Method:
+    """The method of that name; where ``"auto"`` can mean none here, every reason is told."""
+    try:
+        return choose_method(method, backend, family.name)
+    except UnknownMethod as error:
+        known = methods(family.name)
+        if method != "auto" or not set(family.auto.values()) & set(known):
+            raise
+        reasons: dict[str, None] = {}
+        for place, name in family.auto.items():
+            if name in known and (reason := unavailable(known[name], place)) is not None:
+                reasons.setdefault(f"{reason} ({name})")
+        raise BackendUnavailable(f"no method of family {family.name!r} can run here: {'; '.join(reasons)}") from error
 
 
 def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:

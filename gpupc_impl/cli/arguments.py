@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
+import sys
 from pathlib import Path
 
 import gpupc_impl
@@ -25,7 +26,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    parser = Parser(prog="python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0])
+    called = Path(sys.argv[0]).name == "gpupc"  # the installed command
+    parser = Parser(prog="gpupc" if called else "python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
 
