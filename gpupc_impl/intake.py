@@ -86,7 +86,7 @@ def take(
     if correlation and (missing != "error" or transpose):
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
     if isinstance(data, (str, os.PathLike)):
-        labels = None if kind is None else kind == "labels"
+        labels = True if kind == "labels" else None
         data, read = read_table(Path(data), header, row_names, labels, missing != "error", bool(transpose))
         names = read if names is None else names
     else:
@@ -97,9 +97,7 @@ def take(
     if correlation:
         return Table(data, names, "correlation")
     labelled = _labelled(data)
-    found = _kind(data, labelled)
-    if kind == "labels" and found != "numbers":
-        found = kind
+    found = _kind(data, labelled, kind)
     data = _without_missing(data, names, kind or found, missing)
     if transpose is None:
         _doubt_orientation(data)
@@ -183,12 +181,16 @@ def _labelled(data: Any) -> tuple[str, ...]:
     return tuple(str(name) for name, dtype in data.dtypes.items() if dtype.kind not in "iufc")
 
 
-def _kind(data: Any, labelled: tuple[str, ...]) -> str:
+def _kind(data: Any, labelled: tuple[str, ...], wanted: str | None) -> str:
+    """See `Table.kind`; columns that can be read both ways are what is wanted, and numbers beside numbers."""
     if not labelled:
         return "numbers"
-    if len(labelled) == data.shape[1]:
+    alone = len(labelled) == data.shape[1]
+    if wanted == "labels" or (alone and wanted is None):
         return "labels"
-    return "numbers" if all(map(_converts, (data.iloc[:, k] for k in range(data.shape[1])))) else "mixed"
+    if all(map(_converts, (data.iloc[:, k] for k in range(data.shape[1])))):
+        return "numbers"
+    return "labels" if alone else "mixed"
 
 
 def _converts(column: Any) -> bool:

@@ -529,5 +529,8 @@ def finite(values: np.ndarray, names: Sequence[str] | None, path: Path, missing:
         row, column = bad[0]
         name = "" if names is None else f" ({names[column]!r})"
         what = "missing" if np.isnan(values[row, column]) else "infinite"
-        raise DataError(f"{path}, row {row + 1}, column {column + 1}{name}: a value is {what} ({len(bad)} such in all)")
+        way_out = "; say --missing drop-rows (missing='drop-rows') or impute them" if what == "missing" else ""
+        raise DataError(
+            f"{path}, row {row + 1}, column {column + 1}{name}: a value is {what} ({len(bad)} such in all){way_out}"
+        )
     return values

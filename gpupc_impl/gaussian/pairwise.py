@@ -110,9 +110,20 @@ class PairwiseProblem(GaussianProblem):
         """sha256 over everything that changes the answer; names do not."""
         return hashlib.sha256(super().fingerprint.encode() + self.sizes.tobytes()).hexdigest()
 
+    def obstacle(self, level: int) -> str | None:
+        if self.n_samples > self._spent(level):
+            return None
+        return (
+            f"no degrees of freedom: no pair has more than {self.n_samples} samples, of which level {level} takes all"
+        )
+
+    def _spent(self, level: int) -> int:
+        """The samples that a test of a level takes before it has a degree of freedom."""
+        return level + 3 + (self.df_convention == "cupc")
+
     def critical_of_sizes(self, level: int) -> np.ndarray:
         """(n_samples + 1,) critical r^2 by sample size; -1, which nothing is below, without degrees of freedom."""
-        freedom = np.arange(self.n_samples + 1) - (self.n_samples - self.degrees_of_freedom(level))
+        freedom = np.arange(self.n_samples + 1) - self._spent(level)
         with np.errstate(divide="ignore", invalid="ignore"):
             thresholds = -special.ndtri(self.alpha / 2) / np.sqrt(freedom)
             critical = np.minimum(np.tanh(thresholds) ** 2, np.nextafter(1.0, 0.0))
@@ -121,7 +132,7 @@ class PairwiseProblem(GaussianProblem):
     def p_values(self, r_squared: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
         """Two-sided p-values of squared partial correlations at a level, each of its sample size; zero without degrees
         of freedom, or where the correlation is undefined (infinite)."""
-        freedom = sizes - (self.n_samples - self.degrees_of_freedom(level))
+        freedom = sizes - self._spent(level)
         with np.errstate(divide="ignore"):
             z = np.arctanh(np.minimum(np.sqrt(r_squared.astype(np.float64)), 1.0)) * np.sqrt(np.maximum(freedom, 0))
         return np.where((freedom > 0) & (r_squared <= 1), 2 * special.ndtr(-z), 0.0)
@@ -133,6 +144,9 @@ class PairwiseProblem(GaussianProblem):
             "the problem's pairs of variables have a sample size each (missing='pairwise'), which this method does not "
             f"know; leave method out (it is {METHOD.name!r}), or say missing='drop-rows'"
         )
+
+    def degrees_of_freedom(self, level: int) -> int:
+        self._refuse()
 
     def threshold(self, level: int) -> float:
         self._refuse()

@@ -30,7 +30,7 @@ def categories(p: int, m: int, seed: int) -> np.ndarray:
 DATA = {"fisherz": sample(9, 120, 0), "chisq": categories(8, 150, 1)}
 
 
-def tests_of(p: int, deepest: int):
+def questions(p: int, deepest: int):
     for level in range(deepest + 1):
         for x, y in itertools.combinations(range(p), 2):
             yield from ((x, y, S) for S in itertools.combinations(sorted(set(range(p)) - {x, y}), level))
@@ -41,7 +41,7 @@ def tests_of(p: int, deepest: int):
 def test_p_values_are_causal_learns(name, order):
     data = DATA[name]
     theirs, ours = cit.CIT(data, name), cit.CIT(data, f"gpupc_{name}")
-    asked = list(tests_of(data.shape[1], 3))
+    asked = list(questions(data.shape[1], 3))
     if order == "at random":
         asked = [asked[k] for k in np.random.default_rng(0).permutation(len(asked))[:300]]
     for x, y, S in asked:
@@ -52,7 +52,7 @@ def test_p_values_are_causal_learns(name, order):
 
 def test_x_and_y_change_places_without_a_bit():
     test = cit.CIT(DATA["fisherz"], "gpupc_fisherz")
-    for x, y, S in tests_of(6, 3):
+    for x, y, S in questions(6, 3):
         assert test(x, y, S) == test(y, x, S)
 
 
@@ -101,7 +101,7 @@ def test_where_no_test_can_be_made_nothing_separates():
 def test_kept_values_are_bounded(monkeypatch):
     monkeypatch.setattr(bridge, "KEPT_VALUES", 3)
     test, theirs = (cit.CIT(DATA["fisherz"], name) for name in ("gpupc_fisherz", "fisherz"))
-    for x, y, S in tests_of(5, 2):
+    for x, y, S in questions(5, 2):
         assert test(x, y, S) == pytest.approx(theirs(x, y, S), abs=1e-10)
 
 
