@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
+import sys
 from pathlib import Path
 
 import gpupc_impl
@@ -14,6 +15,7 @@ from gpupc_impl.core.colliders import V_STRUCTURES
 from gpupc_impl.core.family import families
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
+from gpupc_impl.intake import MISSING
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -26,7 +28,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    parser = Parser(prog="python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0])
+    called = Path(sys.argv[0]).name == "gpupc"  # the installed command
+    parser = Parser(prog="gpupc" if called else "python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
 
@@ -51,7 +54,8 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         "data",
         metavar="DATA",
         type=Path,
-        help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy or .npz",
+        help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy, .npz, .parquet, "
+        ".xlsx or .h5ad",
     )
     group.add_argument(
         "--header",
@@ -59,6 +63,19 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         help="the table's first line names the variables (default: it does when it holds no number)",
     )
     group.add_argument("--row-names", action="store_true", help="the table's first column names the rows: leave it out")
+    group.add_argument(
+        "--transpose",
+        action=argparse.BooleanOptionalAction,
+        help="variables are in rows and samples in columns, as genes often are (default: no, with a warning where the "
+        "shape suggests it)",
+    )
+    group.add_argument(
+        "--missing",
+        choices=MISSING,
+        default=MISSING[0],
+        help="missing values: refuse them, drop samples that have any, or take for each pair of variables the samples "
+        "that hold both (Gaussian test) (default: %(default)s)",
+    )
     group.add_argument("--correlation", action="store_true", help="DATA is a correlation matrix; needs --n-samples")
     group.add_argument("--n-samples", metavar="M", type=int, help="samples behind the correlation matrix")
 

@@ -71,10 +71,12 @@ class Family:
             as ``"cpu"``, among the references. Where no backend is asked for, the first that can be used here is taken,
             in this order.
         packages: the packages that hold its methods; one that is not installed is passed over.
-        data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
+        data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"mixed"``, by column.
         default: whether such data are of this family where nothing else is said.
         strength: ``(problem, backend)``: the family's tests with their effects, on a backend of that name where they
             need one; None where it has none.
+        pairwise: the class of problems whose pairs of variables have a sample size each, made by its `from_data` of
+            numbers with NaN among them, and the `Method` that solves them; None where there is no such test.
         prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None where `from_data` will do.
     """
 
@@ -86,6 +88,7 @@ class Family:
     data: str = "numbers"
     default: bool = False
     strength: Callable[[Any, str], Strength] | None = None
+    pairwise: tuple[type[Problem], Any] | None = None
     prepare_large: Callable[..., Problem | None] = lambda data, path, **options: None
 
     def prepare(

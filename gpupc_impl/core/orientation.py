@@ -35,7 +35,7 @@ from gpupc_impl.core.colliders import V_STRUCTURES, Triples, find, judged_triple
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:

@@ -322,7 +322,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
     ],
 )
 def test_refuses_before_it_reads(refused, args, message, monkeypatch):
-    monkeypatch.setattr(commands, "read_table", None)
+    monkeypatch.setattr(commands, "take", None)
     assert message in refused("skeleton", "data.csv", *METHOD, *args)
 
 
@@ -366,7 +366,7 @@ def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr(commands, "read_table", fail)
+    monkeypatch.setattr(commands, "take", fail)
     code, _, err = run("skeleton", data, *METHOD)
     assert (code, err) == (1, "error: RuntimeError: broken inside (GPUPC_DEBUG=1 shows where)\n")
     monkeypatch.setenv("GPUPC_DEBUG", "1")
