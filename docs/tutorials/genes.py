@@ -25,7 +25,7 @@ print(genes.shape)
 #
 # ## All genes
 #
-# Eight million pairs; on two cores of a laptop this takes seconds, on a GPU milliseconds.
+# Eight million pairs; on two cores this takes seconds.
 
 # %%
 found = skeleton(genes, alpha=0.01)
