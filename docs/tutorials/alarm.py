@@ -1,9 +1,9 @@
 # %% [markdown]
 # # ALARM: categories, and how near one comes to the truth
 #
-# ALARM (Beinlich et al. 1989) is a network that an expert wrote down for monitoring patients: 37 variables with two to four
-# categories each, 46 arrows. Samples of it are data of which the true graph is known, so here we can say how many
-# edges are right. The network travels in the package pgmpy; nothing is downloaded.
+# ALARM (Beinlich et al. 1989) is a network that an expert wrote down for monitoring patients: 37 variables with two
+# to four categories each, 46 arrows. Samples of it are data of which the true graph is known, so here we can say how
+# many edges are right. The network travels in the package pgmpy; nothing is downloaded.
 
 # %%
 import matplotlib.pyplot as plt
@@ -21,8 +21,8 @@ frame = codes.apply(lambda column: pd.Categorical.from_codes(column, labels[colu
 print(frame.iloc[:3, :5].to_string(index=False))
 
 # %% [markdown]
-# A table of text or categorical columns is tested with chi-square by itself. A category that is declared and never occurs counts
-# for the degrees of freedom, which is why it is worth declaring all of them.
+# A table of text or categorical columns is tested with chi-square by itself. A category that is declared and never
+# occurs counts for the degrees of freedom, which is why it is worth declaring all of them.
 #
 # ## The graph of five thousand patients
 
@@ -34,16 +34,16 @@ print(f"edges right {told.edge_precision:.0%}, found {told.edge_recall:.0%}")
 print(f"arrows right {told.arrow_precision:.0%}, found {told.arrow_recall:.0%}; distance {told.shd} of 666 pairs")
 
 # %% [markdown]
-# None of its edges is wrong, and a sixth of the true ones is missing. `distance` is the structural Hamming distance: the pairs of
-# variables on which the CPDAG and that of the true network differ. It can count no higher than the pairs there are, and an
-# empty graph would have 46.
+# None of its edges is wrong, and a sixth of the true ones is missing. `distance` is the structural Hamming distance:
+# the pairs of variables on which the CPDAG and that of the true network differ. It can count no higher than the pairs
+# there are, and an empty graph would have 46.
 #
 # ## More samples, other degrees of freedom
 #
 # A test of (i, j) given three variables of four categories has 64 strata. With few samples most are empty, and the
-# question is whether they count. By the rule `full` they do (gpuPC, bnlearn's `x2`): large sets then nearly always separate. By
-# `adjusted` (causal-learn's `chisq`) they do not, so more edges stay, some of them wrong
-# ([the rules, exactly](../discrete.md)).
+# question is whether they count. By the rule `full` they do (gpuPC, bnlearn's `x2`): large sets then nearly always
+# separate. By `adjusted` (causal-learn's `chisq`) they do not, so more edges stay, some of them wrong ([the rules,
+# exactly](../discrete.md)).
 
 # %%
 rows = []
@@ -66,8 +66,9 @@ fig.set_label("Precision, recall and distance to the truth against samples, by b
 #
 # ## How sure an edge is
 #
-# Twenty resamples of the patients, by the adjusted rule: an edge that comes back in most of them is more likely a true one. Codes
-# need fewer words than labels; as numbers they would be taken for Gaussian data, so the family is named.
+# Twenty resamples of the patients, by the adjusted rule: an edge that comes back in most of them is more likely a
+# true one. Codes need fewer words than labels; as numbers they would be taken for Gaussian data, so the family is
+# named.
 
 # %%
 rng = np.random.default_rng(0)
@@ -97,6 +98,7 @@ fig.set_label("How often each edge comes back in 20 resamples; orange frames: th
 # ## What to keep of it
 #
 # - Here all that comes back in more than half of the resamples is true; of what comes back less often, little is.
-# - The rule for degrees of freedom matters as much as alpha does, and packages have different ones: compare answers of two
-#   packages only where both use the same.
-# - Resampling repeats samples, which makes dependences look stronger: read shares as an order of trust, not as probabilities.
+# - The rule for degrees of freedom matters as much as alpha does, and packages have different ones: compare answers
+#   of two packages only where both use the same.
+# - Resampling repeats samples, which makes dependences look stronger: read shares as an order of trust, not as
+#   probabilities.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Riboflavin: thousands of genes, few samples
 #
-# Expressions of 4,088 genes of *Bacillus subtilis* in 71 strains that produce riboflavin (Bühlmann, Kalisch and Meier 2014).
-# There are more variables than samples, as nearly always with genes. That is what the PC algorithm is good for: it conditions on few
-# genes at a time, and never inverts a matrix of all.
+# Expressions of 4,088 genes of *Bacillus subtilis* in 71 strains that produce riboflavin (Bühlmann, Kalisch and Meier
+# 2014). There are more variables than samples, as nearly always with genes. That is what the PC algorithm is good
+# for: it conditions on few genes at a time, and never inverts a matrix of all.
 #
 # The file is fetched once and its checksum verified ([data sets](../../datasets/README.md)).
 
@@ -21,7 +21,8 @@ genes = pd.DataFrame(strains.values, columns=[name.removesuffix("_at") for name 
 print(genes.shape)
 
 # %% [markdown]
-# Samples are in rows and genes in columns. Expression tables are often stored the other way round: transpose them first.
+# Samples are in rows and genes in columns. Expression tables are often stored the other way round: transpose them
+# first.
 #
 # ## All genes
 #
@@ -33,11 +34,11 @@ print(pd.Series(found.edges_per_level, name="edges left").rename_axis("level").t
 print("stopped:", found.stopped_because)
 
 # %% [markdown]
-# Level 0 leaves the pairs that correlate, hundreds of times as many as there are edges in the end. Nearly all of them are explained by
-# one other gene (level 1). That is what the skeleton has over a network of correlations.
+# Level 0 leaves the pairs that correlate, hundreds of times as many as there are edges in the end. Nearly all of them
+# are explained by one other gene (level 1). That is what the skeleton has over a network of correlations.
 #
-# With 71 samples a test has little power once it conditions on several genes: pairs go because nothing can be shown, not
-# because they are known to be independent. Take a found edge as a strong hint, and a missing one as no statement.
+# With 71 samples a test has little power once it conditions on several genes: pairs go because nothing can be shown,
+# not because they are known to be independent. Take a found edge as a strong hint, and a missing one as no statement.
 
 # %%
 graph = found.to_networkx()
@@ -58,8 +59,8 @@ print(degrees.sort_values(ascending=False, kind="stable").head(5).to_string())
 # %% [markdown]
 # ## Around the genes that make riboflavin
 #
-# The operon *ribDG, ribE, ribAB, ribH, ribT* makes riboflavin. Its genes are read together, so they should hang together
-# here. We look at what stands within two steps of them.
+# The operon *ribDG, ribE, ribAB, ribH, ribT* makes riboflavin. Its genes are read together, so they should hang
+# together here. We look at what stands within two steps of them.
 
 # %%
 operon = [gene for gene in genes.columns if gene.upper().startswith("RIB")]
@@ -85,8 +86,8 @@ print("edges among them:", ", ".join(sorted(" - ".join(sorted(e)) for e in graph
 # %% [markdown]
 # ## A smaller set, and how sure it is
 #
-# Questions are often about some genes only. Choosing them first (here the 300 that vary most) makes each resample cheap; but an edge
-# may then stand for a gene that was left out. Fifty resamples of the strains:
+# Questions are often about some genes only. Choosing them first (here the 300 that vary most) makes each resample
+# cheap; but an edge may then stand for a gene that was left out. Fifty resamples of the strains:
 
 # %%
 chosen = genes[genes.var().nlargest(300).index]

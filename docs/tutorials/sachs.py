@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Sachs: a network of proteins, and how sure it is
 #
-# Sachs et al. (2005) measured eleven phosphorylated proteins and lipids in single immune cells. Biologists agree on a network of
-# seventeen arrows between them, so this is one of the few real data sets for which a found graph can be held against
-# something. We take the cells stimulated by anti-CD3 and anti-CD28, which nobody intervened on: 853 cells.
+# Sachs et al. (2005) measured eleven phosphorylated proteins and lipids in single immune cells. Biologists agree on a
+# network of seventeen arrows between them, so this is one of the few real data sets for which a found graph can be
+# held against something. We take the cells stimulated by anti-CD3 and anti-CD28, which nobody intervened on: 853
+# cells.
 #
 # The file is fetched once and its checksum verified ([data sets](../../datasets/README.md)).
 
@@ -23,8 +24,8 @@ print(raw.describe().loc[["min", "50%", "max"]].round(1).to_string())
 # %% [markdown]
 # ## Look before testing
 #
-# Fisher's z test is for linear relations with Gaussian noise. Concentrations are never that: they are positive, and a few
-# cells are far out. Logarithms help with both, so we look at the data before and after.
+# Fisher's z test is for linear relations with Gaussian noise. Concentrations are never that: they are positive, and a
+# few cells are far out. Logarithms help with both, so we look at the data before and after.
 
 # %%
 logged = np.log(raw)
@@ -86,13 +87,14 @@ as_agreed = [agreed.has_edge(a, b) for a, b in zip(arrows.source, arrows.target,
 print("arrows as agreed:", sum(as_agreed), "of", len(as_agreed))
 
 # %% [markdown]
-# Every edge is one that is agreed on, and both arrows point the wrong way. P38 and Jnk do not correlate at this alpha, so PKC
-# between them is taken for their common effect; agreed is that it is their common cause. One test decided that.
+# Every edge is one that is agreed on, and both arrows point the wrong way. P38 and Jnk do not correlate at this
+# alpha, so PKC between them is taken for their common effect; agreed is that it is their common cause. One test
+# decided that.
 #
 # ## How it depends on alpha
 #
-# Alpha is the level of each single test. A larger one keeps more edges, right and wrong ones alike; there is no right value to
-# look up, so look at several.
+# Alpha is the level of each single test. A larger one keeps more edges, right and wrong ones alike; there is no right
+# value to look up, so look at several.
 
 # %%
 true = {frozenset(edge) for edge in agreed.edges}
@@ -110,9 +112,9 @@ fig.set_label("Edges found against alpha: those agreed on stay nearly the same, 
 # %% [markdown]
 # ## How sure an edge is
 #
-# Draw as many cells again, with replacement, search again, and count how often each edge comes back. An edge that comes back
-# in nearly every resample does not hang on a few cells. It may still be wrong: what all cells share, a common cause that
-# was not measured or a relation that is not linear, comes back every time.
+# Draw as many cells again, with replacement, search again, and count how often each edge comes back. An edge that
+# comes back in nearly every resample does not hang on a few cells. It may still be wrong: what all cells share, a
+# common cause that was not measured or a relation that is not linear, comes back every time.
 
 # %%
 rng = np.random.default_rng(0)
@@ -137,8 +139,8 @@ print(stable.sort_values(ascending=False, kind="stable").head(12).round(2).to_st
 # %% [markdown]
 # ## Without the assumption of linearity
 #
-# The nonlinear family finds any relation between numbers, by conditional mutual information and permutations, and takes the data
-# as they are. It needs more samples for the same power, and more time.
+# The nonlinear family finds any relation between numbers, by conditional mutual information and permutations, and
+# takes the data as they are. It needs more samples for the same power, and more time.
 
 # %%
 curved = skeleton(raw, alpha=0.01, family="nonlinear", permutations=100)
@@ -151,7 +153,8 @@ print("by both:", ", ".join(sorted(" - ".join(sorted(edge)) for edge in straight
 # %% [markdown]
 # ## What to keep of it
 #
-# - Edges that stay over a range of alpha, come back in resamples and are found by both tests are what these cells tell.
-# - Most of the agreed network is not found in 853 cells of one condition; Sachs et al. used interventions and thousands of
-#   cells. A missing edge is no evidence of independence.
+# - Edges that stay over a range of alpha, come back in resamples and are found by both tests are what these cells
+#   tell.
+# - Most of the agreed network is not found in 853 cells of one condition; Sachs et al. used interventions and
+#   thousands of cells. A missing edge is no evidence of independence.
 # - Directions rest on more tests than edges do: read them last, and [with care](../choosing.md#directions).

@@ -171,7 +171,9 @@ def test_a_page_that_nobody_placed_is_in_the_navigation(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     config = MkDocsConfig()
-    config.load_dict({"docs_dir": str(tmp_path), "nav": [{"Start": ["index.md"]}, {"Elsewhere": "https://example.org"}]})
+    config.load_dict(
+        {"docs_dir": str(tmp_path), "nav": [{"Start": ["index.md"]}, {"Elsewhere": "https://example.org"}]}
+    )
     assert site.on_config(config).nav[-1] == {"More": ["deep/other.md", "new.md"]}
     config.nav = ["index.md", {"New": "new.md"}, {"Deep": [{"Other": "deep/other.md"}]}]
     assert len(site.on_config(config).nav) == 3

@@ -1,7 +1,7 @@
 """What the documentation site adds to the pages in docs; mkdocs calls these functions (`hooks` in mkdocs.yml).
 
-Pages of the repository that stand outside docs are in the site, too, with links that fit; and a page that the navigation
-does not place stands under MORE, so that none is lost.
+Pages of the repository that stand outside docs are in the site, too, with links that fit; and a page that the
+navigation does not place stands under `MORE`, so that none is lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put pages that the navigation does not place at its end."""
     docs = Path(config.docs_dir)
     placed = set(_paths(config.nav))
-    unplaced = sorted(found for path in docs.rglob("*.md") if (found := path.relative_to(docs).as_posix()) not in placed)
+    unplaced = sorted(
+        found for path in docs.rglob("*.md") if (found := path.relative_to(docs).as_posix()) not in placed
+    )
     if unplaced:
         config.nav = [*config.nav, {MORE: unplaced}]
     return config

@@ -2,9 +2,9 @@
 
     python -m workflow.lib.tutorials [NAME ...]
 
-A script has cells as notebooks in text form do, and opens as one in Jupyter (jupytext), VS Code and Spyder: ``# %%`` begins
-code, ``# %% [markdown]`` text in comments. A page has the text, the code, what was printed, and a picture for each figure that
-a cell leaves open, whose label (``fig.set_label``) says what it shows.
+A script has cells as notebooks in text form do, and opens as one in Jupyter (jupytext), VS Code and Spyder: ``# %%``
+begins code, ``# %% [markdown]`` text in comments. A page has the text, the code, what was printed, and a picture for
+each figure that a cell leaves open, whose label (``fig.set_label``) says what it shows.
 """
 
 from __future__ import annotations
@@ -108,5 +108,7 @@ def main(names: list[str]) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run the tutorials and write their pages and pictures.")
-    parser.add_argument("names", metavar="NAME", nargs="*", help="a script in docs/tutorials, without .py (default: all)")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="a script in docs/tutorials, without .py (default: all)"
+    )
     sys.exit(main(parser.parse_args().names))
