@@ -29,7 +29,7 @@ SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config b
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv reproduce report images gpu-records test test-slow coverage lint benchmark docs clean
+.PHONY: help venv reproduce report images gpu-records test test-slow coverage lint benchmark docs tutorials clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -82,9 +82,12 @@ lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, cla
 benchmark: venv ## Time the methods with pytest-benchmark
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only -m '' -s -k '$(ONLY)'
 
-docs: venv ## Build the documentation into build/site
+docs: venv ## Build the documentation site into build/site; open index.html there
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
-	$(BIN)/mkdocs build --strict
+	PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet
+
+tutorials: venv ## Run the tutorials, and write their pages and pictures
+	$(BIN)/python -m workflow.lib.tutorials
 
 clean: ## Remove everything that was produced (results/reported and results/recorded stay)
 	rm -rf .snakemake resources logs build

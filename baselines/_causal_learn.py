@@ -6,8 +6,14 @@ import numpy as np
 
 from gpupc_impl.core.pc_stable import Progress, stop_reason
 from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import Run
+from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+
+ORIENTATION = {
+    "orientation": Parameter("none", "own: also orient, by its default rules; not timed", choices=("none", "own"))
+}
+"""A parameter of its methods that leaves the skeleton as it is: with ``own``, ``facts["arrows"]`` has the arrows that
+causal-learn's ``pc`` ends with, as pairs [i, j] for i -> j."""
 
 
 def watched(test_class: type) -> type:
@@ -66,6 +72,9 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     ends = [*test.level_starts[1:], time.perf_counter()]
     seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)
     adjacency = graph.G.graph != 0
+    if run.params["orientation"] == "own":
+        begin = time.perf_counter()
+        facts = {**facts, "arrows": _arrows(graph), "translation_s": time.perf_counter() - begin}
 
     levels_run = len(test.level_starts)
     removed = [[] for _ in range(levels_run)]
@@ -90,6 +99,18 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
         pmax=test.pmax if run.pmax else None,
         facts=facts,
     )
+
+
+def _arrows(graph) -> list[list[int]]:
+    """The arrows of a skeleton that causal-learn found, by the rules that its ``pc`` has by default.
+
+    ``uc_rule=0`` and ``uc_priority=2``: v-structures by the union of separating sets, the first of them where they
+    contradict each other; then Meek's rules. Edges with two arrowheads have no direction here.
+    """
+    from causallearn.utils.PCUtils import Meek, UCSepset
+
+    marks = Meek.meek(UCSepset.uc_sepset(graph, priority=2)).G.graph  # [j, i] = 1 and [i, j] = -1 for i -> j
+    return np.argwhere((marks == -1) & (marks.T == 1)).tolist()
 
 
 def _deepest_level(problem: Problem) -> int:

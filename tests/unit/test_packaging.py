@@ -30,6 +30,8 @@ TOOLS = {
     "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),
+    "mkdocs-material": ("mkdocs.yml", "name: material"),
+    "mkdocstrings-python": ("mkdocs.yml", "- mkdocstrings:"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
     "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
     "nvidia-cuda-nvrtc-cu12": ("tests/unit/backends/test_kernels_compile.py", 'find_spec("nvidia")'),
