@@ -10,6 +10,7 @@ CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
 RECORDED ?=
+#   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1)
 # For make gpu-records:
 #   SLICE="1 cupc_fig10"          numbers of slices, experiments, families or data sets (default: everything, in order)
 #   MINUTES=25                    start no data set that would end later
@@ -29,7 +30,7 @@ SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config b
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv reproduce report images gpu-records test test-slow coverage lint benchmark docs clean
+.PHONY: help venv reproduce report images gpu-records fuzz test test-slow coverage lint benchmark docs clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +62,9 @@ images: venv ## Draw the pictures of README and docs from the recorded runs of R
 gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice, in results/recorded
 	$(BIN)/python -m workflow.lib.gpu_records $(SLICE) --into $(INTO) --store $(STORE) $(if $(PLAN),--plan) \
 	    $(if $(STALE),--stale) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter file,$(origin CONFIG)),,--config $(CONFIG))
+
+fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
+	nice -n 19 $(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),1)
 
 test: venv ## Run all tests
 	$(PYTEST)

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.result import InvalidSkeleton, SeparatingSets, Skeleton
 
 if TYPE_CHECKING:
     import networkx
@@ -167,10 +168,24 @@ class CPDAG:
 
     @classmethod
     def load(cls, path: str | Path) -> CPDAG:
-        """Read what `save` wrote to an ``.npz``."""
-        with np.load(path) as stored:
-            arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
-        return cls(skeleton=Skeleton.load(path), **arrays)
+        """Read what `save` wrote to an ``.npz``.
+
+        Raises:
+            InvalidSkeleton: the file holds something else, or is damaged.
+            OSError: it cannot be opened.
+        """
+        skeleton = Skeleton.load(path)
+        try:
+            with open_arrays(path) as stored:
+                return cls(
+                    skeleton=skeleton, **{name: stored[name] for name in ("directed", "undirected", "conflicts")}
+                )
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged file raises nearly anything
+            raise InvalidSkeleton(
+                f"{Path(path).name} holds no directions, or is damaged ({type(error).__name__}: {error}); make it again"
+            ) from error
 
 
 def _kind(directed: bool, conflict: bool) -> str:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import open_arrays
 
 
 class InvalidProblem(ValueError):
@@ -75,6 +76,13 @@ class Problem:
         """Why no test of this level can be made, as a sentence; None when tests can be made."""
         return None
 
+    def fault(self) -> str | None:
+        """What about its arrays does not fit together, as a sentence: kernels take their shapes and values as granted.
+
+        `from_data` makes none that has one; a file may hold anything.
+        """
+        return None
+
     def facts(self) -> dict[str, Any]:
         """What a result and a record say about the problem."""
         return {
@@ -112,9 +120,10 @@ class Problem:
         """Read what `save` wrote.
 
         Raises:
-            InvalidProblem: it was written by another version, or a file that belongs to it is missing or another.
+            InvalidProblem: it was written by another version, a file that belongs to it is missing or another, or what
+                it holds does not fit together.
         """
-        with np.load(path) as stored:
+        with open_arrays(path) as stored:
             if "fields" not in stored:
                 raise InvalidProblem(f"{Path(path).name} is no problem that this version wrote; make it again")
             arrays = cls._read_arrays(Path(path), stored)
@@ -122,7 +131,10 @@ class Problem:
         for array in arrays.values():
             if array is not None:
                 array.setflags(write=False)
-        return cls(**(fields | arrays))
+        problem = cls(**(fields | arrays))
+        if fault := problem.fault():
+            raise InvalidProblem(f"{Path(path).name} holds no {cls.family} problem: {fault}; make it again")
+        return problem
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The fields that are arrays, by name."""

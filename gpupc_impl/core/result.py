@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import open_arrays
 
 if TYPE_CHECKING:
     import networkx
@@ -308,7 +309,7 @@ class Skeleton:
         """
         with open(path, "rb") as file:
             try:
-                with np.load(file) as stored:
+                with open_arrays(file) as stored:
                     return cls._read(stored)
             except MemoryError:
                 raise

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import lzma
+import random
 import zipfile
 
 import numpy as np
@@ -27,6 +28,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.measurement.record import InvalidRecord, Record
 from gpupc_impl.tables import DataError, read_numpy, read_text
+from tests.fuzz.targets import TARGETS, seeds
 
 FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -185,6 +187,22 @@ YAML = st.lists(
     ),
     max_size=20,
 ).map("".join)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_files_are_answered_or_refused(tmp_path, name):
+    """Forty inputs of each target of `make fuzz`, the same every time; a plain file is read."""
+    target, accepted = TARGETS[name], []
+    for number, content in enumerate(seeds(target)):
+        path = tmp_path / f"right-{number}{target.suffixes[0]}"
+        path.write_bytes(content)
+        accepted.append(target.accepts(path))
+    assert any(accepted)
+    for number in range(40):
+        content, suffix = target.input(random.Random(number))
+        path = tmp_path / f"damaged-{number}{suffix}"
+        path.write_bytes(content)
+        target.accepts(path)
 
 
 @FUZZ
