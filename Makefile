@@ -30,7 +30,7 @@ SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config b
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv reproduce report images gpu-records fuzz test test-slow coverage lint benchmark docs clean
+.PHONY: help venv reproduce report images gpu-records fuzz soak test test-slow coverage lint benchmark docs clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,6 +65,9 @@ gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice,
 
 fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
 	nice -n 19 $(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),1)
+
+soak: venv ## Solve random problems by every method for MINUTES, watching memory; build/soak has log and summary
+	nice -n 19 $(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),1)
 
 test: venv ## Run all tests
 	$(PYTEST)

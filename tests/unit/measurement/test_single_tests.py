@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import json
 import sys
 
 import numpy as np
