@@ -101,8 +101,11 @@ def lacking(
         return None
     if "how" in entry:
         return _sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"])
-    if cached_path(name, entry, cache_dir).is_file():
-        return None
+    try:
+        if cached_path(name, entry, cache_dir).is_file():
+            return None
+    except DatasetUnavailable as unavailable:
+        return str(unavailable)
     url = entry.get("url")
     return _sentence(name, entry, mirrors, [f"it would need a download from {url}" if url else "it has no address"])
 
@@ -111,9 +114,17 @@ def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | Non
     """Where the entry's file is, or would be: a folder a data set, so that equal file names do not clash.
 
     Entries of the same file (the same data for another family) name the same folder by the key `cache`.
+
+    Raises:
+        DatasetUnavailable: no folder is given, and nothing says where the user's is.
     """
     if cache_dir is None:
-        cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc" / "datasets"
+        try:
+            cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc" / "datasets"
+        except RuntimeError as error:
+            raise DatasetUnavailable(
+                f"data set {name!r} is not available: there is no home folder for a cache; set XDG_CACHE_HOME, or HOME"
+            ) from error
     return Path(cache_dir) / entry.get("cache", name) / entry["file"]
 
 

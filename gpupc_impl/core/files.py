@@ -52,13 +52,13 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:
-    """Write rows as CSV; a row without a value for a column leaves it empty.
+    """Write rows as CSV, all of the file or none; a row without a value for a column leaves it empty.
 
     Args:
         columns: those to begin with, whether any row has them or not; after them come the rows' own, as they appear.
     """
     names = dict.fromkeys([*columns, *(name for row in rows for name in row)])
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with write_whole(Path(path)) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(names), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.files import open_arrays, write_whole
 
 
 class InvalidProblem(ValueError):
@@ -148,7 +148,7 @@ class Problem:
         return {name: getattr(self, name) for name in names if name not in arrays}
 
     def _write(self, path: str | Path, content: Mapping[str, Any]) -> None:
-        with open(path, "wb") as file:
+        with write_whole(Path(path)) as temporary, open(temporary, "wb") as file:
             np.savez(file, family=self.family, fields=json.dumps(self._plain()), **content)
 
     @classmethod

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,11 @@ def test_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert build.cache_folder() == tmp_path / ".cache" / "gpupc"
+    monkeypatch.delenv("HOME")
+    assert build.cache_folder() == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache" / "gpupc"
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # a user whom the system does not know
+    with pytest.raises(KernelCompilationError, match="no home folder; set GPUPC_CACHE_DIR, or HOME"):
+        build.open_cache("host")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import hashlib
 import http.server
 import json
 import os
+import pwd
 import subprocess
 import sys
 import threading
@@ -135,6 +136,16 @@ def test_git_blob_checksum(server, tmp_path):
 def test_default_cache_folder(server, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert fetch("t", spec=spec(server)) == tmp_path / "gpupc" / "datasets" / "t" / "t.csv"
+
+
+def test_a_user_without_a_home_is_said(server, monkeypatch):
+    for variable in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(DatasetUnavailable, match="no home folder for a cache; set XDG_CACHE_HOME, or HOME"):
+        fetch("t", spec=spec(server))
+    assert "there is no home folder" in available("t", spec=spec(server))
+    assert server.requests == []
 
 
 def test_broken_connection_is_resumed(server, tmp_path):
