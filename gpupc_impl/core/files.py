@@ -64,6 +64,18 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iter
         writer.writerows(rows)
 
 
+def no_formula(text: str) -> str:
+    """Text as the cell of a CSV that no spreadsheet takes for a formula: one that begins as a formula does, and is no
+    number, gets an apostrophe in front.
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    with contextlib.suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}"
+
+
 @contextlib.contextmanager
 def open_arrays(file: str | Path | IO[bytes]) -> Iterator[Mapping[str, Any]]:
     """The arrays of a ``.npz``, read when they are asked for. Nothing is unpickled.

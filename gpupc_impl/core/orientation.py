@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.files import no_formula, open_arrays
 from gpupc_impl.core.result import InvalidSkeleton, SeparatingSets, Skeleton
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class CPDAG:
         """Write by suffix: ``.npz`` (everything, the skeleton included), ``.csv`` (as `to_frame`) or ``.graphml``.
 
         An ``.npz`` holds the arrays of `Skeleton.save` and ``directed``, ``undirected`` and ``conflicts``, so that
-        `Skeleton.load` reads it, too.
+        `Skeleton.load` reads it, too. Names that begin as formulas do: see `Skeleton.save`.
 
         Raises:
             ValueError: another suffix.
@@ -158,7 +158,7 @@ class CPDAG:
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                         np.lib.format.write_array(file, getattr(self, name))
         elif path.suffix == ".csv":
-            self.to_frame().to_csv(path, index=False)
+            self.to_frame().map(no_formula).to_csv(path, index=False)
         elif path.suffix == ".graphml":
             import networkx
 

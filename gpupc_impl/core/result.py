@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.files import no_formula, open_arrays
 
 if TYPE_CHECKING:
     import networkx
@@ -261,6 +261,8 @@ class Skeleton:
     def save(self, path: str | Path) -> None:
         """Write by suffix: ``.npz`` (everything), ``.csv`` (edges by name) or ``.graphml``.
 
+        In a ``.csv`` a name that a spreadsheet would take for a formula, ``=1+1``, has an apostrophe in front.
+
         Raises:
             ValueError: another suffix.
         """
@@ -291,7 +293,7 @@ class Skeleton:
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                         np.lib.format.write_array(file, array, allow_pickle=False)
         elif path.suffix == ".csv":
-            self.to_frame().to_csv(path, index=False)
+            self.to_frame().map(no_formula).to_csv(path, index=False)
         elif path.suffix == ".graphml":
             import networkx
 
