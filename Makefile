@@ -78,13 +78,14 @@ test-slow: venv ## Run the tests that take minutes each
 coverage: venv ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
 
-lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format
+lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format, clang-tidy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile $(CONFIG)
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cu' '*.cuh' '*.hpp' '*.cpp')
+	$(BIN)/python -m tests.tidy
 
 benchmark: venv ## Time the methods with pytest-benchmark
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only -m '' -s -k '$(ONLY)'

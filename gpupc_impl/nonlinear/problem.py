@@ -131,8 +131,11 @@ class NonlinearProblem(Problem):
             return f"its values are {values.dtype} {values.shape}, for {p} variables of {self.precision}"
         if not values.flags.c_contiguous:
             return "its values are not in C order"
-        for name in ("k_cmi", "k_perm"):
-            _neighbours(name, getattr(self, name), values.shape[1])
+        try:
+            for name in ("k_cmi", "k_perm"):
+                _neighbours(name, getattr(self, name), self.n_samples)
+        except InvalidProblem as error:
+            return str(error)
         return None
 
     @property

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-CONDA_NAMES = {"nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
+CONDA_NAMES = {"clang-tidy": "clang-tools", "nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
 IMPORT_NAMES = {
     "causal-learn": "causallearn",
     "cupy-cuda12x": "cupy",
@@ -23,6 +23,7 @@ IMPORT_NAMES = {
 
 TOOLS = {
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
+    "clang-tidy": ("tests/tidy.py", 'with_name("clang-tidy")'),
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
     "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
@@ -89,6 +90,6 @@ def test_versions_agree():
 
 
 def test_style():
-    """ruff, mypy, snakefmt, snakemake --lint and clang-format have nothing to say."""
+    """ruff, mypy, snakefmt, snakemake --lint, clang-format and clang-tidy have nothing to say."""
     done = subprocess.run(["make", "lint"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -213,6 +213,7 @@ def test_damaged_files_are_named_and_made_again(small, tmp_path):
     assert "tiny.npz is no problem's file, or is damaged" in printed
     assert statuses(tmp_path, "other") == {"stable-serial": "ok", "cupc-e": "ok"}
     problem.unlink()
+    snakemake(tmp_path, config, "results/problems/tiny.npz")
     snakemake(tmp_path, config)
     assert problem.read_bytes() == content
     assert statuses(tmp_path) == {"stable-serial": "ok", "cupc-e": "ok"}
