@@ -158,11 +158,11 @@ def guided(name: str, arguments: Sequence[str]) -> None:
 
     with atheris.instrument_imports(include=["gpupc_impl", "datasets", "workflow"]):
         from tests.fuzz.targets import TARGETS, seeds
-    target, folder = TARGETS[name], Path(tempfile.mkdtemp())
-    corpus = folder / "corpus"
-    corpus.mkdir()
+    target, corpus = TARGETS[name], Path("build/fuzz/corpus") / name  # what covers more is kept for the next call
+    corpus.mkdir(parents=True, exist_ok=True)
     for number, content in enumerate(seeds(target)):
         (corpus / str(number)).write_bytes(content)
+    folder = Path(tempfile.mkdtemp())
 
     def one(content: bytes) -> None:
         path = folder / f"input{target.suffixes[0]}"

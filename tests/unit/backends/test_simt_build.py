@@ -160,6 +160,20 @@ def test_a_cache_of_another_user_is_refused(cache, source, monkeypatch):
         build.build_kernel(source, "add")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("which", ["cache", "host", "entry"])
+def test_what_was_given_to_another_user_is_not_used(cache, source, caplog, which):
+    entry = build.build_kernel(source, "add")
+    os.chown({"cache": cache.parent, "host": cache, "entry": entry}[which], 65534, 65534)
+    if which == "entry":
+        assert add(source) == 1
+        assert "may be somebody else's; building it again" in caplog.text
+        assert entry.stat().st_uid == 0
+    else:
+        with pytest.raises(KernelCompilationError, match="belongs to another user"):
+            add(source)
+
+
 @pytest.mark.parametrize("plant", ["writable", "link"])
 def test_an_entry_that_others_may_have_written_is_built_again(cache, source, tmp_path, caplog, plant):
     entry = build.build_kernel(source, "add")
