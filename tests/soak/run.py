@@ -48,7 +48,7 @@ LINE_S = 5.0
 SETTLED = 0.25
 """The first part of a process's lines, in which it compiles kernels and caches fill; growth is measured behind it."""
 
-MOST_GROWTH_BYTES = 64 << 20
+MOST_GROWTH_BYTES = 16 << 20
 """What the smallest resident memory of the last quarter may exceed that of the first by: an allocator's fragments."""
 
 
