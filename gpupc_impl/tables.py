@@ -280,6 +280,13 @@ def _by_column(frame: pandas.DataFrame, convert: Callable[[Sequence[str]], np.nd
     return pandas.DataFrame({k: convert(labels)[codes] for k, (codes, labels) in factors.items()})
 
 
+def numbers_by_column(table: np.ndarray | pandas.DataFrame) -> np.ndarray | pandas.DataFrame:
+    """A table of labels with float64 in the columns of which each cell is a finite number; others are left alone."""
+    if isinstance(table, np.ndarray):
+        return table
+    return table.apply(lambda column: column if any(map(_fault, map(str, column))) else column.astype(np.float64))
+
+
 def _stripped(labels: Sequence[str]) -> np.ndarray:
     return np.array([label.strip() for label in labels], object)
 

@@ -15,7 +15,7 @@ from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.tables import read_table
+from gpupc_impl.tables import numbers_by_column, read_table
 
 
 class UsageError(ValueError):
@@ -60,9 +60,11 @@ def search(args: argparse.Namespace) -> None:
         _check_output(args.output, args.data)
 
     try:
-        values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data == "labels")
+        values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data != "numbers")
     except OSError as error:
         raise UsageError(f"{args.data} cannot be read: {error.strerror or error}") from error
+    if prepared.family.data == "both":
+        values = numbers_by_column(values)
     start = time.perf_counter()
     problem = prepared.problem(
         values, alpha=args.alpha, max_level=args.max_level, names=names, n_samples=args.n_samples

@@ -56,7 +56,7 @@ class Family:
             as ``"cpu"``, among the references. Where no backend is asked for, the first that can be used here is taken,
             in this order.
         packages: the packages that hold its methods; one that is not installed is passed over.
-        data: what cells of a table are, ``"numbers"`` or ``"labels"`` of categories.
+        data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
         default: whether such data are of this family where nothing else is said.
         prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None where `from_data` will do.
     """
