@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
@@ -159,7 +160,7 @@ def load_problem(path: str | Path) -> Problem:
     """
     with open(path, "rb") as file:
         try:
-            with np.load(file) as stored:
+            with open_arrays(file) as stored:
                 family = str(stored["family"])
         except Exception as error:  # a damaged file raises nearly anything
             raise _unreadable(path, error) from error

@@ -32,10 +32,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, find, judged_triples
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class CPDAG(Shown):
         ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
 
         An ``.npz`` holds the arrays of `Skeleton.save` and this class's own fields, so that `Skeleton.load` reads it,
-        too.
+        too. Names that begin as formulas do: see `Skeleton.save`.
 
         Raises:
             ValueError: another suffix, or names that the format cannot hold.
@@ -184,13 +185,26 @@ class CPDAG(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> CPDAG:
-        """Read what `save` wrote to an ``.npz``."""
-        with np.load(path) as stored:
-            arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
-            if "ambiguous" in stored:
-                arrays["ambiguous"] = stored["ambiguous"]
-            kind = str(stored.get("conflict_kind", "conflict"))
-        return cls(skeleton=Skeleton.load(path), conflict_kind=kind, **arrays)
+        """Read what `save` wrote to an ``.npz``.
+
+        Raises:
+            InvalidSkeleton: the file holds something else, or is damaged.
+            OSError: it cannot be opened.
+        """
+        skeleton = Skeleton.load(path)
+        try:
+            with open_arrays(path) as stored:
+                arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
+                if "ambiguous" in stored:
+                    arrays["ambiguous"] = stored["ambiguous"]
+                kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
+                return cls(skeleton=skeleton, conflict_kind=kind, **arrays)
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged file raises nearly anything
+            raise InvalidSkeleton(
+                f"{Path(path).name} holds no directions, or is damaged ({type(error).__name__}: {error}); make it again"
+            ) from error
 
 
 def orient(

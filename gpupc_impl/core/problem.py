@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.core.fixed import FixedPairs
 
 
@@ -102,6 +103,13 @@ class Problem:
         """The largest of (p,) degrees among the variables that have an edge to test; see `LevelOutcome.max_degree`."""
         return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
 
+    def fault(self) -> str | None:
+        """What about its arrays does not fit together, as a sentence: kernels take their shapes and values as granted.
+
+        `from_data` makes none that has one; a file may hold anything.
+        """
+        return None
+
     def facts(self) -> dict[str, Any]:
         """What a result and a record say about the problem."""
         fixed = self.fixed
@@ -146,9 +154,10 @@ class Problem:
         """Read what `save` wrote.
 
         Raises:
-            InvalidProblem: it was written by another version, or a file that belongs to it is missing or another.
+            InvalidProblem: it was written by another version, a file that belongs to it is missing or another, or what
+                it holds does not fit together.
         """
-        with np.load(path) as stored:
+        with open_arrays(path) as stored:
             if "fields" not in stored:
                 raise InvalidProblem(f"{Path(path).name} is no problem that this version wrote; make it again")
             arrays = cls._read_arrays(Path(path), stored)
@@ -158,7 +167,10 @@ class Problem:
         for array in arrays.values():
             if array is not None:
                 array.setflags(write=False)
-        return cls(**(fields | arrays))
+        problem = cls(**(fields | arrays))
+        if fault := problem.fault():
+            raise InvalidProblem(f"{Path(path).name} holds no {cls.family} problem: {fault}; make it again")
+        return problem
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The fields that are arrays, by name."""
@@ -174,7 +186,7 @@ class Problem:
     def _write(self, path: str | Path, content: Mapping[str, Any]) -> None:
         fixed = self.fixed
         pairs = {} if fixed is None else {"required_edges": fixed.required, "forbidden_edges": fixed.forbidden}
-        with open(path, "wb") as file:
+        with write_whole(Path(path)) as temporary, open(temporary, "wb") as file:
             np.savez(file, family=self.family, fields=json.dumps(self._plain()), **{**content, **pairs})
 
     @classmethod

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.shown import Shown
 
@@ -293,6 +294,8 @@ class Skeleton(Shown):
         """Write by suffix: ``.npz`` (everything but the data), ``.csv`` (edges by name), ``.graphml``, ``.gml``,
         ``.dot`` or ``.json`` (docs/results.md).
 
+        In a ``.csv`` a name that a spreadsheet would take for a formula, ``=1+1``, has an apostrophe in front.
+
         Raises:
             ValueError: another suffix, or names that the format cannot hold.
         """
@@ -337,7 +340,7 @@ class Skeleton(Shown):
         """
         with open(path, "rb") as file:
             try:
-                with np.load(file) as stored:
+                with open_arrays(file) as stored:
                     return cls._read(stored)
             except MemoryError:
                 raise

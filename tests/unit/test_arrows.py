@@ -20,7 +20,7 @@ FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed"}
 MAY_USE = {
     "backends": set(),
     "core": {"backends"},
-    "tables": set(),
+    "tables": {"core"},
     "engine": {"core", "backends"},
     **{family: {"engine", "core", "backends"} for family in FAMILIES},
     "mixed": {"nonlinear", "core", "backends"},

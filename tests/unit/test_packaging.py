@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-CONDA_NAMES = {"nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
+CONDA_NAMES = {"clang-tidy": "clang-tools", "nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
 IMPORT_NAMES = {
     "causal-learn": "causallearn",
     "cupy-cuda12x": "cupy",
@@ -29,6 +29,7 @@ TOOLS = {
     "openpyxl": ("gpupc_impl/tables.py", '"openpyxl", "excel"'),  # pandas reads with it
     "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
+    "clang-tidy": ("tests/tidy.py", 'with_name("clang-tidy")'),
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),
     "mkdocs-material": ("mkdocs.yml", "name: material"),
     "mkdocstrings-python": ("mkdocs.yml", "- mkdocstrings:"),
@@ -132,6 +133,6 @@ def test_the_wheel_works_outside_of_the_repository(tmp_path):
 
 
 def test_style():
-    """ruff, mypy, snakefmt, snakemake --lint and clang-format have nothing to say."""
+    """ruff, mypy, snakefmt, snakemake --lint, clang-format and clang-tidy have nothing to say."""
     done = subprocess.run(["make", "lint"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
