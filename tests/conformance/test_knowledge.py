@@ -191,7 +191,7 @@ def test_out_of_core_in_the_smallest_budget():
     assert found == expected
 
 
-@pytest.mark.parametrize("family", families().keys() & P.keys())
+@pytest.mark.parametrize("family", sorted(families().keys() & P.keys()))
 def test_they_are_part_of_the_problem(family, tmp_path):
     problem, free = make_problem(family, 6)
     other, _ = make_problem(family, 7)
