@@ -283,12 +283,12 @@ class _Text:
             self.row_names |= second[0].strip() != "" and _fault(second[0]) == NOT_A_NUMBER
             lines = self.lines()
             next(lines)
-        if header is None and len(cells) > 1 and not cells[0].strip():
-            if not self.row_names:
+        if header is None and len(cells) > 1 and not cells[0].strip():  # as pandas writes names of rows
+            if not self.row_names and not any(map(_fault, cells[1:])):
                 raise DataError(
                     f"{self.path}: the first line begins with an empty cell; say --row-names if {NAMES_ROWS}"
                 )
-            header = True
+            header = self.row_names or None
         if _is_header(cells[self.row_names :], self.path) if header is None else header:
             self.start, first = next(lines, (0, None))
             if first is None:
