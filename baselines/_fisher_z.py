@@ -1,9 +1,8 @@
 """Fisher's z test on partial correlations, compiled with numba: what `stable-serial` and `stable-parallel` share.
 
-The test is that of cuPC, section 4.3: H = M0 - M1 M2^-1 M1^T, and S separates i from j when
-H12^2 <= critical_r_squared * H11 * H22. H comes from a factorisation M2 = W D W^T that adds the members of S one at
-a time in ascending order, so that sets which follow each other lexicographically share the rows of their common
-prefix. The entries of D are the Cholesky pivots: the residual variance of each member given those before it.
+The test is the canonical evaluation of docs/ci-tests.md: the operations of the kernels in their order, so that every
+test gives their bits. This is a text of its own beside theirs. It adds the members of S one at a time in ascending
+order, so that sets which follow each other lexicographically share what their common prefix needs.
 
 ``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE): the first three are
 the problem's, and the last is handed in because numba's cache would not notice a constant that changed in another
@@ -13,12 +12,23 @@ module.
 import collections
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
 from baselines._graph import neighbours_without, next_combination
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+
+
+@intrinsic
+def fma(typing_context, a, b, c):
+    """a b + c of float64, rounded once: the processor's instruction, or the C library's function where it has none."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.fma(*arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), generate
 
 
 @_inlined
@@ -35,7 +45,7 @@ def is_independent(h11, h12, h22, critical, no_variance):
     if no_variance == 0.0:
         size = abs(h11 * h22)
         return h12 * h12 <= critical * size or size <= critical * (h12 * h12)
-    return h12 * h12 <= critical * h11 * h22
+    return h12 * h12 <= critical * (h11 * h22)
 
 
 @_inlined
@@ -84,12 +94,12 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
                 if k == other:
                     continue
                 tests += 1
-                h11 = 1.0 - of_i[k] * of_i[k]
-                h22 = 1.0 - of_j[k] * of_j[k]
+                h11 = fma(-of_i[k], of_i[k], 1.0)
+                h22 = fma(-of_j[k], of_j[k], 1.0)
                 if is_undefined(h11, h22, no_variance):
                     undefined += 1
                     continue
-                h12 = r_ij - of_i[k] * of_j[k]
+                h12 = fma(-of_i[k], of_j[k], r_ij)
                 if record:
                     smallest[e] = min(smallest[e], r_squared(h11, h12, h22, no_variance))
                 if is_independent(h11, h12, h22, critical, no_variance):
@@ -184,50 +194,49 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
     return False, least, (tests, undefined, singular_sets)
 
 
-Factor = collections.namedtuple("Factor", ["g", "w", "scale", "g_i", "g_j", "h"])
-"""The factorisation of M2, and H, for the first members of a set.
+Factor = collections.namedtuple("Factor", ["rows", "scale", "of_i", "of_j", "h"])
+"""Cholesky's factor of M2, and H, for the first members of a set.
 
 Attributes:
-    g: g[t, u] is the covariance of members t and u given the members before u.
-    w: w[t, u] = g[t, u] * scale[u].
-    scale: 1 / scale[t] is the residual variance of member t given those before it.
-    g_i, g_j: the covariances of the endpoints with member t given those before it.
+    rows: rows[t, u] is the factor's entry below its diagonal.
+    scale: scale[t] is one over its diagonal entry: over the root of the pivot, which is the residual variance of member
+        t given those before it.
+    of_i, of_j: the solutions of factor x = C[S, i] and of factor x = C[S, j].
     h: h[t] holds H11, H12, H22 given the first t members.
 """
 
 
 @_inlined
 def new_factor(level):
-    g, w = np.empty((level, level)), np.empty((level, level))
-    return Factor(g, w, np.empty(level), np.empty(level), np.empty(level), np.empty((level + 1, 3)))
+    return Factor(np.empty((level, level)), np.empty(level), np.empty(level), np.empty(level), np.empty((level + 1, 3)))
 
 
 @_inlined
 def add_member(correlation, i, j, members, t, factor, near_pivot):
-    """Add member t to the factorisation; False, and nothing added, when those before it determine it."""
-    g, w, scale, g_i, g_j, h = factor
+    """Add member t to the factor; False, and nothing added, when those before it determine it."""
+    rows, scale, of_i, of_j, h = factor
     s = members[t]
     pivot, cov_i, cov_j = 1.0, correlation[i, s], correlation[j, s]
     for u in range(t):
         # Read the row of the earlier member: it changes less often and stays in cache.
         cov = correlation[members[u], s]
         for v in range(u):
-            cov -= g[t, v] * w[u, v]
-        weight = cov * scale[u]
-        pivot -= cov * weight
-        cov_i -= weight * g_i[u]
-        cov_j -= weight * g_j[u]
-        g[t, u], w[t, u] = cov, weight
-    if pivot <= near_pivot:
-        return False
-    if t == 0:
+            cov = fma(-rows[t, v], rows[u, v], cov)
+        along = cov * scale[u]
+        pivot = fma(-along, along, pivot)
+        cov_i = fma(-along, of_i[u], cov_i)
+        cov_j = fma(-along, of_j[u], cov_j)
+        rows[t, u] = along
+    if t == 0:  # whose pivot is one
         h[0, 0], h[0, 1], h[0, 2] = 1.0, correlation[i, j], 1.0
-    inverse = 1.0 / pivot
-    w_i, w_j = cov_i * inverse, cov_j * inverse
-    g_i[t], g_j[t], scale[t] = cov_i, cov_j, inverse
-    h[t + 1, 0] = h[t, 0] - w_i * cov_i
-    h[t + 1, 1] = h[t, 1] - w_i * cov_j
-    h[t + 1, 2] = h[t, 2] - w_j * cov_j
+    elif pivot <= near_pivot:
+        return False
+    inverse = 1.0 / np.sqrt(pivot)
+    x_i, x_j = cov_i * inverse, cov_j * inverse
+    scale[t], of_i[t], of_j[t] = inverse, x_i, x_j
+    h[t + 1, 0] = fma(-x_i, x_i, h[t, 0])
+    h[t + 1, 1] = fma(-x_i, x_j, h[t, 1])
+    h[t + 1, 2] = fma(-x_j, x_j, h[t, 2])
     return True
 
 
@@ -251,9 +260,9 @@ def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
     right = least_squares(factor, product(m2, m1))
     h11, h12, h22 = 1.0, correlation[i, j], 1.0
     for t in range(len(left)):
-        h11 -= left[t, 0] * right[t, 0]
-        h12 -= left[t, 0] * right[t, 1]
-        h22 -= left[t, 1] * right[t, 1]
+        h11 = fma(-left[t, 0], right[t, 0], h11)
+        h12 = fma(-left[t, 0], right[t, 1], h12)
+        h22 = fma(-left[t, 1], right[t, 1], h22)
     return h11, h12, h22
 
 
@@ -264,7 +273,7 @@ def product(a, b):
     for t in range(len(a)):
         for u in range(b.shape[1]):
             for v in range(len(b)):
-                out[t, u] += a[t, v] * b[v, u]
+                out[t, u] = fma(a[t, v], b[v, u], out[t, u])
     return out
 
 
@@ -272,17 +281,16 @@ def product(a, b):
 def full_rank_cholesky(a, no_pivot):
     """L (size x rank) with L L^T = a; a pivot within the tolerance of zero adds no column (Courrieu 2008)."""
     size = len(a)
-    smallest = np.inf
-    for t in range(size):
-        if 0.0 < a[t, t] < smallest:
-            smallest = a[t, t]
+    smallest = a[0, 0]
+    for t in range(1, size):
+        smallest = min(smallest, a[t, t])
     factor = np.zeros((size, size))
     rank = 0
     for k in range(size):
         for t in range(k, size):
             entry = a[t, k]
             for u in range(rank):
-                entry -= factor[t, u] * factor[k, u]
+                entry = fma(-factor[t, u], factor[k, u], entry)
             factor[t, rank] = entry
         pivot = factor[k, rank]
         keep = pivot > smallest * no_pivot
@@ -302,25 +310,25 @@ def least_squares(a, b):
     for k in range(rank):
         length = 0.0
         for t in range(size):
-            length += q[t, k] * q[t, k]
+            length = fma(q[t, k], q[t, k], length)
         r[k, k] = np.sqrt(length)
         for t in range(size):
             q[t, k] /= r[k, k]
         for u in range(k + 1, rank):
             for t in range(size):
-                r[k, u] += q[t, k] * q[t, u]
+                r[k, u] = fma(q[t, k], q[t, u], r[k, u])
             for t in range(size):
-                q[t, u] -= r[k, u] * q[t, k]
+                q[t, u] = fma(-r[k, u], q[t, k], q[t, u])
         for u in range(b.shape[1]):
             along = 0.0
             for t in range(size):
-                along += q[t, k] * rest[t, u]
+                along = fma(q[t, k], rest[t, u], along)
             for t in range(size):
-                rest[t, u] -= along * q[t, k]
+                rest[t, u] = fma(-along, q[t, k], rest[t, u])
             x[k, u] = along
     for u in range(b.shape[1]):
         for k in range(rank - 1, -1, -1):
             for v in range(k + 1, rank):
-                x[k, u] -= r[k, v] * x[v, u]
+                x[k, u] = fma(-r[k, v], x[v, u], x[k, u])
             x[k, u] /= r[k, k]
     return x

@@ -53,7 +53,8 @@ class Dataset:
         true_dag: (variables, variables) bool, ``true_dag[i, j]`` meaning i -> j; None when unknown.
         facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and what else is known.
         labels: families of labels: for each variable the labels of its codes, in code order, all that its source
-            declares, whether they occur or not; None where the source declares none, and for the other families.
+            declares, whether they occur or not; None where the source declares none, and for families of numbers.
+            Families of both: the same, and none for a variable of numbers.
     """
 
     name: str
@@ -103,14 +104,14 @@ class Dataset:
         return cls(**{**fields, "names": tuple(fields["names"]), "labels": labels, **arrays})
 
     def _check_labels(self, values: np.ndarray, where: str) -> None:
-        if get_family(self.family).data != "labels":
-            raise DataError(f"{where}: labels belong to discrete data, not to {self.family} data")
+        if get_family(self.family).data == "numbers":
+            raise DataError(f"{where}: labels belong to discrete or mixed data, not to {self.family} data")
         if len(self.labels) != len(self.names):
             raise DataError(f"{where}: labels for {len(self.labels)} of {len(self.names)} variables")
         for name, column, labels in zip(self.names, values.T, self.labels, strict=True):
             if len(set(labels)) != len(labels):
                 raise DataError(f"{where}, variable {name!r}: two categories have the same label")
-            if column.max(initial=0) >= len(labels):
+            if column.max(initial=0) >= len(labels) and (labels or values.dtype.kind != "f"):
                 raise DataError(f"{where}, variable {name!r}: code {column.max()} has no label ({len(labels)} labels)")
 
 

@@ -13,6 +13,7 @@ from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "GaussianProblem",
     "InvalidParameter",
     "InvalidProblem",
+    "MixedProblem",
     "NonlinearProblem",
     "Problem",
     "SeparatingSets",

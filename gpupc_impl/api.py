@@ -42,9 +42,10 @@ def skeleton(
             object, or the path of a file (docs/input.md); a correlation matrix when ``n_samples`` is given; or a ready
             `Problem`, which carries its own alpha, n_samples, names, max_level and test.
         alpha: significance level of each test; an edge goes when a test's p-value is >= alpha.
-        family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square) or
-            ``"nonlinear"`` (CMIknn). ``"auto"`` is the method's, where one is named; else discrete for a DataFrame
-            of categorical, text and Boolean columns, and Gaussian for numbers.
+        family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square),
+            ``"nonlinear"`` (CMIknn) or ``"mixed"`` (CMIknn of numbers and categories). ``"auto"`` is the method's,
+            where one is named; else discrete for a DataFrame of categorical, text and Boolean columns, and Gaussian
+            for numbers.
         method: a name from ``methods()``; ``"auto"`` is the family's fastest here. All of a family give the same
             answer.
         backend: where kernels run: ``"auto"`` (a GPU where one is visible, else this machine's cores), ``"cuda"`` or
@@ -60,8 +61,8 @@ def skeleton(
         device_memory_limit: bytes of device memory to use at most.
         progress: called with a `Progress` after each level.
         options: what the family's problem takes (``df_convention`` for Gaussian data; see ``from_data`` of
-            `GaussianProblem`, `DiscreteProblem` and `NonlinearProblem`), and the method's own parameters, such as
-            ``theta=64``.
+            `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem` and `MixedProblem`), and the method's own
+            parameters, such as ``theta=64``.
 
     Raises:
         InvalidProblem: the data, alpha, max_level or the test's options cannot be used, or the method is of another

@@ -431,6 +431,15 @@ def _by_column(frame: pandas.DataFrame, convert: Callable[[Sequence[str]], np.nd
     return pandas.DataFrame(columns)
 
 
+def numbers_by_column(table: np.ndarray | pandas.DataFrame) -> np.ndarray | pandas.DataFrame:
+    """A table of labels with float64 in the columns of which each cell is a finite number; others are left alone."""
+    if isinstance(table, np.ndarray):
+        return table
+    return table.apply(
+        lambda column: column if any(map(_fault, map(str, column.dropna()))) else column.astype(np.float64)
+    )
+
+
 def _whole_numbers(labels: Sequence[str]) -> np.ndarray:
     """Whole numbers where nothing is lost: 01 and 1 are two labels."""
     if not all(re.fullmatch(r"0|-?[1-9][0-9]*", label) for label in labels):

@@ -81,8 +81,8 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
         "--family",
         default="auto",
         choices=("auto", *families()),
-        help="numbers with Fisher's z (gaussian, the default), categories with chi-square (discrete) or numbers with "
-        "CMIknn (nonlinear); where a method is named, it is that one's",
+        help="numbers with Fisher's z (gaussian, the default), categories with chi-square (discrete), numbers with "
+        "CMIknn (nonlinear) or both with CMIknn (mixed); where a method is named, it is that one's",
     )
     group.add_argument("--method", default="auto", help="a name that `methods` lists, or auto: the fastest (default)")
     group.add_argument("--alpha", type=float, default=0.05, help="significance level (default: %(default)s)")

@@ -55,7 +55,7 @@ class Family:
             as ``"cpu"``, among the references. Where no backend is asked for, the first that can be used here is taken,
             in this order.
         packages: the packages that hold its methods; one that is not installed is passed over.
-        data: what cells of a table are, ``"numbers"`` or ``"labels"`` of categories.
+        data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
         default: whether such data are of this family where nothing else is said.
         pairwise: the class of problems whose pairs of variables have a sample size each, made by its `from_data` of
             numbers with NaN among them, and the `Method` that solves them; None where there is no such test.

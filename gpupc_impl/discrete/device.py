@@ -89,8 +89,18 @@ PLACES = Struct(
     scratch=Pointer(np.uint32),
     scratch_cells=np.uint64,
     bits=np.int32,
+    splits=np.int32,
 )
 TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32)
+PRODUCTS = Struct(  # products.cu
+    "Products",
+    planes=Pointer(np.uint64),
+    **dict.fromkeys(("variables", "categories", "first_plane"), Pointer(np.int32)),
+    starts=Pointer(np.int64),
+    counts=Pointer(np.uint32),
+    **dict.fromkeys(("p", "number", "words", "first", "last", "first_row"), np.int32),
+    plane_cells=np.uint32,
+)
 
 SOURCE = "discrete/kernels/tables.cu"
 BETWEEN_LEVELS = {
@@ -105,6 +115,8 @@ BETWEEN_LEVELS = {
         **{f"pack_planes<{cpp}>": (DATA[code],) for code, cpp in CODE_TYPES.items()},
     }.items()
 }
+PLANE_PRODUCTS = KernelSource("discrete/kernels/products.cu", "plane_products", (PRODUCTS,))
+DECIDE_PAIRS = KernelSource("discrete/kernels/products.cu", "decide_pairs", (SEARCH, PRODUCTS))
 WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
 KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {"gpupc": [("false",), ("true",)], "disc_cupc": [()]}
 """The template arguments of a method's kernels, after the type of codes."""
@@ -116,8 +128,8 @@ ROW_ALIGNMENT = 1024
 MAX_PLANES = 32
 """Variables with more categories have no planes."""
 
-PLANE_CELLS = {"cuda": 256, "host": 2048}
-"""The most cells of a table that is counted by planes; beyond, counting sample by sample is faster."""
+PLANE_CELLS = {"cuda": 64, "host": 2048}
+"""The most cells of a table that is counted by planes; beyond, samples are counted faster (docs/performance.md)."""
 
 COUNTING = Parameter(
     "bit-planes",
@@ -148,7 +160,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
         *(KernelSource(separating_sets.SOURCE, name, (separating_sets.LISTS,)) for name in separating_sets.KERNELS),
     ]
-    return [*shared, *BETWEEN_LEVELS.values(), *tests]
+    return [*shared, *BETWEEN_LEVELS.values(), PLANE_PRODUCTS, DECIDE_PAIRS, *tests]
 
 
 def kernel_of(name: str, part: str, code: str, *options: str) -> KernelSource:
@@ -166,6 +178,7 @@ class Level:
         level: the size of conditioning sets, at least 1.
         max_degree: largest number of neighbours.
         edges: how many there are.
+        busy_ends: how many of their ends have tests: those in rows of more neighbours than a set has members.
         rows: the neighbours of each variable.
         row_cells: (p,) uint64: bounds on the cells of each row's tables.
         largest_table: cells of the largest table possible.
@@ -174,6 +187,7 @@ class Level:
     level: int
     max_degree: int
     edges: int
+    busy_ends: int
     rows: graph.Rows
     row_cells: Any
     largest_table: int
@@ -209,7 +223,8 @@ class DiscreteSearch(abc.ABC):
         best = backend.full((p, p), graph.NO_KEY, np.uint64)
         self.best_keys = graph.BEST_KEYS(keys=best, p=p, first_come=run.separating_sets == "first-come")
         self._counters = backend.empty(graph.COUNTER_SHAPE, np.uint64)
-        self._row_cells, self._largest_table = [backend.empty(p, np.uint64) for _ in range(GRAPHS_AT_ONCE)], 0
+        self._row_cells = [backend.empty(p, np.uint64) for _ in range(GRAPHS_AT_ONCE)]
+        self._busy_ends = self._largest_table = 0  # in the next level
         self._degrees = backend.empty(p, np.int32)  # at a level's start
         self._binomials: tuple[Any, int, int] = None, 0, 0  # for rows up to a length, and up to a level
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
@@ -305,7 +320,7 @@ class DiscreteSearch(abc.ABC):
         neighbours = backend.empty((self.p, width), np.int32)
         self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, self._degrees)
         rows = graph.Rows(self.p, level, width, neighbours, self._degrees, binomials, widest)
-        found = Level(level, width, edges_before, rows, self._row_cells[before], self._largest_table)
+        found = Level(level, width, edges_before, self._busy_ends, rows, self._row_cells[before], self._largest_table)
         given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
         sides = [LEVEL(rows=rows.argument, level=level, side=side, **given) for side in (0, 1)]
 
@@ -353,7 +368,7 @@ class DiscreteSearch(abc.ABC):
         numbers = np.int32(before), np.int32(after), np.int32(level)
         arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, self.categories]
         self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after])
-        tests, *_, undecided, self._largest_table = self.graphs.read(level)  # tables.cu: in the places of turns
+        tests, *_, self._busy_ends, undecided, self._largest_table = self.graphs.read(level)  # tables.cu
         return tests, undecided
 
     def _settle(self, undecided: int) -> bool:
@@ -404,7 +419,7 @@ class DiscreteSearch(abc.ABC):
         popcount counts it."""
         backend = self.backend
         self.planes, self.first_plane, self.plane_words = None, None, self.stride // 64
-        categories = self._plane_counts()
+        categories = self.plane_counts
         total = int(categories.sum())
         free = backend.memory_limit - backend.memory_used
         if not total or 8 * total * self.plane_words > free // 2:
@@ -418,7 +433,8 @@ class DiscreteSearch(abc.ABC):
         kernel = backend.kernel(*BETWEEN_LEVELS[f"pack_planes<{CODE_TYPES[self.code]}>"])
         kernel((width, min(self.p, MAX_GRID_Y)), (block,), [self.data, np.int32(self.p), self.planes])
 
-    def _plane_counts(self) -> np.ndarray:
+    @functools.cached_property
+    def plane_counts(self) -> np.ndarray:
         """(p,) int64: how many planes each variable would have."""
         categories = self.problem.categories.astype(np.int64)
         return np.where((categories <= MAX_PLANES) & (self.plane_cells > 0), categories, 0)
@@ -433,7 +449,7 @@ class DiscreteSearch(abc.ABC):
         resident += sum(array.nbytes for array in critical_table(problem.alpha))
         g_square = problem.test == "g-square"
         resident += 8 * (n + 1) if g_square else 0
-        planes = int(self._plane_counts().sum()) * padded_length(n) // 8
+        planes = int(self.plane_counts.sum()) * padded_length(n) // 8
         if planes <= limit // 2:
             resident += planes
         left = max(limit - resident, 0)

@@ -13,6 +13,7 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.discrete import products
 from gpupc_impl.discrete.device import CELL_BYTES, COUNTING, PLACES, DiscreteSearch, Level, largest_pair_table
 from gpupc_impl.discrete.problem import DiscreteProblem
 
@@ -37,6 +38,9 @@ MOST_DELTA, PAIR_DELTA = 256, 32
 
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
+
+MOST_BLOCKS = 1 << 18
+"""Blocks of a launch in which edges have several: those without a test take their time as well."""
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
 """Blocks that run at a time, and a few more to fill gaps; scratch space for more would not be used."""
@@ -183,29 +187,38 @@ class GpuPC(DiscreteSearch):
             tables = self.shape["gamma"] * self.shape["beta"]
             columns = -(-self.p // self.shape["beta"])
         where = self.run.params["tables"]
+        in_products = 0 if level else products.device_bytes(self, left)
         if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
-            return 0
+            return in_products
         if cells > self.dense_cells:
             cells = max(self.dense_cells, sorted_cells(self.n, MAX_THREADS, self.digits))
         elif cells * tables * CELL_BYTES > left:
             cells = max(cells, sorted_cells(self.n, MAX_THREADS, self.digits))
-        return min(min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES, left)
+        in_scratch = min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES
+        return min(max(in_scratch, in_products), left)
 
     def make_level_zero(self, arguments: list) -> None:
+        made = products.make_tests(self, arguments[-1])
+        if made is products.Made.ALL:
+            return
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
         delta = self._delta(self.p * (self.p - 1) // 2, PAIR_DELTA)
         plan = self._plan(0, largest_pair_table(self.problem), grid, delta, tables=1, row_bytes=0)
-        self._launch_tests("level_zero", plan, grid, (delta,), [arguments], [])
+        others = np.bool_(made is products.Made.SOME)
+        self._launch_tests("level_zero", plan, grid, (delta,), [arguments], [others], splits=1)
 
     def make_level(self, level: Level, sides: list[list]) -> None:
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
-        delta = self._delta(level.edges * gamma, self.shape["delta"], MAX_THREADS // tables)
+        units = -(-level.busy_ends // 2)  # edges that have tests on one side
+        delta = self._delta(units * gamma, self.shape["delta"], MAX_THREADS // tables)
         grid = (self.p, min(-(-level.max_degree // beta), MAX_GRID_Y))
+        splits = self._splits(units, delta, math.comb(level.max_degree - 1, level.level), grid)
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
         plan = self._plan(level.level, level.largest_table, grid, delta, tables, row_bytes if use_shared else 0)
-        self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, [level.row_cells, np.bool_(use_shared)])
+        after = [level.row_cells, np.bool_(use_shared)]
+        self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, after, splits)
 
     def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
         """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
@@ -216,6 +229,21 @@ class GpuPC(DiscreteSearch):
             delta *= 2
         return delta
 
+    def _splits(self, units: int, delta: int, sets: int, grid: tuple[int, int]) -> int:
+        """Blocks for the sets of each of `units` edges: as many as keep a GPU busy, where an edge has up to `sets`.
+
+        In late levels few variables have neighbours enough, and an edge of theirs has hundreds of sets.
+        """
+        rows, columns = grid
+        if asked := self.run.params["splits"]:
+            return min(asked, MAX_GRID_Y // columns)
+        if self.run.params["delta"] or not self.threads_at_once:
+            return 1
+        gamma, beta = self.shape["gamma"], self.shape["beta"]
+        blocks, edge_blocks = self.threads_at_once // (delta * gamma * beta), -(-units // beta)
+        most = min(MAX_GRID_Y // columns, MOST_BLOCKS // (rows * columns))
+        return max(1, min(blocks // max(edge_blocks, 1), -(-sets // gamma), most))
+
     def _launch_tests(
         self,
         part: str,
@@ -224,6 +252,7 @@ class GpuPC(DiscreteSearch):
         block: tuple[int, ...],
         sides: list[list],
         after: list,
+        splits: int,
     ) -> None:
         """A level's tests: those with tables in shared memory, in scratch space, and with sorted samples."""
         cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
@@ -231,11 +260,12 @@ class GpuPC(DiscreteSearch):
         scratch = None
         if plan.scratch_bytes:
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
-        in_scratch = {"scratch": scratch, "scratch_cells": plan.scratch_cells, "bits": (largest - 1).bit_length()}
+        bits = (largest - 1).bit_length()
+        in_scratch = {"scratch": scratch, "scratch_cells": plan.scratch_cells, "bits": bits, "splits": 1}
         launches = []
         if cells:
-            shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0)
-            launches.append((shared, grid, plan.shared_bytes, "false"))
+            shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0, splits=splits)
+            launches.append((shared, (grid[0], grid[1] * splits), plan.shared_bytes, "false"))
         shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
         if dense > cells:
             made = PLACES(above=cells, up_to=dense, **in_scratch)
@@ -291,6 +321,13 @@ def _check_block(params: dict) -> str | None:
         ),
         "gamma": Parameter(0, "tests at a time (gamma); 0: 2 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
         "beta": Parameter(0, "edges a block (beta); 0: 1", minimum=0, maximum=64),
+        "splits": Parameter(
+            0,
+            "blocks that share out an edge's sets, where tables lie in shared memory; 0: 1, more on a GPU where few "
+            "edges have tests and no delta is asked for",
+            minimum=0,
+            maximum=1024,
+        ),
         "counting": COUNTING,
         "tables": Parameter(
             "shared",

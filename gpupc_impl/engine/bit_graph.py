@@ -76,10 +76,15 @@ class BitGraphs:
             removed=(p, np.int32),
             counters=((MOST_LEVELS, len(COUNTERS)), np.uint64),
         )
-        self._counters = arrays["counters"]
+        self._bits, self._counters = arrays["bits"], arrays["counters"]
         self._counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
         backend.fill(self._counters, 0)
         self.struct = GRAPHS(p=p, words=self.words, **arrays)
+
+    @staticmethod
+    def device_bytes(p: int, graphs: int) -> int:
+        """What they take on a device."""
+        return 4 * graphs * p * row_words(p) + 8 * p + 8 * MOST_LEVELS * len(COUNTERS)
 
     def launch(self, source: str, kernel: str, *arguments: Any) -> None:
         """Launch a kernel of rows."""
@@ -118,3 +123,8 @@ class BitGraphs:
         entries = self.backend.empty((self.p, self.p), np.uint8)
         self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries)
         return entries
+
+    def download(self, graph: int) -> np.ndarray:
+        """The adjacency matrix, (p, p) bool in host memory; takes no device memory."""
+        octets = self.backend.download(self._bits[graph]).view(np.uint8)
+        return np.unpackbits(octets, axis=1, count=self.p, bitorder="little").view(bool)

@@ -48,6 +48,9 @@ EDGES_A_BLOCK = 32
 LEAST_SHARED_BYTES = 40 << 10
 """Shared memory of a block of levels that run together: later levels have shorter rows, and more to know of each."""
 
+SLACK_BYTES = 16 * 512
+"""What a device's allocator may round up."""
+
 GRAPHS_AT_ONCE = 3
 """kernels/prefix_scan.cu: the same."""
 
@@ -60,8 +63,7 @@ SEARCH = Struct(
     C=Pointer(np.float64),
     residual_tolerance=np.float64,
     pivot_tolerance=np.float64,
-    twins=Pointer(np.uint32),
-    has_twins=Pointer(np.uint8),
+    has_twin=Pointer(np.uint8),
     members=Pointer(np.int32),
     smallest_r_squared=Pointer(np.uint64),
     starts=Pointer(np.int64),
@@ -131,9 +133,7 @@ class PairScan:
             "C": correlation.device_correlation(backend, problem),
             "residual_tolerance": problem.residual_tolerance,
             "pivot_tolerance": problem.pivot_tolerance,
-            **backend.empty_all(
-                twins=((p, self.graphs.words), np.uint32), has_twins=(p, np.uint8), members=((p, p), np.int32)
-            ),
+            **backend.empty_all(has_twin=(p, np.uint8), members=((p, p), np.int32)),
             "smallest_r_squared": None if self._pmax is None else backend.empty((p, p), np.uint64),
             **dict.fromkeys(("starts", "neighbours", "best", "run_starts", "binomials", "scratch")),
             "widest": 0,
@@ -188,6 +188,38 @@ class PairScan:
 
     def pmax(self) -> np.ndarray | None:
         return self._pmax
+
+    # --- what a search that may go on elsewhere asks for (out_of_core/_search.py) -----------------------------------
+
+    @staticmethod
+    def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
+        """The most device memory that a search takes up to level 1, its result included, whatever the graph."""
+        of_graph = (8 + 4 + 8 * pmax + 1) * p * p + p + BitGraphs.device_bytes(p, GRAPHS_AT_ONCE)  # the result's p^2
+        return of_graph + (0 if max_level == 0 else _list_bytes(1, p * (p - 1) // 2)) + SLACK_BYTES
+
+    def level_bytes(self, level: int) -> int:
+        """The most device memory that a level from 1 on takes beside what is in use at its start."""
+        if level in self._known:
+            return 0
+        edges, longest = self.graphs.edges, self.graphs.most_degree
+        last = next((last for first, last in TOGETHER if first <= level <= last), level)
+        needed = _list_bytes(last, edges) + SLACK_BYTES
+        if level > 1:
+            needed += 16 * (self.p + 1) + 24 * edges + 8 * (level + LEVELS_AHEAD + 1) * (longest + 32)
+            if 8 * _cells(level, longest) > self.backend.max_shared_bytes:
+                needed += max(MOST_SCRATCH_BYTES, 8 * self.params["warps"] * _cells(level, longest))
+        return needed
+
+    def adjacency_now(self) -> np.ndarray:
+        """(p, p) bool: the edges left, in host memory; takes no device memory."""
+        return self.graphs.download(self.graph)
+
+    def removed_in(self, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """The (k, 2) pairs that a level from 1 on removed and their (k, level) sets, in host memory."""
+        for found in self.removed:
+            if found.members.shape[1] == level:
+                return self.backend.download(found.pairs), self.backend.download(found.members)
+        return np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
 
     # --- levels ------------------------------------------------------------------------------------------------------
 
@@ -337,6 +369,11 @@ def _binomials(widest: int, levels: int) -> np.ndarray:
     table = binomial_table(widest, levels)
     table.setflags(write=False)
     return table
+
+
+def _list_bytes(level: int, edges: int) -> int:
+    """For a list of so many removed pairs with their sets."""
+    return (8 + 4 * level) * edges
 
 
 def _cells(level: int, longest: int) -> int:

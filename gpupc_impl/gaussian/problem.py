@@ -45,6 +45,10 @@ PSEUDO_INVERSE_TOLERANCE = 1e-9
 """Rank tolerance of cuPC's Algorithm 7: a pivot of M2^T M2 at or below this times the smallest positive diagonal
 entry of M2^T M2 counts as zero (Courrieu 2008, the paper's reference [40])."""
 
+FAR_OFFSET = 1000
+"""A column whose mean is more than this many of its standard deviations is centred in a way that loses no digits to it;
+all others as ever, to the bit."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GaussianProblem(Problem):
@@ -185,7 +189,9 @@ class GaussianProblem(Problem):
 
     def threshold(self, level: int) -> float:
         """tau of equation 7 of cuPC: S separates when |Z| <= tau."""
-        return -float(special.ndtri(self.alpha / 2)) / math.sqrt(self.degrees_of_freedom(level))
+        half = self.alpha / 2
+        quantile = special.ndtri(half) if half > 0.0 else special.ndtri_exp(math.log(self.alpha) - math.log(2.0))
+        return -float(quantile) / math.sqrt(self.degrees_of_freedom(level))
 
     def critical_r_squared(self, level: int) -> float:
         """The decision without a logarithm: S separates when r^2 <= tanh(tau)^2.
@@ -269,7 +275,7 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pearson correlations of the columns of an (m, p) float64 matrix.
 
     Columns are scaled by their largest magnitude before anything is squared, so values near the ends of the
-    float64 range do not overflow.
+    float64 range do not overflow (docs/numerics.md).
 
     Returns:
         (p, p) correlations, exactly symmetric, with zeros for constant columns, and (p,) bool that marks those columns.
@@ -290,12 +296,32 @@ def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     constant = (values == values[0]).all(axis=0)
     scale = np.abs(values).max(axis=0)
     centred = values / np.where(scale > 0, scale, 1.0)
-    centred -= centred.mean(axis=0)
-    norm = np.sqrt(np.einsum("ij,ij->j", centred, centred))
+    mean = centred.mean(axis=0)
+    centred -= mean
+    norm = _lengths(centred)
+    far = ~constant & (np.abs(mean) * math.sqrt(len(values)) > FAR_OFFSET * norm)
+    if far.any():
+        centred[:, far] = _centred_without_division(values[:, far])
+        norm[far] = _lengths(centred[:, far])
     constant |= norm == 0
     centred /= np.where(constant, 1.0, norm)
     centred[:, constant] = 0.0
     return centred, constant
+
+
+def _lengths(columns: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("ij,ij->j", columns, columns))
+
+
+def _centred_without_division(values: np.ndarray) -> np.ndarray:
+    """Columns times a power of two, with mean zero: values that are near one another are subtracted without an error.
+
+    A division rounds what a column is far from zero by, not what it varies by.
+    """
+    _, exponents = np.frexp(np.abs(values).max(axis=0))
+    scaled = np.ldexp(values, -exponents)
+    scaled -= scaled[0]
+    return scaled - scaled.mean(axis=0)
 
 
 def _correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:

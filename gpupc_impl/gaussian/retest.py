@@ -1,12 +1,15 @@
 """Fisher's z test from scratch, for verification: independent of the kernels, in extended precision.
 
-The extended precision is `numpy.longdouble`: 64 bits of mantissa on x86.
+The extended precision is `numpy.longdouble`: 64 bits of mantissa on x86. A test that is so ill-conditioned that float64
+and extended precision may decide otherwise is asked of the canonical evaluation (canonical.py), which is what methods
+promise to the bit.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
 
 NEAR = 1e-9
@@ -38,8 +41,10 @@ class Retest:
         critical = self._problem.critical_r_squared(level)
         if level == 0:
             return self._correlation[pairs[:, 0], pairs[:, 1]] ** 2 / critical, np.full(len(pairs), NEAR)
-        squares, tolerances = self.statistics(pairs, sets)
+        squares, tolerances, ill_conditioned = self._statistics(pairs, sets)
         by_rounding = np.isinf(tolerances)
+        for k in np.flatnonzero(ill_conditioned & ~by_rounding & ~(squares <= critical * (1 + tolerances))):
+            squares[k] = self._canonical_square(*pairs[k].tolist(), sets[k])
         return np.where(by_rounding, 1.0, squares / critical).astype(float), tolerances
 
     def statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -49,14 +54,27 @@ class Retest:
         `residual_tolerance` calls defined although a variance on the way is at most `RESIDUAL_TOLERANCE` is decided by
         the rounding errors of whoever makes it: its tolerance is infinite.
         """
+        return self._statistics(pairs, sets)[:2]
+
+    def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`statistics`, and which tests took the pseudo-inverse or met a variance so small that `NEAR_LIMIT` counts."""
         squares = np.empty(len(pairs), np.longdouble)
         tolerances = np.empty(len(pairs))
+        ill_conditioned = np.empty(len(pairs), bool)
         for start in range(0, len(pairs), _CHUNK):
             part = slice(start, start + _CHUNK)
-            squares[part], tolerances[part] = self._chunk(pairs[part], sets[part])
-        return squares, tolerances
+            squares[part], tolerances[part], ill_conditioned[part] = self._chunk(pairs[part], sets[part])
+        return squares, tolerances, ill_conditioned
 
-    def _chunk(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _canonical_square(self, i: int, j: int, members: np.ndarray) -> float:
+        """The squared partial correlation that every method works out, to the bit; infinite where it is undefined."""
+        problem = self._problem
+        h = canonical.residuals(self._correlation, i, j, np.sort(members).tolist(), problem.pivot_tolerance)
+        if min(h.ii, h.jj) <= problem.residual_tolerance:
+            return np.inf
+        return h.ij * h.ij / (h.ii * h.jj)
+
+    def _chunk(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         size = sets.shape[1]
         variables = np.concatenate([sets, pairs], axis=1)
         original = self._correlation[variables[:, :, None], variables[:, None, :]].astype(np.longdouble)
@@ -80,11 +98,13 @@ class Retest:
             squares = residual[:, 0, 1] ** 2 / (residual[:, 0, 0] * residual[:, 1, 1])
         squares[undefined] = np.inf
         conditioning = np.minimum(smallest, variance)
+        ill_conditioned = ~(conditioning > NEAR / NEAR_LIMIT)
+        ill_conditioned[singular] = True
         tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
         if zero < RESIDUAL_TOLERANCE:  # no limit: such problems consist of ill-conditioned tests
             tolerances[~(conditioning > RESIDUAL_TOLERANCE)] = np.inf
-            return squares, tolerances
-        return squares, np.minimum(tolerances, NEAR_LIMIT)
+            return squares, tolerances, ill_conditioned
+        return squares, np.minimum(tolerances, NEAR_LIMIT), ill_conditioned
 
 
 def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
 COUNTING_SOURCE = "nonlinear/kernels/estimate.cu"
 BUCKETS_SOURCE = "nonlinear/kernels/buckets.cu"
 INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
+STOPPING_SOURCE = "nonlinear/kernels/stopping.cu"
 
 TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
 """Types of a value in kernels (lanes.cuh), with NumPy's for it and for the keys that order its distances."""
@@ -38,9 +39,11 @@ TESTS = Struct(
     first=Pointer(np.int32),
     count=np.int32,
     lanes=np.int32,
+    row=np.int32,
     k=np.int32,
     psi=Pointer(np.int64),
     partials=Pointer(np.uint64),
+    open=Pointer(np.uint8),
 )
 SHUFFLES = Struct("Shuffles", knn=Pointer(np.int32), k=np.int32, seed=np.uint64)
 COUNTING = {
@@ -135,12 +138,14 @@ KERNELS = {
     "estimate_by_buckets": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
     "estimate_by_insertion": (INSERTION_SOURCE, [SETS, TESTS]),
 }
-"""Source and structs of each kernel."""
+"""Source and structs of each kernel that depends on the type of values."""
+
+CLOSE_TESTS = KernelSource(STOPPING_SOURCE, "close_tests", (TESTS,))
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of this family; they serve all levels."""
-    found = []
+    found = [CLOSE_TESTS]
     for kind in TYPES:
         found += [kernel_of(name, kind) for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE]
         counting = ("estimate", "list_neighbours", "estimate_by_buckets")
@@ -214,9 +219,8 @@ class Engine:
             buckets=gamma or tuning.buckets,
             insert=gamma or tuning.insert,
         )
-        self.kind, values = _device_values(problem, self.side_by_side)
+        self.kind, values, spread = self._device_values()
         self.dtype, self.key_dtype = map(np.dtype, TYPES[self.kind])
-        spread = (values.max(axis=1) - values.min(axis=1)).max(initial=0)
         self.widest = self.dtype.type(spread).reshape(1).view(self.key_dtype)[0]
         self.values = backend.upload(values)
         self.psi = backend.upload(problem.psi)
@@ -228,6 +232,21 @@ class Engine:
         self._sorted = None
         self._capacity = (-1, 0)  # level and sets that the buffers are for
         self._buffers: dict[str, object] = {}
+
+    # --- what another family of the same permutations does otherwise (mixed/device.py) --------------------------------
+
+    @property
+    def ranks(self) -> bool:
+        """Whether each variable's values are 0 to n - 1, or constant."""
+        return self.problem.transform == "ranks"
+
+    def _device_values(self) -> tuple[str, np.ndarray, float]:
+        """The kernels' type for the problem's values, (p, n) values of that type, and the largest distance."""
+        kind, values = _device_values(self.problem, self.side_by_side)
+        return kind, values, (values.max(axis=1) - values.min(axis=1)).max(initial=0)
+
+    def _kernel(self, name: str, *arguments: str) -> Kernel:
+        return self.backend.kernel(*kernel_of(name, self.kind, *arguments))
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -281,7 +300,7 @@ class Engine:
         """Bytes that so many sets and their tests take, at most."""
         tests = sets * tests_per_set
         sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in self._arrays(level, sets).values()]
-        sizes += [4 * sets * (level + 1), 8 * tests, 8 * tests * self.lanes, self._scratch_bytes(level, tests)]
+        sizes += [4 * sets * (level + 1), 13 * tests, 8 * tests * self.lanes, self._scratch_bytes(level, tests)]
         return sum(-(-size // ALLOCATION) * ALLOCATION for size in sizes)
 
     def _sort_bytes(self) -> int:
@@ -343,7 +362,8 @@ class Engine:
             tests: (t, 2) a set's number and V_j.
 
         Returns:
-            (t, 1 + perm) int64: sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of the permutations.
+            (t, 1 + perm) int64: sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of the permutations; of mixed
+            data less psi(k~).
         """
         self.permute(level, sets)
         return self.estimate(level, sets, tests)
@@ -358,20 +378,7 @@ class Engine:
         if not early or not self.side_by_side:
             return counts_of(self.partials(level, sets, tests))
         self.permute(level, sets)
-        critical, perm = self.problem.critical_count, self.problem.permutations
-        counts, data = np.zeros(len(tests), np.int64), np.empty(len(tests), np.int64)
-        open_ = np.arange(len(tests))
-        first, stop = 0, min(LANES, self.lanes)
-        while True:
-            partials = self.estimate(level, sets, tests[open_], slice(first, stop))
-            if first == 0:
-                data, partials = partials[:, 0], partials[:, 1:]
-            counts[open_] += np.count_nonzero(partials <= data[open_, None], axis=1)
-            left = perm - (stop - 1)
-            open_ = open_[(counts[open_] < critical) & (counts[open_] + left >= critical)]
-            if not len(open_):
-                return counts
-            first, stop = stop, min(2 * stop, self.lanes)
+        return self._estimate(level, sets, tests, early=True)
 
     def permute(self, level: int, sets: np.ndarray) -> None:
         """Fill the buffers with the permutations of the sets' variables (Algorithm 3)."""
@@ -422,35 +429,54 @@ class Engine:
                     [rows, n, np.int32(self.lanes), np.int32(self.stride), buffers["columns"][part]],
                 )
 
-    def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray, lanes: slice | None = None) -> np.ndarray:
-        """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`.
+    def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
+        """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
+        return self._estimate(level, sets, tests, early=False).view(np.int64)
 
-        Args:
-            lanes: those wanted, from a multiple of `LANES` on; not by insertion.
-        """
+    def _estimate(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
+        """Partials, (t, 1 + perm) uint64; or, `early`, counts, (t,) int32, of as many permutations as decide."""
         backend = self.backend
         device_sets = self._sets(level, sets)
-        lanes = lanes or slice(0, self.lanes)
-        width = lanes.stop - lanes.start
-        columns = self._buffers["columns"].reshape(-1)[lanes.start :] if self.side_by_side else None
-        found = np.empty((len(tests), width), np.int64)
+        found = []
         for part in pieces(len(tests), MAX_GRID_Y):
             count = part.stop - part.start
-            partials = backend.full((count, width), 0, np.uint64)
+            partials = backend.full((count, self.lanes), 0, np.uint64)
+            counts = backend.full((count,), 0, np.int32) if early else None
             device_tests = TESTS(
                 first=backend.upload(np.ascontiguousarray(tests[part], np.int32)),
                 count=count,
-                lanes=width,
+                lanes=self.lanes,
+                row=self.lanes,
                 k=self.problem.k_cmi,
                 psi=self.psi,
                 partials=partials,
+                open=backend.full((count,), 1, np.uint8) if early else None,
             )
-            self._estimate_by[self.selection](self, level, count, device_sets, device_tests, columns)
-            found[part] = backend.download(partials).view(np.int64)
-        return found
+            self._estimate_by[self.selection](self, level, device_sets, device_tests, counts)
+            found.append(backend.download(partials if counts is None else counts))
+        return np.concatenate(found)
 
-    def _estimate_by_counting(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
-        tuning = self.tuning
+    def _stages(self, tests: Filled, counts: Any) -> Iterator[tuple[Filled, Any]]:
+        """The tests for the lanes of each launch, with the columns to read; behind it those that are decided close.
+
+        The first is for 32 lanes, the others for as many as there were before; without `counts` one is for all.
+        """
+        columns = self._buffers["columns"].reshape(-1)
+        if counts is None:
+            yield tests, columns
+            return
+        values, threads = tests.values, self.tuning.lists
+        partials = values["partials"].reshape(-1)
+        close = self.backend.kernel(*CLOSE_TESTS)
+        first, last = 0, min(LANES, self.lanes)
+        while first < last:
+            yield TESTS(**values | {"lanes": last - first, "partials": partials[first:]}), columns[first:]
+            numbers = np.int32(first), np.int32(last), np.int32(self.problem.critical_count)
+            close((-(-values["count"] // threads),), (threads,), [tests, *numbers, counts])
+            first, last = last, min(2 * last, self.lanes)
+
+    def _estimate_by_counting(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
+        tuning, count = self.tuning, tests.values["count"]
         size, blocks = self._workspace_bytes(level), self._estimate_blocks(level, count)
         scratch, capacity, shared = None, 0, size
         if size > self.shared_limit:
@@ -459,65 +485,81 @@ class Engine:
             room = min(tuning.buffer_bytes, self.shared_limit - size)
             capacity = min(self.n, room // (VECTOR_BYTES * tuning.estimate))
             shared += capacity * VECTOR_BYTES * tuning.estimate
-        counting = COUNTING[self.kind](
-            columns=columns,
-            sorted=self._sorted,
-            ranks=self.problem.transform == "ranks",
-            stride=self.stride,
-            wanted=self._first_guess(level),
-            widest=self.widest,
-            capacity=capacity,
-            scratch=scratch,
-            scratch_bytes=size,
-        )
-        self._kernel("estimate", "false" if level else "true")(
-            (blocks, count), (tuning.estimate,), [sets, tests, counting], shared_bytes=shared
-        )
+        for staged, columns in self._stages(tests, counts):
+            counting = COUNTING[self.kind](
+                columns=columns,
+                sorted=self._sorted,
+                ranks=self.ranks,
+                stride=self.stride,
+                wanted=self._first_guess(level),
+                widest=self.widest,
+                capacity=capacity,
+                scratch=scratch,
+                scratch_bytes=size,
+            )
+            self._kernel("estimate", "false" if level else "true")(
+                (blocks, count), (tuning.estimate,), [sets, staged, counting], shared_bytes=shared
+            )
 
-    def _estimate_by_buckets(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
+    def _estimate_by_buckets(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
         """Lists of neighbours, and the counts that they serve: of as many samples at a time as lists have room for."""
-        backend, n, threads = self.backend, self.n, self.tuning.buckets
-        empty = "false" if level else "true"
+        backend, n, values = self.backend, self.n, tests.values
+        count, empty = values["count"], "false" if level else "true"
         each = self._neighbour_bytes(level) + HEADER_BYTES
         free = backend.memory_limit - backend.memory_used - 2 * ALLOCATION
         listed = max(1, min(self.tuning.list_bytes, free) // each)  # samples of tests, counted over all tests
         listed = min(listed, n * count)
         entries = backend.empty(listed * (each - HEADER_BYTES), np.uint8)
         headers = backend.empty(listed * HEADER_BYTES, np.uint8)
-        fine_low, fine_shift = self._fine_buckets()
-        first, partials = tests.values["first"], tests.values["partials"]
         for part in pieces(count, max(1, listed // n)):
             some = part.stop - part.start
-            blocks, groups = self._bucket_blocks(some, tests.values["lanes"])
-            device_tests = TESTS(**tests.values | {"first": first[part], "partials": partials[part], "count": some})
-            device_columns = COLUMNS[self.kind](
-                values=columns,
-                sorted=self._sorted,
-                ranks=self.problem.transform == "ranks",
-                stride=self.stride,
-                width=min(LANES, threads),
-                groups=groups,
-            )
-            for samples in pieces(n, min(n, listed // some)):
-                lists = LISTS[self.kind](
-                    entries=entries,
-                    headers=headers,
-                    first=samples.start,
-                    samples=samples.stop - samples.start,
-                    padded=-(-(n - 1) // ENTRIES) * ENTRIES,
-                    wanted=min(n - 1, 3 * self._first_guess(level) // 2),
-                    fine_low=fine_low,
-                    fine_shift=fine_shift,
-                )
-                self._kernel("list_neighbours", empty)(
-                    (samples.stop - samples.start, some), (self.tuning.lists,), [sets, device_tests, lists]
-                )
-                self._kernel("estimate_by_buckets", empty)(
-                    (blocks * groups, some),
-                    (threads,),
-                    [sets, device_tests, lists, device_columns],
-                    shared_bytes=4 * BINS * -(-threads // LANES) * LANES,
-                )
+            its = {name: values[name][part] for name in ("first", "partials")}
+            if counts is not None:
+                its["open"] = values["open"][part]
+            device_tests = TESTS(**values | its | {"count": some})
+            parts = list(pieces(n, min(n, listed // some)))
+            made = None
+            for staged, columns in self._stages(device_tests, None if counts is None else counts[part]):
+                for samples in parts:
+                    lists = self._lists(level, entries, headers, samples)
+                    if made != samples:  # else by the last stage
+                        self._kernel("list_neighbours", empty)(
+                            (samples.stop - samples.start, some), (self.tuning.lists,), [sets, staged, lists]
+                        )
+                        made = samples
+                    self._launch_by_buckets(level, sets, staged, lists, columns)
+
+    def _lists(self, level: int, entries: Any, headers: Any, samples: slice) -> Filled:
+        """The lists of some samples."""
+        fine_low, fine_shift = self._fine_buckets()
+        return LISTS[self.kind](
+            entries=entries,
+            headers=headers,
+            first=samples.start,
+            samples=samples.stop - samples.start,
+            padded=-(-(self.n - 1) // ENTRIES) * ENTRIES,
+            wanted=min(self.n - 1, 3 * self._first_guess(level) // 2),
+            fine_low=fine_low,
+            fine_shift=fine_shift,
+        )
+
+    def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
+        threads = self.tuning.buckets
+        blocks, groups = self._bucket_blocks(tests.values["count"], tests.values["lanes"])
+        device_columns = COLUMNS[self.kind](
+            values=columns,
+            sorted=self._sorted,
+            ranks=self.ranks,
+            stride=self.stride,
+            width=min(LANES, threads),
+            groups=groups,
+        )
+        self._kernel("estimate_by_buckets", "false" if level else "true")(
+            (blocks * groups, tests.values["count"]),
+            (threads,),
+            [sets, tests, lists, device_columns],
+            shared_bytes=4 * BINS * -(-threads // LANES) * LANES,
+        )
 
     def _fine_buckets(self) -> tuple[int, int]:
         """Key where the FINE buckets begin and logarithm of their width; they reach to the largest distance."""
@@ -536,12 +578,12 @@ class Engine:
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
-    def _estimate_by_insertion(self, level: int, count: int, sets: Filled, tests: Filled, columns: Any) -> None:
+    def _estimate_by_insertion(self, level: int, sets: Filled, tests: Filled, counts: None) -> None:
         k, threads = self.problem.k_cmi, self.tuning.insert
         kept = next((capacity for capacity in IN_REGISTERS if k <= capacity), 0)
         each = 2 * (level + 2) * self.dtype.itemsize  # the thread's samples in shared memory
         threads = max(1, min(threads, self.shared_limit // each))
-        items = -(-self.n // threads) * self.lanes * count
+        items = -(-self.n // threads) * self.lanes * tests.values["count"]
         blocks = min(items, 2**31 - 1) if kept else min(items, self._insertion_blocks())
         scratch = None if kept else self.backend.empty(blocks * threads * k, self.key_dtype)
         self._kernel("estimate_by_insertion", str(kept))(
@@ -559,9 +601,6 @@ class Engine:
         first = self.backend.upload(np.ascontiguousarray(sets, np.int32))
         return SETS[self.kind](values=self.values, first=first, n=self.n, level=level)
 
-    def _kernel(self, name: str, *arguments: str) -> Kernel:
-        return self.backend.kernel(*kernel_of(name, self.kind, *arguments))
-
 
 def ci_test(
     problem: NonlinearProblem,
@@ -574,6 +613,7 @@ def ci_test(
     beta: int = 0,
     gamma: int = 0,
     racing: bool = False,
+    engine_of: type[Engine] = Engine,
 ) -> tuple[int, float, np.ndarray]:
     """One test of V_i, which is permuted, and V_j given S (Algorithm 2).
 
@@ -592,7 +632,7 @@ def ci_test(
         name: parameter.parse(name, value)
         for (name, parameter), value in zip(PARAMS.items(), (selection, beta, gamma), strict=True)
     }
-    engine = Engine(problem, backend, params, racing)
+    engine = engine_of(problem, backend, params, racing)
     engine.fitting(len(members), 1, 1)
     partials = engine.partials(len(members), np.array([[i, *members]]), np.array([[0, j]]))[0]
     cmi = problem.cmi(partials)
@@ -628,9 +668,11 @@ class Search(abc.ABC):
     is the first of these that separates, so an earlier one may still replace one that a batch found out of turn.
     """
 
+    engine_of: ClassVar[type[Engine]] = Engine
+
     def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
         self.problem = problem
-        self.engine = Engine(problem, run.backend, run.params, racing)
+        self.engine = self.engine_of(problem, run.backend, run.params, racing)
         self.first_come = run.separating_sets == "first-come"
         p = self.p = problem.n_variables
         self.edges = ~np.eye(p, dtype=bool)

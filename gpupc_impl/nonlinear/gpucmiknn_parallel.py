@@ -14,6 +14,8 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.nonlinear.device import SEARCH_PARAMS, Search
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
+SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20)
+
 
 class ParallelSearch(Search):
     """Batches of sets: permutations of each set's variable, then the tests of all its neighbours still open."""
@@ -90,7 +92,7 @@ class ParallelSearch(Search):
     summary="permutations of several sets at once, each used for all neighbours of its variable",
     params={
         **SEARCH_PARAMS,
-        "delta": Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20),
+        "delta": SETS_AT_ONCE,
     },
 )
 def gpucmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:

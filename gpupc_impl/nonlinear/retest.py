@@ -52,29 +52,43 @@ class Retest:
     def partials(self, i: int, j: int, members: list[int]) -> np.ndarray:
         """(1 + perm,) sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation of variable i."""
         problem = self._problem
-        values, n, psi = problem.values, problem.n_samples, problem.psi
-        orders = np.concatenate([np.arange(n)[None], permutations(problem, i, members)])
+        n = problem.n_samples
+        own_space, other_space, set_space = (self._space(variables) for variables in ([i], [j], members))
+        orders = np.concatenate([np.arange(n)[None], permutations(problem, i, members, self._nearest(members))])
         sums = np.zeros(len(orders), np.int64)
         for rows in pieces(n, max(_AT_ONCE // n, 1)):
-            in_set = _distances(values[members], rows)
-            in_both = np.maximum(in_set, _distances(values[[j]], rows))
+            in_set = distances(set_space, rows)
+            in_both = np.maximum(in_set, distances(other_space, rows))
             for number, order in enumerate(orders):
-                own = _distances(values[i, order][None], rows)
+                own = distances(own_space[:, order], rows)
                 joint = np.maximum(own, in_both)
-                _set_own(joint, rows)
+                set_own(joint, rows)
                 radius = np.partition(joint, problem.k_cmi - 1, axis=1)[:, problem.k_cmi - 1 : problem.k_cmi]
-                near_x = _near(np.maximum(own, in_set), radius)
-                near_y = _near(in_both, radius)
-                near_set = _near(in_set, radius)  # without members all distances are zero: n
-                sums[number] += (psi[near_x] + psi[near_y] - psi[near_set]).sum()
+                sums[number] += self._terms(radius, joint, np.maximum(own, in_set), in_both, in_set).sum()
         return sums
 
+    # --- what mixed data have otherwise (mixed/retest.py) ---------------------------------------------------------
 
-def permutations(problem: NonlinearProblem, i: int, members: list[int]) -> np.ndarray:
-    """(perm, n) int32: the sample whose value of variable i each sample gets, given the members."""
+    def _space(self, variables: list[int]) -> np.ndarray:
+        """(l, n) rows whose Chebyshev distance is that of the variables."""
+        return self._problem.values[variables]
+
+    def _nearest(self, members: list[int]) -> np.ndarray | None:
+        """(n, k_perm) int32: each sample's neighbours given the members; None without members."""
+        return _nearest(self._space(members), self._problem.k_perm) if members else None
+
+    def _terms(self, radius, joint, in_x, in_y, in_set) -> np.ndarray:
+        """(r,) what samples add to the sum: of (r, 1) radii and (r, n) distances in the four spaces."""
+        psi = self._problem.psi
+        near_x, near_y, near_set = (_near(space, radius) for space in (in_x, in_y, in_set))
+        return psi[near_x] + psi[near_y] - psi[near_set]  # without members all distances are zero: n
+
+
+def permutations(problem: NonlinearProblem, i: int, members: list[int], nearest: np.ndarray | None) -> np.ndarray:
+    """(perm, n) int32: the sample whose value of variable i each sample gets, given the members and (n, k_perm)
+    neighbours."""
     n, k = problem.n_samples, problem.k_perm
     key = _key(problem.seed, i, members)
-    nearest = _nearest(problem.values[members], k) if members else None
     result = np.empty((problem.permutations, n), np.int32)
     for some in pieces(problem.permutations, max(_AT_ONCE // n, 1)):
         permutation = np.arange(some.start, some.stop)[:, None]
@@ -108,9 +122,9 @@ def _nearest(in_set: np.ndarray, k: int) -> np.ndarray:
     n = in_set.shape[1]
     result = np.empty((n, k), np.int32)
     for rows in pieces(n, max(_AT_ONCE // n, 1)):
-        distances = _distances(in_set, rows)
-        _set_own(distances, rows)
-        result[rows] = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        apart = distances(in_set, rows)
+        set_own(apart, rows)
+        result[rows] = np.argsort(apart, axis=1, kind="stable")[:, :k]
     return result
 
 
@@ -128,7 +142,7 @@ def _shuffled(nearest: np.ndarray, key: tuple[int, int], sample: np.ndarray, per
     return lists
 
 
-def _distances(values: np.ndarray, rows: slice) -> np.ndarray:
+def distances(values: np.ndarray, rows: slice) -> np.ndarray:
     """(r, n) Chebyshev distances of these samples to all samples in (l, n) values; zeros where l is 0."""
     n = values.shape[1]
     found = np.zeros((rows.stop - rows.start, n), values.dtype)
@@ -137,14 +151,14 @@ def _distances(values: np.ndarray, rows: slice) -> np.ndarray:
     return found
 
 
-def _set_own(distances: np.ndarray, rows: slice) -> None:
+def set_own(apart: np.ndarray, rows: slice) -> None:
     """Make the samples' (r, n) distances to themselves infinite."""
-    distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
+    apart[np.arange(len(apart)), np.arange(rows.start, rows.stop)] = np.inf
 
 
-def _near(distances: np.ndarray, radius: np.ndarray) -> np.ndarray:
+def _near(apart: np.ndarray, radius: np.ndarray) -> np.ndarray:
     """(r,) how many samples are nearer than (r, 1) radii; where a radius is zero, how many are at distance zero."""
-    return np.count_nonzero((distances < radius) | ((radius == 0) & (distances == 0)), axis=1)
+    return np.count_nonzero((apart < radius) | ((radius == 0) & (apart == 0)), axis=1)
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------

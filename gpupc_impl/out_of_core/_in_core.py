@@ -1,46 +1,48 @@
-"""Levels in core: the kernels of `cupc-s`, with the matrix and the graph on the device from level to level."""
+"""Levels in core: the search of `pair-scan`, whose matrix, graph and separating sets stay on the device."""
 
 from __future__ import annotations
 
-import numpy as np
+import dataclasses
+from typing import TYPE_CHECKING
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.gaussian import cupc_s
-from gpupc_impl.gaussian.device import GaussianSearch
-from gpupc_impl.out_of_core._layout import Layout
+from gpupc_impl.gaussian import pair_scan
+from gpupc_impl.gaussian.pair_scan import PairScan
+from gpupc_impl.out_of_core._plan import Plan
+
+if TYPE_CHECKING:
+    from gpupc_impl.out_of_core._search import BlockSearch
 
 
-class InCore(Layout):
-    """A level in core."""
+class InCore:
+    """A level in core; the first of a search takes the matrix there.
+
+    Attributes:
+        plan: see `Layout`.
+    """
+
+    def __init__(self, search: BlockSearch, level: int, plan: Plan):
+        self.search, self.level, self.plan = search, level, plan
 
     def run(self) -> LevelOutcome:
-        search, pipeline, timeline, level = self.search, self.pipelines.both[0], self.pipelines.timeline, self.level
-        step = level, self.pipelines.take_number()
+        search, pipeline, timeline = self.search, self.search.pipelines.both[0], self.search.pipelines.timeline
+        step = self.level, search.pipelines.take_number()
         if search.device is None:
             with timeline.step(*step, "transfer", pipeline.number):
-                search.device = DeviceSearch(self)
-            mapped.release(self.problem.correlation)
-            pipeline.bytes_up += self.plan.bytes_up + (self.adjacency.nbytes if level else 0)
+                search.device = begin(search)
+            mapped.release(search.problem.correlation)
+            pipeline.bytes_up += self.plan.bytes_up
         with timeline.step(*step, "kernel", pipeline.number):
-            outcome = search.device.run_level(level)
-        if level:
-            i, j = outcome.pairs.T
-            self.adjacency[i, j] = self.adjacency[j, i] = False
-        else:
-            self.adjacency[...] = search.device.adjacency()
-        if self.largest_p is not None:
-            self.largest_p[...] = search.device.pmax()
-        return outcome
+            return search.device.run_level(self.level)
 
 
-class DeviceSearch(GaussianSearch):
-    """The search in core of a graph that may have come to this level in another layout, or in another process."""
+def begin(search: BlockSearch) -> PairScan:
+    """A search in core, with the parameters that `pair-scan` has by default.
 
-    def __init__(self, layout: Layout):
-        super().__init__(layout.problem, layout.search.run, cupc_s.KERNEL)
-        if layout.level:
-            self.graph.edges = self.backend.upload(layout.adjacency.view(np.uint8))
-            self.graph.begun = True
-            self.graph.count()
-            self._pmax = layout.largest_p
+    One that is to be kept level by level in a checkpoint runs them one by one.
+    """
+    params = {name: parameter.default for name, parameter in pair_scan.PARAMETERS.items()}
+    if search.checkpoint is not None:
+        params["together"] = "never"
+    return PairScan(search.problem, dataclasses.replace(search.run, params=params))

@@ -1,4 +1,4 @@
-"""Level 1 on blocks of pairs: what panels and square blocks share (kernels/pair_blocks.cu)."""
+"""Level 1 on blocks of pairs: what panels and square blocks share, and the kernels of square ones (pair_blocks.cu)."""
 
 from __future__ import annotations
 
@@ -59,27 +59,57 @@ def level_one_launch(
     return EDGES, (n_i,), EDGE_THREADS[backend]
 
 
-class PairBlock:
-    """A block of pairs, whose keys are in a pipeline: emptied when this is made, merged some time after `fetch`."""
+class PairResults:
+    """What is found of a block of pairs, in a pipeline: emptied when this is made, merged some time after `fetch`.
+
+    Attributes:
+        members: (rows, columns) uint32 on the device: a member of each pair's set, with `NO_MEMBER` for none, and what
+            is not in `MEMBER` of no meaning here.
+        smallest: (rows, columns) uint64 on the device: bits of the smallest r^2 met, or None.
+    """
 
     def __init__(self, layout: Layout, pipeline: Pipeline, rows: slice, columns: slice):
         self.layout, self.pipeline, self.rows, self.columns = layout, pipeline, rows, columns
         shape = length(rows), length(columns)
-        self.dense = np.count_nonzero(layout.adjacency[rows, columns]) >= DENSE * shape[0] * shape[1]
-        self.results = {"keys": pipeline.area("keys", shape, np.uint32)}
+        self._areas = {"keys": pipeline.area("keys", shape, np.uint32)}
         if layout.largest_p is not None:
-            self.results["smallest"] = pipeline.area("smallest", shape, np.uint64)
-        for _, device in self.results.values():
+            self._areas["smallest"] = pipeline.area("smallest", shape, np.uint64)
+        for _, device in self._areas.values():
             pipeline.stream.fill_bytes(device, 0xFF)
+        _, self.members = self._areas["keys"]
+        _, self.smallest = self._areas.get("smallest", (None, None))
+
+    def fetch(self) -> None:
+        """Queue the transfer of the results to the host."""
+        self.pipeline.download(*self._areas.values())
+        self.pipeline.merge_with(self._merge)
+
+    def _merge(self) -> None:
+        if "smallest" in self._areas:
+            smallest, _ = self._areas["smallest"]
+            i, j = np.nonzero(smallest != NO_KEY)
+            self.layout.record_p_values(i + self.rows.start, j + self.columns.start, smallest[i, j])
+        keys, _ = self._areas["keys"]
+        i, j = np.nonzero(keys != NO_MEMBER)
+        pairs = np.stack([i + self.rows.start, j + self.columns.start], axis=1).astype(np.int32)
+        self.layout.separated.append((pairs, (keys[i, j] & MEMBER).astype(np.int32)[:, None]))
+
+
+class PairBlock(PairResults):
+    """A square block of pairs, by the kernels of pair_blocks.cu, which find keys."""
+
+    def __init__(self, layout: Layout, pipeline: Pipeline, rows: slice, columns: slice):
+        super().__init__(layout, pipeline, rows, columns)
+        edges = np.count_nonzero(layout.adjacency[rows, columns])
+        self.dense = self.smallest is None and edges >= DENSE * length(rows) * length(columns)
 
     def test(self, pipeline: Pipeline, members: slice, **fields: Any) -> None:
         """Queue the tests with a separation-set block, of which `fields` of a `PAIR_BLOCK` tell, in a pipeline."""
         layout, n_i, n_j = self.layout, length(self.rows), length(self.columns)
-        _, smallest = self.results.get("smallest", (None, None))
         argument = PAIR_BLOCK(
             **fields,
-            keys=self.results["keys"][1],
-            min_r_squared=smallest,
+            keys=self.members,
+            min_r_squared=self.smallest,
             counters=layout.counters,
             width=length(members),
             n_i=n_i,
@@ -91,21 +121,6 @@ class PairBlock:
             residual_tolerance=layout.problem.residual_tolerance,
             first_come=layout.first_come,
         )
-        dense = self.dense and smallest is None
-        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, dense, layout.problem.residual_tolerance)
+        tolerance = layout.problem.residual_tolerance
+        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, self.dense, tolerance)
         pipeline.launch(layout.backend.kernel(*kernel), grid, block, [argument])
-
-    def fetch(self) -> None:
-        """Queue the transfer of the results to the host."""
-        self.pipeline.download(*self.results.values())
-        self.pipeline.merge_with(self._merge)
-
-    def _merge(self) -> None:
-        if "smallest" in self.results:
-            smallest, _ = self.results["smallest"]
-            i, j = np.nonzero(smallest != NO_KEY)
-            self.layout.record_p_values(i + self.rows.start, j + self.columns.start, smallest[i, j])
-        keys, _ = self.results["keys"]
-        i, j = np.nonzero(keys != NO_MEMBER)
-        pairs = np.stack([i + self.rows.start, j + self.columns.start], axis=1).astype(np.int32)
-        self.layout.separated.append((pairs, (keys[i, j] & MEMBER).astype(np.int32)[:, None]))

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core.pc_stable import MAX_SETS
+from gpupc_impl.engine.bit_graph import row_words
+from gpupc_impl.gaussian.pair_scan import PairScan
 
 SMALLEST_BLOCK = 32
 STAGING_BYTES = 1 << 28
@@ -81,8 +83,13 @@ class Plan:
 # --- in core ---------------------------------------------------------------------------------------------------------
 
 
+def pair_scan(p: int, max_level: int | None, pmax: bool) -> Plan:
+    """The search of pair-scan, as far as level 1; what later levels take depends on the graph."""
+    return Plan("core", PairScan.first_bytes(p, max_level, pmax), p, p, p, 4 * p * (p + 1))  # half the matrix goes up
+
+
 def core(p: int, max_level: int | None, pmax: bool) -> Plan:
-    """Everything on the device: the most that any level up to `max_level` takes when no edge was removed before it.
+    """cuPC-S on managed memory: the most that any level up to `max_level` takes when no edge was removed before it.
 
     The correlation matrix, the graph and the best keys; from level 1 on compacted rows, binomials, and the list of
     removed edges with their sets. That list grows with the level, until such rows have more sets than can be numbered.
@@ -139,8 +146,8 @@ def _upper_totals(p: int, side: int) -> tuple[int, int]:
 
 
 def _rows_bytes(p: int, rows: int) -> int:
-    """Whole rows, with their bits."""
-    return rounded(8 * p * rows) + rounded(4 * words(p) * rows)
+    """Whole rows, with their bits, and whether each has a twin."""
+    return rounded(8 * p * rows) + rounded(4 * row_words(p) * rows) + rounded(rows)
 
 
 def _result_bytes(pairs: int, pair_bytes: int) -> int:
@@ -164,7 +171,7 @@ def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
     if rows < 1:
         return None
     rows = -(-p // -(-p // rows))  # panels of equal height
-    row_bytes = 8 * p + 4 * words(p)
+    row_bytes = 8 * p + 4 * row_words(p)
     starts = np.arange(0, p, rows)
     heights = np.minimum(rows, p - starts)
     up, down = int((p - starts).sum()) * row_bytes, int((heights * (p - starts)).sum()) * pair_bytes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import logging
 from typing import Any
 
@@ -10,14 +12,15 @@ import numpy as np
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.engine.graph import COUNTER_SHAPE
+from gpupc_impl.gaussian.pair_scan import PairScan
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import _plan
 from gpupc_impl.out_of_core._checkpoint import Checkpoint, State, make_folder
 from gpupc_impl.out_of_core._gathered import Gathered
-from gpupc_impl.out_of_core._in_core import DeviceSearch, InCore
+from gpupc_impl.out_of_core._in_core import InCore
 from gpupc_impl.out_of_core._layout import Layout
-from gpupc_impl.out_of_core._pairs import DENSE
 from gpupc_impl.out_of_core._panels import Panels
 from gpupc_impl.out_of_core._pipelines import Pipelines, Timeline
 from gpupc_impl.out_of_core._square_blocks import LevelZero, SquareBlocks
@@ -29,9 +32,9 @@ class BlockSearch:
     """One search on one backend; a `LevelSearch` (see core/pc_stable.py).
 
     Attributes:
+        device: the search in core, while levels run there; it has then what the next two do not.
         adjacency_left: (p, p) bool: the graph, on the host.
         largest_p: (p, p) float64 largest p-values so far, or None.
-        device: the search in core, while levels run there.
         staging_bytes: pinned host memory of each pipeline.
         report: what is recorded of the search: budget, plans, bytes moved and seconds by step.
 
@@ -50,15 +53,13 @@ class BlockSearch:
         self.backend.reset_peak()
         if self.params["timeline"]:
             make_folder("timeline", self.params["timeline"])
-        self.adjacency_left = ~np.eye(self.p, dtype=bool)
-        self.largest_p = np.full((self.p, self.p), np.nan) if run.pmax else None
+        self.device: PairScan | None = None
         self.outcomes: list[LevelOutcome] = []
         self.checkpoint = None
         self._replayed = 0
         if self.params["checkpoint"]:
             self.checkpoint = Checkpoint(self.params["checkpoint"], problem.fingerprint, run.separating_sets, run.pmax)
             self._resume()
-        self.device: DeviceSearch | None = None
         self._choose_plans()
         self.timeline = Timeline(self.backend, keep=bool(self.params["timeline"]))
         self.pipelines = Pipelines(self.backend, self.timeline, self.staging_bytes)
@@ -91,13 +92,13 @@ class BlockSearch:
     def _choose_plans(self) -> None:
         """Plans of levels 0 and 1 for the complete graph, which is the most that they can need; logged.
 
-        Without a budget the search is in core, if the device holds it and the matrix is there as a whole.
+        The search is in core, if the budget holds that and the matrix is there as a whole.
         """
         p, budget, max_level, pmax = self.p, self.budget, self.problem.max_level, self.run.pmax
-        core = _plan.core(p, max_level, pmax)
-        unlimited = self.backend.device_memory_limit is None and self.params["layout"] == "auto"
+        core = _plan.pair_scan(p, max_level, pmax)
+        free = self.params["layout"] == "auto" and not self._replayed
         whole = self.problem.correlations == "host" and isinstance(self.problem.correlation, np.ndarray)
-        self._core = core if unlimited and whole and core.device_bytes <= budget else None
+        self._core = core if free and whole and core.device_bytes <= budget else None
         self._zero = self._core or _plan.level_zero(p, budget, self.params["block_size"])
         self._one = None  # where level 1 is not run
         self.staging_bytes = self._zero.staging_bytes
@@ -115,8 +116,6 @@ class BlockSearch:
         if level < self._replayed:
             return self.outcomes[level]
         try:
-            self.counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
-            self.backend.synchronize()  # the pipelines' streams do not wait for the backend's own
             self.pipelines.begin_level(level)
             layout = self._layout(level)
             outcome = layout.run()
@@ -133,17 +132,51 @@ class BlockSearch:
         finally:
             self.pipelines.abandon()
             self.counters = None
-        self.report["peak_device_bytes"] = self.backend.memory_peak - self._used_before
         self.outcomes.append(outcome)
         if self.checkpoint is not None:
+            self._fetch()
             self.checkpoint.save(State(self.adjacency_left, self.outcomes, self.largest_p))
         return outcome
 
     def adjacency(self) -> np.ndarray:
+        if self.device is not None:
+            try:
+                return self.device.adjacency()
+            except DeviceMemoryError:  # no room for lists of sets to be merged on the device
+                self._leave_core()
         return self.adjacency_left
 
+    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
+        if self.device is not None:
+            return self.device.separating_sets(adjacency)
+        removed = [(outcome.pairs, outcome.sets) for outcome in self.outcomes]
+        return SeparatingSets.from_levels(adjacency, [found for found in removed if found[0] is not None])
+
     def pmax(self) -> np.ndarray | None:
-        return self.largest_p
+        return self.largest_p if self.device is None else self.device.pmax()
+
+    @functools.cached_property
+    def adjacency_left(self) -> np.ndarray:
+        return ~np.eye(self.p, dtype=bool)
+
+    @functools.cached_property
+    def largest_p(self) -> np.ndarray | None:
+        return np.full((self.p, self.p), np.nan) if self.run.pmax else None
+
+    def _fetch(self) -> None:
+        """Bring to the host what is known of the levels in core."""
+        device = self.device
+        if device is None:
+            return
+        self.adjacency_left, self.largest_p = device.adjacency_now(), device.pmax()
+        for level, outcome in enumerate(self.outcomes):
+            if level and outcome.pairs is None:
+                pairs, sets = device.removed_in(level)
+                self.outcomes[level] = dataclasses.replace(outcome, pairs=pairs, sets=sets)
+
+    def _leave_core(self) -> None:
+        self._fetch()
+        self.device = self._core = None
 
     def _resume(self) -> None:
         state = self.checkpoint.load()
@@ -153,7 +186,8 @@ class BlockSearch:
             logger.info("resuming at level %d from %s", self._replayed, self.checkpoint.path)
 
     def close(self) -> None:
-        """Write the timeline; the checkpoint has served its end."""
+        """Write the timeline and what the device held at most; the checkpoint has served its end."""
+        self.report["peak_device_bytes"] = self.backend.memory_peak - self._used_before
         if self.params["timeline"]:
             self.timeline.save(self.params["timeline"])
         if self.checkpoint is not None:
@@ -161,23 +195,26 @@ class BlockSearch:
 
     # --- layouts -----------------------------------------------------------------------------------------------
 
-    def _layout(self, level: int) -> Layout:
+    def _layout(self, level: int) -> InCore | Layout:
         """The layout of a level, given the graph at its start."""
-        dense = False
-        if level == 1:
-            degrees = np.array([np.count_nonzero(row) for row in self.adjacency_left], np.int64)
-            # The kernels of panels make half of the tests that cupc-s makes, and make them faster where edges are many.
-            dense = degrees.sum() >= DENSE * self.p**2 and not self.run.pmax
-        if self._core is not None and not dense:
-            return InCore(self, level, self._core)
-        self.device = None
+        if self._core is not None:
+            if self._fits_in_core(level):
+                return InCore(self, level, self._core)
+            self._leave_core()
+        self.counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
+        self.backend.synchronize()  # the pipelines' streams do not wait for the backend's own
         if level == 0:
             return LevelZero(self, level, self._zero)
         if level == 1:
-            plan = self._plan_level_one(degrees)
+            plan = self._plan_level_one(np.array([np.count_nonzero(row) for row in self.adjacency_left], np.int64))
             if plan.layout != "gather":
                 return {"panels": Panels, "blocks": SquareBlocks}[plan.layout](self, level, plan)
         return Gathered(self, level)
+
+    def _fits_in_core(self, level: int) -> bool:
+        """Whether a level in core keeps the budget, given those before it."""
+        left = self.budget - (self.backend.memory_used - self._used_before)
+        return self.device is None or self.device.level_bytes(level) <= left
 
     def _plan_level_one(self, degrees: np.ndarray | None = None) -> _plan.Plan | None:
         """The plan of level 1; without the degrees of the graph gathering is not among the choices."""

@@ -39,6 +39,10 @@ METHOD_COLOURS = {
     "cmiknn-serial": "#000000",
     "cmiknn-parallel": "#009E73",
     "tigramite": "#CC79A7",
+    "gpucmiknn-mixed": "#0072B2",
+    "mixed-serial": "#000000",
+    "mixed-parallel": "#009E73",
+    "tigramite-mixed": "#CC79A7",
 }
 """Okabe and Ito's palette, told apart in colour-blind vision; a method has the same colour in every figure.
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl import DeviceMemoryError, GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve, unavailable
@@ -142,7 +142,10 @@ def test_without_a_budget_the_search_is_in_core(pmax):
     data = sample(rng, 120, 200, 3)
     data[:, 5] = data[:, 70]
     problem = GaussianProblem.from_data(data, alpha=0.05)
-    expected, found = in_core(problem, pmax=pmax), out_of_core(problem, None, pmax=pmax)
+    expected, found = (
+        skeleton(problem, method="pair-scan", backend="host", pmax=pmax),
+        out_of_core(problem, None, pmax=pmax),
+    )
     assert_same(found, expected)
     assert found.undefined_tests > 0
     assert np.array_equal(found.pmax, expected.pmax, equal_nan=True) if pmax else found.pmax is None
@@ -152,14 +155,39 @@ def test_without_a_budget_the_search_is_in_core(pmax):
     assert [level["bytes_up"] for level in report["levels"]] == [4 * 120 * 121] + [0] * (found.levels_run - 1)
 
 
-def test_a_dense_level_one_takes_one_panel_and_then_the_search_is_in_core_again():
+def test_a_sufficient_budget_is_in_core_with_the_tests_of_pair_scan():
+    """A level that would not keep the budget leaves core with what was found there; p-values included."""
     rng = np.random.default_rng(9)
-    data = rng.standard_normal((300, 1)) + rng.standard_normal((300, 60))
-    problem = GaussianProblem.from_data(data, alpha=0.05, max_level=2)
-    found = out_of_core(problem, None)
+    data = rng.standard_normal((60, 1)) + rng.standard_normal((60, 100))
+    data[:, 5] = data[:, 70]
+    problem = GaussianProblem.from_data(data, alpha=0.1)
+    first = _plan.pair_scan(100, None, False).device_bytes
+    pair_scan = skeleton(problem, method="pair-scan", backend="host", pmax=True)
+    for budget, layouts in {
+        10**6: ["core", "core", "core"],
+        first: ["core", "core", "gather"],
+        first - 1: ["blocks", "panels", "gather"],
+    }.items():
+        for pmax in (False, True):
+            found = out_of_core(problem, budget + 80_000 * pmax, pmax=pmax)
+            assert_same(found, pair_scan)
+            assert [level["layout"] for level in found.facts["out_of_core"]["levels"]][:3] == layouts
+            assert found.tests_per_level[:2] == pair_scan.tests_per_level[:2]
+            assert (found.undefined_tests > 0) == (pair_scan.undefined_tests > 0)
+        np.testing.assert_allclose(found.pmax, pair_scan.pmax, rtol=1e-9, atol=1e-13)
+
+
+def test_lists_that_cannot_be_merged_on_the_device_are_merged_on_the_host(monkeypatch):
+    problem = GaussianProblem.from_data(sample(np.random.default_rng(10), 80, 60, 4), alpha=0.1)
+
+    def full(*given):
+        raise DeviceMemoryError(2, 0, 1)
+
+    monkeypatch.setattr("gpupc_impl.gaussian.pair_scan.download_result", full)
+    found = out_of_core(problem, None, pmax=True)
     assert_same(found, in_core(problem))
-    assert [level["layout"] for level in found.facts["out_of_core"]["levels"]] == ["core", "panels", "core"]
-    assert found.facts["out_of_core"]["levels"][1]["rows"] == 60
+    assert {level["layout"] for level in found.facts["out_of_core"]["levels"]} == {"core"}
+    assert found.pmax is not None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -168,7 +196,7 @@ def test_staging_memory_is_taken_once(layout, monkeypatch):
     problem = GaussianProblem.from_data(sample(rng, 100, 80, 4), alpha=0.1)
     taken, host_empty = [], HostBackend.host_empty
     monkeypatch.setattr(HostBackend, "host_empty", lambda *given: taken.append(given[1]) or host_empty(*given))
-    found = out_of_core(problem, 600_000, layout=layout, block_size=40)
+    found = out_of_core(problem, 200_000, layout=layout, block_size=40)
     assert found.levels_run >= 3
     assert len(taken) == (3 if layout == "blocks" else 2)  # a pipeline each; blocks of pairs have one of their own
 

@@ -15,7 +15,7 @@ import gpupc_impl
 from gpupc_impl.core.family import families
 
 ROOT = Path(gpupc_impl.__file__).parents[1]
-FAMILIES = {"gaussian", "discrete", "nonlinear"}
+FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed"}
 
 MAY_USE = {
     "backends": set(),
@@ -23,6 +23,7 @@ MAY_USE = {
     "tables": set(),
     "engine": {"core", "backends"},
     **{family: {"engine", "core", "backends"} for family in FAMILIES},
+    "mixed": {"nonlinear", "core", "backends"},
     "out_of_core": {"gaussian", "engine", "core", "backends"},
     "measurement": {"core", "backends"},
     "verification": {"measurement", "core"},

@@ -9,6 +9,7 @@ struct Places {
     unsigned* scratch;                 // null: in shared memory
     unsigned long long scratch_cells;  // of each table, of `up_to` cells in shared memory
     int bits;                          // of the largest number of a cell that is sorted
+    int splits;                        // blocks that share out the sets of an edge, from level 1 on
 
     __device__ __forceinline__ bool have(const Shape& shape) const {
         const unsigned long long cells = shape.cells();
@@ -72,11 +73,12 @@ __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const
     }
 }
 
-// Level 0 (Algorithm 2): a block a pair. Grid (p, p), or less: then blocks take several.
+// Level 0 (Algorithm 2): a block a pair; of those with planes none if `others` are asked for (products.cu). Grid (p,
+// p), or less: then blocks take several.
 template <class Code, bool SORTED>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
-                     const __grid_constant__ Places places) {
+                     const __grid_constant__ Places places, bool others) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     const unsigned long long slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(512, 1)
             if (j <= i) continue;
             Shape shape;
             shape.set(data.categories, i, j, nullptr, 0);
-            if (!places.have(shape)) continue;
+            if (!places.have(shape) || (others && has_planes(data, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
             sync_block();
             make_test_by<SORTED>(search, data, *unit, nullptr, 0, team, table, places.bits);
@@ -97,8 +99,8 @@ __global__ void __launch_bounds__(512, 1)
     }
 }
 
-// Levels from 1 on (Algorithm 3). Grid (ceil(p / z), ceil(n' / beta)), block (delta, gamma, beta): beta edges of a row,
-// gamma tests of each at a time, delta threads a table.
+// Levels from 1 on (Algorithm 3). Grid (ceil(p / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta edges
+// of a row, gamma tests of each at a time, delta threads a table.
 template <class Code, bool SORTED>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
@@ -118,10 +120,13 @@ __global__ void __launch_bounds__(512, 1)
     unsigned* const table = places.scratch == nullptr
                                 ? shared_tables + number * places.scratch_cells
                                 : places.scratch + (block_slot * here + number) * places.scratch_cells;
+    const int split = blockIdx.y % places.splits;
+    const long long own = static_cast<long long>(blockIdx.y / places.splits) * beta;
+    const long long step = static_cast<long long>(gridDim.y / places.splits) * beta;
     Tally tally;
     for (int i = blockIdx.x; i < rows.p; i += gridDim.x) {
         const int degree = rows.degrees[i];
-        if (degree <= size || static_cast<long long>(blockIdx.y) * beta >= degree) continue;
+        if (degree <= size || own >= degree) continue;
         if (row_cells[i] <= places.above) continue;
         const int* neighbours = rows.of(i);
         if (use_shared) {
@@ -130,10 +135,9 @@ __global__ void __launch_bounds__(512, 1)
             neighbours = shared_row;
             sync_block();
         }
-        for (long long first = static_cast<long long>(blockIdx.y) * beta; first < degree;
-             first += static_cast<long long>(gridDim.y) * beta) {
+        for (long long first = own; first < degree; first += step) {
             const long long position = first + threadIdx.z;
-            unsigned long long t = threadIdx.y, sets = 0;
+            unsigned long long t = static_cast<unsigned long long>(split) * gamma + threadIdx.y, sets = 0;
             int j = 0;
             if (team.rank == 0 && position < degree) {
                 j = neighbours[position];
@@ -142,7 +146,7 @@ __global__ void __launch_bounds__(512, 1)
             for (;;) {
                 if (team.rank == 0) {  // find the next test
                     unit.testing = 0;
-                    for (; t < sets && unit.testing == 0; t += gamma) {
+                    for (; t < sets && unit.testing == 0; t += static_cast<unsigned long long>(places.splits) * gamma) {
                         const unsigned long long key = set_key(i, j, t);
                         if (search.settled(i, j, key)) {
                             t = sets;  // later keys are larger still

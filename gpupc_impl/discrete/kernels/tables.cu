@@ -5,9 +5,10 @@
 #include "engine/kernels/rows.cuh"
 #include "engine/kernels/tally.cuh"
 
-// What a level counts in the places of turns, of which there are none: tests that the host decides, and the cells of
-// the next level's largest table. discrete/device.py: the same.
-enum { UNDECIDED = TURNS, LARGEST };
+// What a level counts in places that a search of this kind has no other use for: ends of edges that have tests in the
+// next level, tests that the host decides, and the cells of the next level's largest table. discrete/device.py: the
+// same.
+enum { BUSY_ENDS = ARRIVED, UNDECIDED = TURNS, LARGEST };
 
 // Which samples have which category, 64 samples a warp at a time. Grid (any, p), block (warps).
 template <class Code>
@@ -88,7 +89,7 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
                              const int* categories, const int* by_categories, unsigned long long* row_cells) {
     const int p = graphs.p, words = graphs.words;
     const WarpRows rows(p);
-    unsigned long long sum = 0, most = 0, largest = 0;
+    unsigned long long sum = 0, busy = 0, most = 0, largest = 0;
     for (int i = rows.first; i < rows.last; ++i) {
         unsigned* const is = graphs.graph(after) + static_cast<long long>(i) * words;
         int degree = 0, gone = 0;
@@ -112,6 +113,7 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
         unsigned long long cells = 0;
         if (degree > level + 1) {
             cells = largest_table(BitRow(graphs.graph(after), words, i), p, i, level + 1, categories, by_categories);
+            busy += degree;
         }
         if (warp_leader()) {
             graphs.degrees[i] = degree;
@@ -132,6 +134,7 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
     }
     if (sum != 0) {
         atomicAdd(&counted[DEGREE_SUM], sum);
+        atomicAdd(&counted[BUSY_ENDS], busy);
         atomicMax(&counted[MOST_DEGREE], most);
         atomicMax(&counted[LARGEST], largest);
     }

@@ -1,9 +1,9 @@
 // Correlations made on the device: columns of samples standardised, and their products made exact.
 #include "backends/simt/portable.cuh"
 
-// Columns of an (m, p) matrix to mean zero and length one; constant ones to zeros. As problem.py's `standardized`:
-// scaled by their largest magnitude before anything is squared. Grid (ceil(p / threads)), block (threads): a thread a
-// column.
+// Columns of an (m, p) matrix to mean zero and length one; constant ones to zeros. As problem.py's `standardized`, they
+// are scaled by their largest magnitude before anything is squared; here by a power of two, and shifted by their first
+// value, so that a column far from zero loses no digits. Grid (ceil(p / threads)), block (threads): a thread a column.
 __global__ void standardise(double* samples, int m, int p) {
     const int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= p) return;
@@ -17,17 +17,19 @@ __global__ void standardise(double* samples, int m, int p) {
         constant = constant && value == first;
         largest = fabs(value) > largest ? fabs(value) : largest;
     }
+    // 2^-1022 to 2^1000: a power beyond these is no number, and one within them takes no column out of range.
+    const double scale = largest > 0.0 ? ldexp(1.0, max(-1022, min(1000, -ilogb(largest)))) : 1.0;
+    const double shift = first * scale;
     double sum = 0.0, square = 0.0;
-    const double scale = largest > 0.0 ? largest : 1.0;
-    for (int s = 0; s < m; ++s) sum += at(s) / scale;
+    for (int s = 0; s < m; ++s) sum += at(s) * scale - shift;
     const double mean = sum / m;
     for (int s = 0; s < m; ++s) {
-        const double value = at(s) / scale - mean;
+        const double value = at(s) * scale - shift - mean;
         square = fma(value, value, square);
     }
     constant = constant || square == 0.0;
     const double length = constant ? 1.0 : sqrt(square);
-    for (int s = 0; s < m; ++s) at(s) = constant ? 0.0 : (at(s) / scale - mean) / length;
+    for (int s = 0; s < m; ++s) at(s) = constant ? 0.0 : (at(s) * scale - shift - mean) / length;
 }
 
 // Products of standardised columns to correlations: within [-1, 1], ones on the diagonal, exactly symmetric: the lower

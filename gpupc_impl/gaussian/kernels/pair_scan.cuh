@@ -9,8 +9,7 @@ struct PairScan {
     const double* C;  // (p, p) correlations
     double residual_tolerance, pivot_tolerance;
     // Levels 0 and 1: see pair_scan.cu.
-    unsigned* twins;
-    unsigned char* has_twins;
+    unsigned char* has_twin;
     int* members;
     unsigned long long* smallest_r_squared;  // (p, p) bits of the smallest r^2 met in a level, or null
     // From level 2 on, the graph at its start: row i's neighbours, ascending, from neighbours[starts[i]] on; for each

@@ -20,9 +20,11 @@ constexpr int APART = 32;  // words of a thread; its neighbours' lie between
 template <class T>
 using Wide = decltype(KeyOf<T>() + 0);
 
-template <class T>
+template <class T, class Rule>
 __device__ __forceinline__ Wide<T> distance_between(T a, T b) {
-    if constexpr (Number<T>::whole) {
+    if constexpr (Rule::TIES) {
+        return Rule::template distance<T>(a, b);
+    } else if constexpr (Number<T>::whole) {
         const int difference = a - b;
         return difference < 0 ? -difference : difference;
     } else {
@@ -100,7 +102,7 @@ struct Neighbours {
 };
 
 // The lists of a sample a block. EMPTY: level 0, where there is no list for S. Grid (samples, tests), any block.
-template <class T, bool EMPTY>
+template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
     using Key = Wide<T>;
@@ -108,6 +110,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     constexpr int LISTS = Here::LISTS;
     __shared__ int fine[FINE], sums[FINE], counts[LISTS][BINS];
     __shared__ long long ends[2];
+    if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x, n = sets.n, level = sets.level;
     const int a = lists.first + blockIdx.x;
     const int* test = tests.first + 2ll * blockIdx.y;
@@ -120,11 +123,11 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         if constexpr (!EMPTY) {
             for (int s = 1; s <= level; ++s) {
                 const T* v = sets.of(set[s]);
-                in_set = larger(in_set, distance_between(v[a], v[b]));
+                in_set = larger(in_set, distance_between<T, Rule>(v[a], v[b]));
             }
             keys[1] = in_set;
         }
-        keys[0] = larger(in_set, distance_between(other[a], other[b]));
+        keys[0] = larger(in_set, distance_between<T, Rule>(other[a], other[b]));
     };
 
     for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
@@ -246,19 +249,20 @@ struct Columns {
 
 // The partials of tests of the samples that are listed. Shared memory: BINS words a thread, of whole warps.
 // Grid (groups x any, tests), block (gamma).
-template <class T, bool EMPTY>
+template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(1024, 1)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                         const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
     using Key = Wide<T>;
     constexpr int CAPACITY = BINS / Kept<Key>::WORDS;
     constexpr Key FARTHEST = Number<T>::LARGEST - 1;
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // what is taken off counts, which have the sample itself
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int group = blockIdx.x % columns.groups, part = blockIdx.x / columns.groups;
     const int parts = gridDim.x / columns.groups;
     const int width = min(columns.width, tests.lanes - group * columns.width);
     const int teams = blockDim.x / width, team = threadIdx.x / width;
-    if (team >= teams) return;
+    if (team >= teams || tests.closed(blockIdx.y)) return;
     const int n = sets.n, k = tests.k, stride = columns.stride;
     const int lane = group * columns.width + threadIdx.x % width;
     int* counts = shared + threadIdx.x / APART * (APART * BINS) + threadIdx.x % APART;  // of buckets
@@ -283,7 +287,7 @@ __global__ void __launch_bounds__(1024, 1)
         const auto measure = [&](const Entries<T>& entries, Key* keys) {
 #pragma unroll
             for (int s = 0; s < STEP<T>; ++s) {
-                keys[s] = distance_between(own, value(entries.of[s].sample()));
+                keys[s] = distance_between<T, Rule>(own, value(entries.of[s].sample()));
             }
 #pragma unroll
             for (int s = 0; s < STEP<T>; ++s) keys[s] = larger(keys[s], entries.of[s].key());
@@ -366,7 +370,7 @@ __global__ void __launch_bounds__(1024, 1)
             }
             found = least;
         }
-        const Key radius = max(found, Key(1));  // zero: those at distance zero count
+        const Key radius = Rule::TIES ? found + 1 : max(found, Key(1));  // zero: those at distance zero count
 
         // The counts, with the sample itself: buckets before that of the radius count whole.
         const int rim = bin_of(radius, low, shift);
@@ -378,11 +382,22 @@ __global__ void __launch_bounds__(1024, 1)
                 near[l] += here.lists[l][place / STEP<T>].of[place % STEP<T>].key() < radius;
             }
         }
+        if constexpr (Rule::TIES) {
+            int joint = 0;
+            for (int j = 0; j * STEP<T> < header.starts[0][rim + 1]; ++j) {
+                const Entries<T> entries = here.lists[0][j];
+                Key keys[STEP<T>];
+                measure(entries, keys);
+#pragma unroll
+                for (int s = 0; s < STEP<T>; ++s) joint += keys[s] < radius;
+            }
+            sum -= static_cast<unsigned long long>(psi[joint]);
+        }
         if constexpr (EMPTY) {
             const T* sorted = columns.sorted + static_cast<long long>(set[0]) * n;
             sum += static_cast<unsigned long long>(
-                psi[count_around<T>(sorted, n, columns.ranks, own, static_cast<KeyOf<T>>(radius))] + psi[near[0]] -
-                psi[n]);
+                psi[count_around<T, Rule>(sorted, n, columns.ranks, own, static_cast<KeyOf<T>>(radius)) - SELF] +
+                psi[near[0] - SELF] - psi[n - SELF]);
         } else {
             int near_x = 1;
             for (int j = 0; j * STEP<T> < header.starts[1][rim + 1]; ++j) {
@@ -392,8 +407,8 @@ __global__ void __launch_bounds__(1024, 1)
 #pragma unroll
                 for (int s = 0; s < STEP<T>; ++s) near_x += keys[s] < radius;
             }
-            sum += static_cast<unsigned long long>(psi[near_x] + psi[near[0]] - psi[near[1]]);
+            sum += static_cast<unsigned long long>(psi[near_x - SELF] + psi[near[0] - SELF] - psi[near[1] - SELF]);
         }
     }
-    atomicAdd(&tests.partials[static_cast<long long>(blockIdx.y) * tests.lanes + lane], sum);
+    atomicAdd(&tests.sums(blockIdx.y)[lane], sum);
 }

@@ -81,7 +81,7 @@ __device__ void list_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> boun
 
 // The distances of one sample to those of a list, in (V_i, V_j, S), for the lanes of a thread: computed again each
 // time, or kept in a buffer.
-template <class T>
+template <class T, class Rule>
 struct Distances {
     using L = Lanes<T>;
     const T* columns;  // of the thread's lanes
@@ -94,14 +94,14 @@ struct Distances {
     template <bool BUFFERED>
     __device__ __forceinline__ typename L::Keys at(int j) const {
         if constexpr (BUFFERED) return L::load_keys(buffer + static_cast<long long>(j) * L::WIDTH);
-        return L::larger(L::distance(L::load(columns + static_cast<long long>(list[j]) * stride), own),
+        return L::larger(Rule::template distances<T>(L::load(columns + static_cast<long long>(list[j]) * stride), own),
                          L::all(list_keys[j]));
     }
 };
 
 // The k-th smallest of `length` distances in each lane; at least k are at most `bound`.
-template <class T, bool BUFFERED>
-__device__ __forceinline__ typename Lanes<T>::Keys kth_smallest(const Distances<T>& distances, int length, int k,
+template <class T, class Rule, bool BUFFERED>
+__device__ __forceinline__ typename Lanes<T>::Keys kth_smallest(const Distances<T, Rule>& distances, int length, int k,
                                                                 KeyOf<T> bound) {
     using L = Lanes<T>;
     using Keys = typename L::Keys;
@@ -154,16 +154,18 @@ struct Counting {
 
 // The partials of tests. Samples are dealt out to the blocks of a test. EMPTY: level 0. Grid (any, tests), block
 // (gamma).
-template <class T, bool EMPTY>
+template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 2)
     estimate(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
              const __grid_constant__ Counting<T> counting) {
     using L = Lanes<T>;
     using Key = KeyOf<T>;
     using Keys = typename L::Keys;
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // what is taken off counts, which have the sample itself
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     __shared__ int totals[3], cursors[2];
     __shared__ long long largest_radius;
+    if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x;
     const int n = sets.n, level = sets.level, lanes = tests.lanes, k = tests.k;
     const int stride = counting.stride, wanted = counting.wanted, capacity = counting.capacity;
@@ -205,20 +207,20 @@ __global__ void __launch_bounds__(512, 2)
         }
         const T own = other[a];
         if constexpr (EMPTY) {
-            for (int b = span.first; b < span.last; b += span.step) both[b] = Number<T>::distance(own, other[b]);
+            for (int b = span.first; b < span.last; b += span.step) both[b] = Rule::template distance<T>(own, other[b]);
         } else {
             const T* v = sets.of(set[1]);
             const T first = v[a];
-            for (int b = span.first; b < span.last; b += span.step) in_set[b] = Number<T>::distance(first, v[b]);
+            for (int b = span.first; b < span.last; b += span.step) in_set[b] = Rule::template distance<T>(first, v[b]);
             for (int s = 2; s <= level; ++s) {
                 v = sets.of(set[s]);
                 const T next = v[a];
                 for (int b = span.first; b < span.last; b += span.step) {
-                    in_set[b] = larger(in_set[b], Number<T>::distance(next, v[b]));
+                    in_set[b] = larger(in_set[b], Rule::template distance<T>(next, v[b]));
                 }
             }
             for (int b = span.first; b < span.last; b += span.step) {
-                both[b] = larger(in_set[b], Number<T>::distance(own, other[b]));
+                both[b] = larger(in_set[b], Rule::template distance<T>(own, other[b]));
             }
             if (span.has(a)) in_set[a] = Number<T>::LARGEST;
         }
@@ -240,7 +242,7 @@ __global__ void __launch_bounds__(512, 2)
             int open = 0;
             for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
                 if (radii[lane] >= 0) continue;
-                const Distances<T> distances{
+                const Distances<T, Rule> distances{
                     columns + lane, stride,    L::load(columns + static_cast<long long>(a) * stride + lane),
                     list,           list_keys, buffer};
                 Keys above = L::all(0);
@@ -253,9 +255,22 @@ __global__ void __launch_bounds__(512, 2)
                     open = 1;
                     continue;
                 }
-                Keys radius = buffered ? kth_smallest<T, true>(distances, length, k, bound)
-                                       : kth_smallest<T, false>(distances, length, k, bound);
-                radius = L::larger(radius, L::all(1));  // zero: those at distance zero count
+                Keys radius = buffered ? kth_smallest<T, Rule, true>(distances, length, k, bound)
+                                       : kth_smallest<T, Rule, false>(distances, length, k, bound);
+                if constexpr (Rule::TIES) {
+                    radius = radius + 1;
+                    Keys joint = L::all(0);
+                    for (int j = 0; j < length; ++j) {
+                        const Keys distance =
+                            buffered ? distances.template at<true>(j) : distances.template at<false>(j);
+                        L::count_below(joint, distance, radius);
+                    }
+                    for (int l = 0; l < L::WIDTH; ++l) {
+                        sums[lane + l] -= static_cast<unsigned long long>(psi[L::get(joint, l)]);
+                    }
+                } else {
+                    radius = L::larger(radius, L::all(1));  // zero: those at distance zero count
+                }
                 L::store(radii + lane, radius);
                 largest = L::larger(largest, radius);
                 Keys near = L::all(1);  // the sample itself
@@ -280,8 +295,9 @@ __global__ void __launch_bounds__(512, 2)
                 for (int l = lane; l < min(lane + L::WIDTH, lanes); ++l) {
                     const T x = columns[static_cast<long long>(a) * stride + l];
                     const T* sorted = counting.sorted + static_cast<long long>(set[0]) * n;
-                    const int near = count_around<T>(sorted, n, counting.ranks, x, radii[l]);
-                    sums[l] += static_cast<unsigned long long>(psi[near] + psi[near_in_both[l]] - psi[n]);
+                    const int near = count_around<T, Rule>(sorted, n, counting.ranks, x, radii[l]);
+                    sums[l] +=
+                        static_cast<unsigned long long>(psi[near - SELF] + psi[near_in_both[l] - SELF] - psi[n - SELF]);
                 }
             }
         } else {
@@ -289,7 +305,7 @@ __global__ void __launch_bounds__(512, 2)
             __syncthreads();
             const int length = cursors[1];
             for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
-                const Distances<T> distances{
+                const Distances<T, Rule> distances{
                     columns + lane, stride,    L::load(columns + static_cast<long long>(a) * stride + lane),
                     list,           list_keys, buffer};
                 const Keys radius = L::load_keys(radii + lane);
@@ -299,8 +315,9 @@ __global__ void __launch_bounds__(512, 2)
                     L::count_below(near_in_set, L::all(list_keys[j]), radius);
                 }
                 for (int l = 0; l < L::WIDTH; ++l) {
-                    sums[lane + l] += static_cast<unsigned long long>(
-                        psi[L::get(near, l)] + psi[near_in_both[lane + l]] - psi[L::get(near_in_set, l)]);
+                    sums[lane + l] += static_cast<unsigned long long>(psi[L::get(near, l) - SELF] +
+                                                                      psi[near_in_both[lane + l] - SELF] -
+                                                                      psi[L::get(near_in_set, l) - SELF]);
                 }
             }
         }
@@ -308,7 +325,7 @@ __global__ void __launch_bounds__(512, 2)
     }
     for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
         for (int l = lane; l < min(lane + L::WIDTH, lanes); ++l) {
-            atomicAdd(&tests.partials[static_cast<long long>(blockIdx.y) * lanes + l], sums[l]);
+            atomicAdd(&tests.sums(blockIdx.y)[l], sums[l]);
         }
     }
 }

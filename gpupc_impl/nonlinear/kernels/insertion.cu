@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(512)
             }
         }
         if (a >= n) continue;
-        atomicAdd(&tests.partials[static_cast<long long>(number) * lanes + lane],
+        atomicAdd(&tests.sums(number)[lane],
                   static_cast<unsigned long long>(psi[near_x] + psi[near_y] - psi[near_set]));
     }
 }

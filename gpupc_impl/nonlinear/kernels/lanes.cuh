@@ -1,4 +1,4 @@
-// Numbers, the keys that order them, and lanes: permutations that a thread works on side by side.
+// Numbers, the keys that order them, rules, and lanes: permutations that a thread works on side by side.
 //
 // A value is short (whole numbers that span less than 2^15, ranks among them), float or double. Distances are compared
 // by their keys, whole numbers in the order of the distances: of a short the number itself, else its bits.
@@ -150,6 +150,31 @@ struct Lanes {
 };
 
 #endif
+
+// How numbers are compared, and neighbours counted. Kernels take such rules as their template argument; those of mixed
+// data are in mixed/kernels/mixed.cuh.
+struct Continuous {
+    // Whether counts are of other samples at the radius or nearer (Mesner and Shalizi), k~ of them in the joint space;
+    // else of those nearer than the radius, with the sample itself (Runge).
+    static constexpr bool TIES = false;
+    // Whether equal distances are ordered from the sample on, round the end, and lists that lack neighbours are filled.
+    static constexpr bool CYCLIC = false;
+
+    template <class T>
+    static __device__ __forceinline__ KeyOf<T> distance(T a, T b) {
+        return Number<T>::distance(a, b);
+    }
+    template <class T>
+    static __device__ __forceinline__ typename Lanes<T>::Keys distances(typename Lanes<T>::Values a,
+                                                                        typename Lanes<T>::Values own) {
+        return Lanes<T>::distance(a, own);
+    }
+    // Between samples that may take each other's places; LARGEST where they may not.
+    template <class T>
+    static __device__ __forceinline__ KeyOf<T> separation(T a, T b) {
+        return Number<T>::distance(a, b);
+    }
+};
 
 // The samples of one thread of the block: strided on a GPU, so that neighbouring threads read neighbouring memory;
 // contiguous on the host, so that the compiler can vectorise the loop.

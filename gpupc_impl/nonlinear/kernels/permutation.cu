@@ -18,8 +18,9 @@ __device__ Key key_of(unsigned long long seed, const int* set, int level) {
 
 // Algorithm 3, lines 1-17: the k nearest other samples of each sample in the space of S, nearest first, equal distances
 // in the order of the samples. A thread a sample; its list is in shared memory, or where there is no room in `scratch`.
-// Grid (ceil(n / beta), sets), block (beta).
-template <class T>
+// Under a CYCLIC rule the order begins behind the sample, and a list of fewer than k is repeated; one of none has the
+// sample itself. Grid (ceil(n / beta), sets), block (beta).
+template <class T, class Rule = Continuous>
 __global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, KeyOf<T>* scratch) {
     using Key = KeyOf<T>;
     const int n = sets.n, level = sets.level;
@@ -50,39 +51,49 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, K
     }
     for (int s = 0; s < k; ++s) distances[s * stride] = Number<T>::LARGEST;
     Key farthest = Number<T>::LARGEST;
-    for (int start = 0; start < n; start += TILE) {
-        Key tile[TILE];
-        const int width = min(TILE, n - start);
+    for (int part = 0; part < (Rule::CYCLIC ? 2 : 1); ++part) {
+        const int end = Rule::CYCLIC && part == 1 ? a : n;
+        for (int start = Rule::CYCLIC && part == 0 ? a + 1 : 0; start < end; start += TILE) {
+            Key tile[TILE];
+            const int width = min(TILE, end - start);
 #pragma unroll
-        for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : Number<T>::LARGEST;
-        for (int s = 0; s < level; ++s) {
-            const T* v = sets.of(members[s]);
-            const T own = v[a];
-            if (width == TILE) {
+            for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : Number<T>::LARGEST;
+            for (int s = 0; s < level; ++s) {
+                const T* v = sets.of(members[s]);
+                const T own = v[a];
+                if (width == TILE) {
 #pragma unroll
-                for (int c = 0; c < TILE; ++c) tile[c] = larger(tile[c], Number<T>::distance(own, v[start + c]));
-            } else {
+                    for (int c = 0; c < TILE; ++c)
+                        tile[c] = larger(tile[c], Rule::template separation<T>(own, v[start + c]));
+                } else {
 #pragma unroll
-                for (int c = 0; c < TILE; ++c)
-                    if (c < width) tile[c] = larger(tile[c], Number<T>::distance(own, v[start + c]));
+                    for (int c = 0; c < TILE; ++c)
+                        if (c < width) tile[c] = larger(tile[c], Rule::template separation<T>(own, v[start + c]));
+                }
+            }
+            Key least = Number<T>::LARGEST;
+#pragma unroll
+            for (int c = 0; c < TILE; ++c) least = tile[c] < least ? tile[c] : least;
+            if (least >= farthest) continue;
+#pragma unroll
+            for (int c = 0; c < TILE; ++c) {
+                if (tile[c] >= farthest || start + c == a) continue;
+                int place = k - 1;
+                for (; place > 0 && distances[(place - 1) * stride] > tile[c]; --place) {
+                    distances[place * stride] = distances[(place - 1) * stride];
+                    samples[place * stride] = samples[(place - 1) * stride];
+                }
+                distances[place * stride] = tile[c];
+                samples[place * stride] = start + c;
+                farthest = distances[(k - 1) * stride];
             }
         }
-        Key least = Number<T>::LARGEST;
-#pragma unroll
-        for (int c = 0; c < TILE; ++c) least = tile[c] < least ? tile[c] : least;
-        if (least >= farthest) continue;
-#pragma unroll
-        for (int c = 0; c < TILE; ++c) {
-            if (tile[c] >= farthest || start + c == a) continue;
-            int place = k - 1;
-            for (; place > 0 && distances[(place - 1) * stride] > tile[c]; --place) {
-                distances[place * stride] = distances[(place - 1) * stride];
-                samples[place * stride] = samples[(place - 1) * stride];
-            }
-            distances[place * stride] = tile[c];
-            samples[place * stride] = start + c;
-            farthest = distances[(k - 1) * stride];
-        }
+    }
+    if constexpr (Rule::CYCLIC) {
+        int length = 0;
+        while (length < k && distances[length * stride] < Number<T>::LARGEST) ++length;
+        if (length == 0) samples[length++] = a;
+        for (int s = length; s < k; ++s) samples[s * stride] = samples[(s - length) * stride];
     }
     if (samples != found) {
         for (int s = 0; s < k; ++s) found[s] = samples[s * stride];

@@ -20,14 +20,21 @@ struct Sets {
 struct Tests {
     const int* first;  // (count, 2) a set's number and V_j
     int count;
-    int lanes;                     // V_i itself and its permutations
+    int lanes;                     // of this launch, of V_i itself and its permutations ...
+    int row;                       // ... and of all launches
     int k;                         // k_CMI
     const long long* psi;          // (n + 1)
-    unsigned long long* partials;  // (count, lanes) sums of psi(n_xz) + psi(n_yz) - psi(n_z)
+    unsigned long long* partials;  // (count, row) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~), with ties]
+    unsigned char* open;           // (count) whether more lanes are of use to a test, or null: they are
+
+    __device__ __forceinline__ bool closed(int number) const { return open != nullptr && !open[number]; }
+    __device__ __forceinline__ unsigned long long* sums(int number) const {
+        return partials + static_cast<long long>(number) * row;
+    }
 };
 
 // At level 0: how many of the n sorted values of V_i are nearer to x than `radius` (a key of at least 1).
-template <class T>
+template <class T, class Rule>
 __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> radius) {
     if (ranks) {  // sorted[q] = q, or a constant variable
         if (sorted[n - 1] == sorted[0]) return n;
@@ -39,7 +46,7 @@ __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> ra
     int first = 0, last = n;
     for (int low = 0, high = n; low < high; first = low) {  // the first that is not too far below
         const int q = (low + high) / 2;
-        if (sorted[q] < x && Number<T>::distance(x, sorted[q]) >= radius) {
+        if (sorted[q] < x && Rule::template distance<T>(x, sorted[q]) >= radius) {
             low = q + 1;
         } else {
             high = q;
@@ -47,7 +54,7 @@ __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> ra
     }
     for (int low = first, high = n; low < high; last = low) {  // the first that is too far above
         const int q = (low + high) / 2;
-        if (sorted[q] <= x || Number<T>::distance(x, sorted[q]) < radius) {
+        if (sorted[q] <= x || Rule::template distance<T>(x, sorted[q]) < radius) {
             low = q + 1;
         } else {
             high = q;

@@ -53,6 +53,21 @@ for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none",
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
 """
 
+MIXED = """
+import itertools
+from gpupc_impl.mixed.device import mixed_ci_test
+from gpupc_impl.mixed.problem import MixedProblem
+
+data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
+data[:, ::2] = np.round(data[:, ::2])
+options = dict(categories=["V0", "V2"], permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
+problems = [MixedProblem.from_data(data, k_cmi=3, **options)]
+for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none", "float64")):
+    problem = MixedProblem.from_data(data, transform=transform, precision=precision, k_cmi=5, **options)
+    for (i, j, S), selection in itertools.product(((0, 1, ()), (1, 0, (2, 3))), ("buckets", "counting")):
+        mixed_ci_test(problem, i, j, S, open_backend("host"), selection=selection, beta=5, gamma=5)
+"""
+
 DISCRETE = """
 import dataclasses
 from scipy import stats
@@ -71,7 +86,7 @@ workload = DiscreteProblem.from_data(data, tests_per_edge=3, decay=0.2, test="g-
 problems = [small, unclear, workload]
 paper = dict(counting="samples", tables="global")
 for problem in problems:
-    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33), paper):
+    for params in (dict(delta=5, gamma=3, beta=2, splits=2), dict(delta=33), paper):
         solve(problem, methods()["gpupc"], open_backend("host"), params)
     solve(problem, methods()["disc-cupc"], open_backend("host"), paper)
 sparse = DiscreteProblem.from_data(
@@ -87,6 +102,7 @@ FAMILIES = {
     "gaussian": ("gpupc_impl.gaussian.device", GAUSSIAN),
     "discrete": ("gpupc_impl.discrete.device", DISCRETE),
     "nonlinear": ("gpupc_impl.nonlinear.device", NONLINEAR),
+    "mixed": ("gpupc_impl.mixed.device", MIXED),
 }
 """By family: the module with its `all_kernels`, and the lines that make `problems`, at least one of four levels."""
 

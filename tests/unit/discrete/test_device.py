@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
@@ -19,13 +21,13 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import InvalidParameter, Run, get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.discrete import device, disc_cupc, gpupc
+from gpupc_impl.discrete import device, disc_cupc, gpupc, products
 from gpupc_impl.discrete.problem import MAX_SAMPLES, DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
 
 METHODS = ("gpupc", "disc-cupc")
 SHAPES = {
-    "gpupc": [{}, {"delta": 7, "gamma": 2, "beta": 1}, {"delta": 32, "gamma": 3, "beta": 2}],
+    "gpupc": [{}, {"delta": 7, "gamma": 2, "beta": 1}, {"delta": 32, "gamma": 3, "beta": 2, "splits": 3}],
     "disc-cupc": [{}, {"beta": 1, "gamma": 1}, {"beta": 3, "gamma": 5}],
 }
 
@@ -142,6 +144,44 @@ def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
     for counting, tables in itertools.product(("samples", "bit-planes"), ("global", "shared")):
         for params in SHAPES[method]:
             assert_same(run(problem, method, backend, {**params, "counting": counting, "tables": tables}), expected)
+
+
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    p=st.integers(2, 90),
+    n=st.integers(1, 700),
+    most=st.sampled_from([2, 3, 5, 40]),
+    band=st.sampled_from([products.BAND_BYTES, 50_000]),
+    test=st.sampled_from(["chi-square", "g-square"]),
+    plane_cells=st.sampled_from([2048, 12]),
+)
+def test_level_zero_by_products_of_planes(seed, p, n, most, band, test, plane_cells):
+    """Statistics to the bit, as p-values: of all pairs, of some, or of none where a variable's tables are no band."""
+    problem = sampled(seed, p=p, n=n, most=most, alpha=0.05, max_level=0, test=test, df_rule="adjusted")
+    expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples"}, pmax=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(products, "BAND_BYTES", band)
+        patched.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        watched = WatchedBackend()
+        found = run(problem, "gpupc", watched, pmax=True)
+    assert_same(found, expected)
+    assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)
+    made = watched.launches["plane_products"]
+    event(f"bands: {min(made, 2)}, other pairs: {watched.launches['gpupc_level_zero']}")
+    assert made == watched.launches["decide_pairs"]
+    assert made or watched.launches["gpupc_level_zero"]
+    if most <= 5 and plane_cells == 2048:
+        assert watched.launches["gpupc_level_zero"] == 0
+
+
+def test_no_memory_for_products_of_planes(backend, monkeypatch):
+    problem = sampled(1, p=20, n=300, max_level=0)
+    expected = run(problem, "gpupc", backend)
+    monkeypatch.setattr(products, "BAND_BYTES", 100)
+    watched = WatchedBackend()
+    assert_same(run(problem, "gpupc", watched), expected)
+    assert (watched.launches["plane_products"], watched.launches["gpupc_level_zero"]) == (0, 1)
 
 
 def test_the_papers_choices_are_taken(backend):
@@ -372,6 +412,20 @@ def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
     assert search._delta(1, 64) == search._delta(10**6, 32) == 7
 
 
+def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
+    """As many as a GPU has room for, and as an edge has sets, two at a time; none where the paper's are asked for."""
+    monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
+    problem, grid = sampled(0), (200, 12)
+    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2}))
+    given = {(1000, 64): 1, (400, 64): 1, (200, 64): 2, (6, 64): 66, (6, 256): 16, (0, 256): 100}
+    assert {(units, delta): search._splits(units, delta, 462, grid) for units, delta in given} == given
+    assert search._splits(6, 64, 5, grid) == 3
+    assert search._splits(1, 64, 10**6, (gpupc.MOST_BLOCKS // 24, 12)) == 2
+    for asked in ({"delta": 64}, {"splits": 1}):
+        search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2, **asked}))
+        assert search._splits(1, 64, 462, grid) == 1
+
+
 # --- degenerate data -------------------------------------------------------------------------------------------------
 
 
@@ -533,7 +587,8 @@ def test_a_level_is_five_launches_and_one_read():
     assert levels >= 4
     removing = len(set(found.sepsets.sizes().tolist()))
     assert watched.launches == {
-        **{"pack_planes": 1, "gpupc_level_zero": 1, "gpupc_level": 2 * (levels - 1), "begin_level": levels - 1},
+        **{"pack_planes": 1, "plane_products": 1, "decide_pairs": 1, "gpupc_level": 2 * (levels - 1)},
+        "begin_level": levels - 1,
         **{"finish_level": levels, "list_removed": removing, "expand": 1, "merge_sets": int(removing > 1)},
     }
     counters = 8 * device.MOST_LEVELS * len(device.bit_graph.COUNTERS)

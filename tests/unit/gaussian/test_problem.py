@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
+from mpmath import mp
 from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
@@ -173,6 +176,37 @@ def test_threshold_and_p_value_are_scipys(alpha, level):
     r = np.array([0.0, 0.3, -0.7])
     expected = 2 * (1 - stats.norm.cdf(np.abs(np.arctanh(r)) * math.sqrt(50 - level - 3)))
     np.testing.assert_allclose(made.p_value(r**2, level), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [5e-324, 4e-320, 1e-307, 1e-300, 1e-100, 0.05, 0.999])
+def test_threshold_and_p_value_in_40_digits(alpha):
+    """p-values around 1e-300 and the smallest alpha that there is."""
+    made = problem(alpha=alpha, n_samples=10**6)
+    with mp.workdps(40):
+        z = mp.mpf(made.threshold(0)) * mp.sqrt(10**6 - 3)
+        assert abs(mp.log(mp.erfc(z / mp.sqrt(2))) / mp.log(mp.mpf(alpha)) - 1) < 1e-12
+        r = mp.tanh(made.threshold(0))
+        assert made.critical_r_squared(0) == pytest.approx(float(r**2), rel=1e-14)
+    if alpha > 1e-305:
+        assert made.p_value(made.critical_r_squared(0), 0) == pytest.approx(alpha, rel=1e-10)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, -1e10, 1e14])
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_correlations_of_columns_far_from_zero(offset, scale):
+    """Of what float64 holds of them, in exact fractions."""
+    rng = np.random.default_rng(0)
+    values = (rng.standard_normal((40, 3)) + rng.standard_normal((40, 1)) + [offset, 0, -offset]) * scale
+    correlation, constant = correlation_matrix(values)
+    columns = [[Fraction(value) for value in column] for column in values.T.tolist()]
+    centred = [[value - sum(column) / 40 for value in column] for column in columns]
+    for i, j in itertools.combinations(range(3), 2):
+        products = [
+            sum(a * b for a, b in zip(centred[x], centred[y], strict=True)) for x, y in ((i, j), (i, i), (j, j))
+        ]
+        square = float(products[0] ** 2 / (products[1] * products[2]))
+        assert correlation[i, j] ** 2 == pytest.approx(square, rel=0, abs=1e-14)
+    assert not constant.any()
 
 
 def test_a_full_correlation_never_separates():

@@ -134,22 +134,24 @@ def test_early_stopping_leaves_out_permutations_unless_p_values_are_asked_for(ba
     data = rng.normal(size=(60, 3))
     data[:, 2] = data[:, 0]
     problem = NonlinearProblem.from_data(data, alpha=0.02, permutations=150, k_cmi=6, k_perm=5, max_level=0)
-    made = []
+    open_tests = []
 
-    def estimate(engine, level, sets, tests, lanes=None):
-        made.extend([lanes] * len(tests))
-        return estimate_all(engine, level, sets, tests, lanes)
+    def stages(engine, tests, counts):
+        for staged, columns in all_stages(engine, tests, counts):
+            is_open = np.ones(3) if counts is None else tests.values["open"]
+            open_tests.append((staged.values["lanes"], int(np.sum(is_open))))
+            yield staged, columns
 
-    estimate_all = Engine.estimate
-    monkeypatch.setattr(Engine, "estimate", estimate)
+    all_stages = Engine._stages
+    monkeypatch.setattr(Engine, "_stages", stages)
     params = {"selection": selection, "stopping": "early", "delta": 10}
     found = solve(problem, get_method("gpucmiknn-parallel"), backend, params)
     assert found.edges.tolist() == [[0, 2]]
     assert found.pmax is None
-    assert made == [slice(0, 32)] * 3 + [slice(32, 64), slice(64, 128), slice(128, 151)]
-    made.clear()
+    assert open_tests == [(32, 3), (32, 1), (64, 1), (23, 1)]
+    open_tests.clear()
     pmax = solve(problem, get_method("gpucmiknn-parallel"), backend, params, pmax=True).pmax
-    assert made == [None] * 3
+    assert open_tests == [(151, 3)]
     assert pmax[0, 1] == problem.p_value(Retest(problem).count(0, 1, []))
 
 

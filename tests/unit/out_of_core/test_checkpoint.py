@@ -41,16 +41,17 @@ def kill_after(level: int, tests: list[int] | None = None):
 
 
 @pytest.mark.parametrize("pmax", [False, True])
-@pytest.mark.parametrize(("before", "after"), [(10**6, 10**6), (None, None), (None, 10**6), (10**6, None)])
+@pytest.mark.parametrize("before", ["panels", "auto"])
+@pytest.mark.parametrize("after", [10**6, None])
 def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax, before, after):
-    """Within a budget or in core, whatever it had been before."""
+    """Whatever its layout and its budget had been before; `auto` is in core."""
     problem, path = make_problem(), tmp_path / "checkpoint.npz"
     expected = skeleton(problem, method="out-of-core-block", backend="host", pmax=pmax)
     assert expected.levels_run >= 4
     for level in range(expected.levels_run):
         tests = []
         with pytest.raises(Killed):
-            search(problem, path, progress=kill_after(level, tests), pmax=pmax, device_memory_limit=before)
+            search(problem, path, progress=kill_after(level, tests), pmax=pmax, layout=before)
         assert path.exists()
         found = search(problem, path, pmax=pmax, device_memory_limit=after, block_size=20)
         assert found.facts["out_of_core"]["resumed_at_level"] == level + 1
@@ -88,7 +89,7 @@ def test_killed_in_a_level_by_the_system(tmp_path):
         Gathered.test_batch = kill
         problem = load_problem({str(tmp_path / "problem.npz")!r})
         skeleton(
-            problem, method="out-of-core-block", backend="host", checkpoint={str(path)!r}, device_memory_limit=10**6
+            problem, method="out-of-core-block", backend="host", checkpoint={str(path)!r}, layout="panels"
         )
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

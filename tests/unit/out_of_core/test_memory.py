@@ -109,7 +109,7 @@ def test_a_smaller_budget_takes_more_blocks():
 def test_the_timeline_tells_every_step(tmp_path):
     path = tmp_path / "timeline.csv"
     found = skeleton(
-        make_problem(), method="out-of-core-block", backend="host", device_memory_limit=10**6, timeline=str(path)
+        make_problem(), method="out-of-core-block", backend="host", device_memory_limit=150_000, timeline=str(path)
     )
     with open(path) as file:
         rows = list(csv.DictReader(file))

@@ -30,6 +30,8 @@ assert expected.pseudo_inverses and expected.levels_run == 4
 for layout, options in {"blocks": {}, "panels": {"pmax": True}, "gather": {"separating_sets": "first-come"}}.items():
     found = solve(problem, method, backend, {"layout": layout, "block_size": 9}, **options)
     assert (found.adjacency == expected.adjacency).all()
+for layout, pmax in (("blocks", True), ("panels", False)):  # the kernels' other variants
+    assert solve(problem, method, backend, {"layout": layout, "block_size": 9}, pmax=pmax).sha256 == expected.sha256
 literal = dataclasses.replace(problem, residual_tolerance=0.0, max_level=1)
 pairs = solve(literal, methods()["out-of-core-um"], backend, {"level_one": "pairs"})
 assert pairs == solve(literal, methods()["cupc-s"], backend)

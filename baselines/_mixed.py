@@ -1,0 +1,156 @@
+"""The test of mixed data, compiled with numba: what `mixed-serial` and `mixed-parallel` share.
+
+The test is that of docs/mixed.md; random numbers and the permutations drawn from lists of neighbours are those of
+`_cmiknn`. Nothing here is shared with the kernels. Samples come as rows, of one float dtype; a variable of categories
+holds their codes, and different ones are 1 apart.
+"""
+
+import numpy as np
+from numba import njit
+
+from baselines._cmiknn import count_within
+
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+
+
+@_inlined
+def distance(a, b, categorical, different):
+    if categorical:
+        return different if a != b else different - different
+    return abs(a - b)
+
+
+@_compiled
+def distances_from(s, categorical, a, different, row):
+    """Distances of all samples from sample a in (l, n) variables, of which (l,) are categorical; zeros without any.
+
+    Args:
+        different: of different categories.
+    """
+    row[:] = 0
+    for m in range(len(s)):
+        for b in range(len(row)):
+            row[b] = max(row[b], distance(s[m, b], s[m, a], categorical[m], different))
+
+
+@_compiled
+def nearest_neighbours(s, categorical, k, first, last, neighbours):
+    """Fill rows [first, last) of (n, k) int32: the k nearest other samples of the same categories, by distance and then
+    from the sample on, round the end; over again where there are fewer, and the sample itself where there is none."""
+    n = s.shape[1]
+    row, distances = np.empty(n, s.dtype), np.empty(k, s.dtype)
+    never = s.dtype.type(np.inf)
+    for a in range(first, last):
+        distances_from(s, categorical, a, never, row)
+        found = 0
+        for step in range(1, n):
+            b = (a + step) % n
+            d = row[b]
+            if d == never or (found == k and d >= distances[k - 1]):
+                continue
+            r = found if found < k else k - 1
+            while r > 0 and distances[r - 1] > d:
+                distances[r] = distances[r - 1]
+                neighbours[a, r] = neighbours[a, r - 1]
+                r -= 1
+            distances[r] = d
+            neighbours[a, r] = b
+            found += found < k
+        if found == 0:
+            neighbours[a, 0] = a
+            found = 1
+        for r in range(found, k):
+            neighbours[a, r] = neighbours[a, r - found]
+
+
+@_compiled
+def partial_sums(lanes, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
+    """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each lane.
+
+    The others are gone through in the order of their distances in (Y, S), as far as the k-th in the joint space.
+
+    Args:
+        lanes: (width, n) the permuted variable, a permutation a row.
+        ys: (w, n); s: (l, n).
+        psi: (n + 1,) int64 digamma of whole numbers in units of 2^-40.
+
+    Returns:
+        (w, width) int64.
+    """
+    width, n = lanes.shape
+    one = lanes.dtype.type(1)
+    sums = np.zeros((len(ys), width), np.int64)
+    row_s, row, row_y = np.empty(n, lanes.dtype), np.empty(n, lanes.dtype), np.empty(n, lanes.dtype)
+    nearest = np.empty(k, lanes.dtype)
+    sorted_x = np.sort(lanes[0])  # at level 0 every lane holds the same values
+    by_s = np.arange(n)
+    for a in range(first, last):
+        distances_from(s, s_categorical, a, one, row_s)
+        if len(s):
+            by_s = np.argsort(row_s)
+        for t in range(len(ys)):
+            distances_from(ys[t : t + 1], y_categorical[t : t + 1], a, one, row_y)
+            for b in range(n):
+                row[b] = max(row_s[b], row_y[b])
+            by_y = np.argsort(row)
+            for c in range(width):
+                x = lanes[c]
+                radius = k_th_distance(x, x_categorical, a, row, by_y, k, nearest)
+                joint = n_y = n_x = n_z = -1  # without the sample itself
+                for b in by_y:
+                    if row[b] > radius:
+                        break
+                    n_y += 1
+                    joint += distance(x[b], x[a], x_categorical, one) <= radius
+                if len(s) == 0:
+                    n_z += n
+                    if x_categorical:
+                        n_x += n if radius >= one else count_within(sorted_x, x[a], radius - radius)
+                    else:
+                        n_x += count_within(sorted_x, x[a], radius)
+                else:
+                    for b in by_s:
+                        if row_s[b] > radius:
+                            break
+                        n_z += 1
+                        n_x += distance(x[b], x[a], x_categorical, one) <= radius
+                sums[t, c] += psi[n_x] + psi[n_y] - psi[n_z] - psi[joint]
+    return sums
+
+
+@_compiled
+def k_th_distance(x, x_categorical, a, row, order, k, nearest):
+    """The distance from sample a to its k-th nearest other sample in the joint space.
+
+    Args:
+        row: (n,) distances in (Y, S), ascending in `order`.
+        nearest: (k,) room for a heap of the smallest ones, the largest first.
+    """
+    one = x.dtype.type(1)
+    length = 0
+    for b in order:
+        if b == a:
+            continue
+        if length == k and row[b] >= nearest[0]:
+            break
+        d = max(distance(x[b], x[a], x_categorical, one), row[b])
+        if length < k:
+            at = length
+            length += 1
+            while at > 0 and nearest[(at - 1) // 2] < d:
+                nearest[at] = nearest[(at - 1) // 2]
+                at = (at - 1) // 2
+            nearest[at] = d
+        elif d < nearest[0]:
+            at = 0
+            while True:
+                child = 2 * at + 1
+                if child + 1 < k and nearest[child + 1] > nearest[child]:
+                    child += 1
+                if child >= k or nearest[child] <= d:
+                    break
+                nearest[at] = nearest[child]
+                at = child
+            nearest[at] = d
+    return nearest[0]

@@ -1,0 +1,162 @@
+// Level 0 for all pairs whose tables are counted by planes: the product of the matrix of planes with its transpose,
+// where a product of bits is an AND and a sum their number.
+#include "discrete/kernels/decide.cuh"
+
+// Variables and planes of a band of rows, and their counts. The tables of row i's pairs (i, j), j > i, lie one after
+// the other from counts[starts[i] - starts[first]] on, each with a row for the sums of its columns: as many cells for
+// each plane behind those of Vi as Vi has categories, and one. discrete/device.py, PRODUCTS, declares the same.
+struct Products {
+    const unsigned long long* planes;  // (planes, words)
+    const int* variables;              // (planes): whose each is
+    const int* categories;             // (p)
+    const int* first_plane;            // (p), -1 without planes
+    const long long* starts;           // (p)
+    unsigned* counts;
+    int p, number, words;  // variables, planes, words of a plane
+    int first, last;       // the band: variables from `first` to below `last`
+    int first_row;         // the first of the band's planes
+    unsigned plane_cells;  // see Data
+
+    __device__ __forceinline__ bool has(int i, int j) const {
+        return first_plane[i] >= 0 && first_plane[j] >= 0 &&
+               static_cast<unsigned>(categories[i]) * static_cast<unsigned>(categories[j]) <= plane_cells;
+    }
+    __device__ __forceinline__ unsigned* table(int i, int j) const {
+        const int behind = first_plane[j] - first_plane[i] - categories[i];
+        return counts + (starts[i] - starts[first]) + static_cast<long long>(categories[i] + 1) * behind;
+    }
+    // The cell of two planes' categories; null where their variables are no pair of the band.
+    __device__ __forceinline__ unsigned* cell(int row, int column) const {
+        if (row >= number || column >= number) return nullptr;
+        const int i = variables[row], j = variables[column];
+        if (i >= j || i >= last || !has(i, j)) return nullptr;
+        return table(i, j) + (row - first_plane[i]) * categories[j] + (column - first_plane[j]);
+    }
+};
+
+// A block's tile of the product: SIDE x SIDE threads with EACH x EACH planes each, of which neighbours lie SIDE apart.
+constexpr int SIDE = 16, EACH = 4, PRODUCT_TILE = SIDE * EACH;
+
+// What a thread counts.
+struct Corner {
+    Counts counts[EACH][EACH] = {};
+
+    __device__ __forceinline__ void add(const Bits (&rows)[EACH], const Bits (&columns)[EACH]) {
+#pragma unroll
+        for (int a = 0; a < EACH; ++a) {
+#pragma unroll
+            for (int b = 0; b < EACH; ++b) counts[a][b] += count_bits(rows[a] & columns[b]);
+        }
+    }
+};
+
+#ifdef GPUPC_HOST
+
+// Words of 2 * PRODUCT_TILE planes that stay in a core's second cache, and of 2 * EACH in its first.
+constexpr int STEP = 512;
+
+// Grid (tiles of columns, tiles of rows), block (1).
+__global__ void plane_products(const __grid_constant__ Products product) {
+    const int row = product.first_row + blockIdx.y * PRODUCT_TILE,
+              column = product.first_row + blockIdx.x * PRODUCT_TILE;
+    if (column < row) return;
+    unsigned sums[PRODUCT_TILE][PRODUCT_TILE] = {};
+    for (int first = 0; first < product.words; first += STEP) {
+        const int last = min(first + STEP, product.words);
+        for (int y = 0; y < PRODUCT_TILE && row + y < product.number; y += EACH) {
+            for (int x = 0; x < PRODUCT_TILE && column + x < product.number; x += EACH) {
+                if (column + x + EACH <= row + y) continue;  // below the diagonal
+                const unsigned long long *of_rows[EACH], *of_columns[EACH];
+                for (int a = 0; a < EACH; ++a) {  // beyond the last plane: that again, for nobody
+                    const long long words = product.words, end = product.number - 1;
+                    of_rows[a] = product.planes + min(static_cast<long long>(row + y + a), end) * words;
+                    of_columns[a] = product.planes + min(static_cast<long long>(column + x + a), end) * words;
+                }
+                Corner corner;
+                for (int w = first; w < last; w += WORDS_AT_ONCE) {
+                    Bits rows[EACH], columns[EACH];
+                    for (int a = 0; a < EACH; ++a) {
+                        rows[a] = *reinterpret_cast<const Bits*>(of_rows[a] + w);
+                        columns[a] = *reinterpret_cast<const Bits*>(of_columns[a] + w);
+                    }
+                    corner.add(rows, columns);
+                }
+                for (int a = 0; a < EACH; ++a) {
+                    for (int b = 0; b < EACH; ++b) sums[y + a][x + b] += sum_parts(corner.counts[a][b]);
+                }
+            }
+        }
+    }
+    for (int y = 0; y < PRODUCT_TILE; ++y) {
+        for (int x = 0; x < PRODUCT_TILE; ++x) {
+            unsigned* const cell = product.cell(row + y, column + x);
+            if (cell != nullptr) *cell = sums[y][x];
+        }
+    }
+}
+
+#else
+
+constexpr int STEP = 16;  // words in shared memory at a time
+
+// `counts` are zero before. Grid (tiles of columns, tiles of rows, any), block (SIDE, SIDE): blocks of a tile share out
+// the words.
+__global__ void __launch_bounds__(SIDE* SIDE, 3) plane_products(const __grid_constant__ Products product) {
+    __shared__ unsigned long long of_rows[PRODUCT_TILE][STEP + 1], of_columns[PRODUCT_TILE][STEP + 1];
+    const int row = product.first_row + blockIdx.y * PRODUCT_TILE,
+              column = product.first_row + blockIdx.x * PRODUCT_TILE;
+    if (column < row) return;
+    const int thread = threadIdx.y * SIDE + threadIdx.x;
+    Corner corner;
+    for (int first = blockIdx.z * STEP; first < product.words; first += gridDim.z * STEP) {
+        for (int q = thread; q < PRODUCT_TILE * STEP; q += SIDE * SIDE) {
+            const int plane = q / STEP, w = q % STEP;
+            const bool there = first + w < product.words;
+            const unsigned long long* const word = product.planes + first + w;
+            of_rows[plane][w] =
+                there && row + plane < product.number ? word[static_cast<long long>(row + plane) * product.words] : 0;
+            of_columns[plane][w] = there && column + plane < product.number
+                                       ? word[static_cast<long long>(column + plane) * product.words]
+                                       : 0;
+        }
+        __syncthreads();
+#pragma unroll 4
+        for (int w = 0; w < STEP; ++w) {
+            Bits rows[EACH], columns[EACH];
+#pragma unroll
+            for (int a = 0; a < EACH; ++a) {
+                rows[a] = of_rows[threadIdx.y + a * SIDE][w];
+                columns[a] = of_columns[threadIdx.x + a * SIDE][w];
+            }
+            corner.add(rows, columns);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int a = 0; a < EACH; ++a) {
+#pragma unroll
+        for (int b = 0; b < EACH; ++b) {
+            const unsigned count = corner.counts[a][b];
+            if (count == 0) continue;
+            unsigned* const cell = product.cell(row + threadIdx.y + a * SIDE, column + threadIdx.x + b * SIDE);
+            if (cell != nullptr) atomicAdd(cell, count);
+        }
+    }
+}
+
+#endif
+
+// Decides the band's pairs by their tables, a thread a pair. Grid (any, any), block (any).
+__global__ void decide_pairs(const __grid_constant__ DiscreteSearch search, const __grid_constant__ Products product) {
+    for (int i = product.first + blockIdx.y; i < product.last; i += gridDim.y) {
+        const int step = gridDim.x * blockDim.x;
+        for (int j = i + 1 + blockIdx.x * blockDim.x + threadIdx.x; j < product.p; j += step) {
+            if (!product.has(i, j)) continue;
+            Shape shape;
+            shape.set(product.categories, i, j, nullptr, 0);
+            unsigned long long df = 0;
+            const double sum = stratum_statistic(search.rules, shape.rows, shape.columns, product.table(i, j), df);
+            search.decide(shape, sum, df, 0);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) in plain Python: to the bit, and slow.
+
+The third text of it, beside the kernels' (kernels/fisher_z.cuh) and the references' (baselines/_fisher_z.py): what
+verification asks where rounding errors decide, and what the tests compare the other two with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE
+
+
+class Residuals(NamedTuple):
+    """H of cuPC, section 4.3: what is left of the variances of Vi and Vj and of their covariance given S."""
+
+    ii: float
+    jj: float
+    ij: float
+    near_singular: bool
+
+
+def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], pivot_tolerance: float) -> Residuals:
+    """H of the test of Vi and Vj given S, whose members are ascending; the same for (i, j) and (j, i).
+
+    Args:
+        pivot_tolerance: `GaussianProblem.pivot_tolerance`.
+    """
+    i, j = min(i, j), max(i, j)
+    c = correlation[np.ix_((*members, i, j), (*members, i, j))].tolist()
+    size = len(members)
+    rows: list[list[float]] = []  # of Cholesky's factor, and of what follows from it for Vi and Vj
+    scale: list[float] = []
+    for a in range(size + 2):
+        row: list[float] = []
+        left = 1.0
+        for b in range(min(a, size)):
+            covariance = c[a][b]
+            for k in range(b):
+                covariance = fma(-row[k], rows[b][k], covariance)
+            row.append(covariance * scale[b])
+            left = fma(-row[b], row[b], left)
+        rows.append(row)
+        if a < size:
+            if a > 0 and left <= pivot_tolerance:
+                return _by_pseudo_inverse(c, size)
+            scale.append(1.0 / math.sqrt(left))
+        elif a == size:
+            ii = left
+    ij = c[size][size + 1]
+    for of_i, of_j in zip(rows[size], rows[size + 1], strict=True):
+        ij = fma(-of_i, of_j, ij)
+    return Residuals(ii, left, ij, False)
+
+
+def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
+    """H with the Moore-Penrose inverse of the first `size` rows and columns of c, the last two being Vi and Vj."""
+    every = range(size)
+    gram = [[_dot([c[k][a] for k in every], [c[k][b] for k in every]) for b in every] for a in every]
+    smallest = min(gram[a][a] for a in every)
+    columns: list[list[float]] = []  # of F
+    for k in every:
+        column = [0.0] * size
+        for a in range(k, size):
+            column[a] = gram[a][k]
+            for before in columns:
+                column[a] = fma(-before[a], before[k], column[a])
+        if column[k] <= PSEUDO_INVERSE_TOLERANCE * smallest:
+            continue
+        root = math.sqrt(column[k])
+        columns.append([entry / root for entry in column])
+    rank = len(columns)
+    triangle = [[0.0] * rank for _ in range(rank)]  # modified Gram-Schmidt: F = q triangle, with q in place of F
+    for k in range(rank):
+        triangle[k][k] = math.sqrt(_dot(columns[k], columns[k]))
+        columns[k] = [entry / triangle[k][k] for entry in columns[k]]
+        for b in range(k + 1, rank):
+            triangle[k][b] = _dot(columns[k], columns[b])
+            columns[b] = _without(columns[b], triangle[k][b], columns[k])
+
+    def solve(target: list[float]) -> list[float]:
+        x = [0.0] * rank
+        for k in range(rank):
+            x[k] = _dot(columns[k], target)
+            target = _without(target, x[k], columns[k])
+        for k in reversed(range(rank)):
+            for b in range(k + 1, rank):
+                x[k] = fma(-triangle[k][b], x[b], x[k])
+            x[k] /= triangle[k][k]
+        return x
+
+    left, right = [], []
+    for end in (size, size + 1):
+        target = c[end][:size]
+        left.append(solve(target))
+        right.append(solve([_dot(c[a][:size], target) for a in every]))
+    ii, jj, ij = 1.0, 1.0, c[size][size + 1]
+    for k in range(rank):
+        ii = fma(-left[0][k], right[0][k], ii)
+        jj = fma(-left[1][k], right[1][k], jj)
+        ij = fma(-left[0][k], right[1][k], ij)
+    return Residuals(ii, jj, ij, True)
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    total = 0.0
+    for one, other in zip(a, b, strict=True):
+        total = fma(one, other, total)
+    return total
+
+
+def _without(a: list[float], factor: float, b: list[float]) -> list[float]:
+    return [fma(-factor, other, one) for one, other in zip(a, b, strict=True)]
+
+
+def fma(a: float, b: float, c: float) -> float:
+    """a b + c, rounded once: Python's division of whole numbers rounds as IEEE 754 asks, and has no fma before 3.13."""
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return a * b + c
+    (an, ad), (bn, bd), (cn, cd) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()
+    return (an * bn * cd + cn * ad * bd) / (ad * bd * cd)

@@ -1,0 +1,14 @@
+"""Mixed data with the CMIknn test of Mesner and Shalizi."""
+
+from gpupc_impl.core.family import Family
+from gpupc_impl.mixed.problem import MixedProblem
+from gpupc_impl.mixed.retest import MixedRetest
+
+FAMILY = Family(
+    name="mixed",
+    problem=MixedProblem,
+    retest=MixedRetest,
+    auto={"cuda": "gpucmiknn-mixed", "host": "gpucmiknn-mixed"},
+    packages=("gpupc_impl.mixed", "baselines"),
+    data="both",
+)

@@ -1,0 +1,3 @@
+// CMI by counting and the rules of mixed data.
+#include "mixed/kernels/mixed.cuh"
+#include "nonlinear/kernels/estimate.cu"

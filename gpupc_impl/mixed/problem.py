@@ -1,0 +1,183 @@
+"""The mixed family's problem: columns of numbers and of categories, and CMIknn in the form of Mesner and Shalizi."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupc_impl.core.problem import InvalidProblem, as_matrix
+from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
+
+MAX_CATEGORIES = 1 << 16
+LARGEST = {"float32": 2.0**126, "float64": 2.0**1022}
+"""Bounds of numbers by precision; categories stand beyond on a device (mixed/device.py)."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MixedProblem(NonlinearProblem):
+    """PC-stable with the estimator of Mesner and Shalizi (2021) and a local permutation scheme.
+
+    The test is stated exactly in docs/mixed.md. Build a problem with `from_data`, which checks its input.
+
+    Attributes:
+        values: (p, n) float32 or float64, C-contiguous, a variable a row, samples in a random order: numbers
+            transformed, categories as codes from 0.
+        categories: (p,) int32 number of categories that occur; 0 for a variable of numbers.
+        transform: what was done to variables of numbers: ``"ranks"`` (0 to n - 1, over the smallest power of two that
+            is not below n), ``"standardize"`` (mean 0, variance 1) or ``"none"``. Different categories are 1 apart.
+    """
+
+    family: ClassVar[str] = "mixed"
+    DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ("categories",)
+
+    categories: np.ndarray = dataclasses.field(kw_only=True)
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Any,
+        *,
+        alpha: float = 0.05,
+        max_level: int | None = None,
+        transform: str = "ranks",
+        permutations: int = 100,
+        k_cmi: int | float = 7,
+        k_perm: int = 15,
+        seed: int = 0,
+        precision: str = "float32",
+        names: Sequence[str] | None = None,
+        categories: Collection[str] = (),
+    ) -> MixedProblem:
+        """From samples in rows and variables in columns: a DataFrame, or an array.
+
+        Text, Boolean and categorical columns hold categories, others numbers, all of them finite. A category is told
+        from others by equality; which label it has changes nothing.
+
+        Args:
+            categories: names of columns of numbers that are codes of categories, in a comma-separated text too; or, as
+                data sets have them, the labels of each variable's codes by its name, none of a variable of numbers.
+            transform, permutations, k_cmi, k_perm, seed, precision: as in `NonlinearProblem.from_data`.
+
+        Raises:
+            InvalidProblem: wrong shape, a value that is missing or infinite, a name in `categories` that is no
+                variable's, more than 65,536 categories, or what `NonlinearProblem.from_data` says.
+        """
+        matrix, names, coded = _matrix(data, names, _named(categories))
+        plain = NonlinearProblem.from_data(
+            matrix,
+            alpha=alpha,
+            max_level=max_level,
+            transform=transform,
+            permutations=permutations,
+            k_cmi=k_cmi,
+            k_perm=k_perm,
+            seed=seed,
+            precision=precision,
+            names=names,
+        )
+        values = plain.values.copy()
+        if transform == "ranks":
+            values *= 1 / ranks_scale(plain.n_samples)
+        values[coded] = matrix.T[coded]
+        too_large = np.flatnonzero(np.abs(values).max(axis=1) >= LARGEST[precision])
+        if len(too_large):
+            raise InvalidProblem(
+                f"variable {names[too_large[0]]!r} reaches {np.abs(values[too_large[0]]).max():.3g}, beyond the "
+                f"limit of {LARGEST[precision]:.3g} for {precision}; rescale it or use another transform"
+            )
+        # Equal distances are ordered by the samples' places, which must therefore tell nothing.
+        order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
+        values = np.ascontiguousarray(values[:, np.argsort(order, kind="stable")])
+        numbers = np.where(coded, matrix.max(axis=0).astype(np.int64) + 1 if len(matrix) else 0, 0).astype(np.int32)
+        values.setflags(write=False)
+        numbers.setflags(write=False)
+        fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+        return cls(**fields | {"values": values, "categories": numbers})
+
+    def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
+        """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in units of 2^-40; below zero at times."""
+        return np.asarray(partial) / (-self.n_samples * 2.0**PSI_BITS)
+
+    def coordinates(self, variables: Sequence[int]) -> np.ndarray:
+        """(r, n) rows whose Chebyshev distance is that of the variables: a category is a row of 0 and 1."""
+        rows = [self.values[:0]]
+        for v in variables:
+            number = int(self.categories[v])
+            own = self.values[v][None]
+            rows.append((own == np.arange(number)[:, None]).astype(own.dtype) if number else own)
+        return np.concatenate(rows)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            **super().facts(),
+            "categorical_variables": int(np.count_nonzero(self.categories)),
+            "max_categories": int(self.categories.max()),
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over everything that changes the answer; names do not."""
+        return super(NonlinearProblem, self).fingerprint
+
+
+def ranks_scale(n: int) -> int:
+    """What ranks are divided by, the smallest power of two that is not below n: no digit is lost."""
+    return 1 << (n - 1).bit_length()
+
+
+def _named(categories: Any) -> tuple[str, ...]:
+    """The names of the columns that are codes of categories."""
+    if isinstance(categories, (str, int)):  # of the command line, which makes a number of a name that looks like one
+        return tuple(filter(None, map(str.strip, str(categories).split(","))))
+    if hasattr(categories, "items"):
+        return tuple(str(name) for name, labels in categories.items() if labels)
+    return tuple(map(str, categories))
+
+
+def _matrix(
+    data: Any, names: Sequence[str] | None, coded: Sequence[str]
+) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
+    """(n, p) float64 numbers, and codes of categories; the names; and (p,) bool, which columns are codes."""
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame):
+        array = np.asarray(data)
+        if array.ndim != 2:
+            raise InvalidProblem(f"data has {array.ndim} dimension(s); it must have 2 (samples x variables)")
+        data = pd.DataFrame(array).infer_objects()
+    elif names is None:
+        names = [str(name) for name in data.columns]
+    kinds = pd.api.types
+    categorical = np.array([not kinds.is_numeric_dtype(d) or kinds.is_bool_dtype(d) for d in data.dtypes], bool)
+    matrix = np.zeros(data.shape)
+    _, names = as_matrix(matrix, names)
+    if unknown := sorted(set(coded) - set(names)):
+        raise InvalidProblem(f"categories are named for {unknown[0]!r}, which is no variable of the data")
+    for k in range(len(names)):
+        column = data.iloc[:, k]
+        if column.dtype.kind in "mMc":
+            raise InvalidProblem(
+                f"column {names[k]!r} holds {column.dtype}; make real numbers of it, or text for categories"
+            )
+        missing = np.flatnonzero(pd.isna(column))
+        if len(missing):
+            raise InvalidProblem(
+                f"data has {len(missing)} missing value(s) in column {names[k]!r}, the first in row {missing[0]}; drop "
+                "those rows or impute them first"
+            )
+        if categorical[k] or names[k] in coded:
+            categorical[k] = True
+            codes, labels = pd.factorize(column)
+            if len(labels) > MAX_CATEGORIES:
+                raise InvalidProblem(
+                    f"column {names[k]!r} has {len(labels):,} categories; the most are {MAX_CATEGORIES:,}; merge some, "
+                    "or give numbers"
+                )
+            matrix[:, k] = codes
+    plain = np.flatnonzero(~categorical)
+    if len(plain):
+        matrix[:, plain], _ = as_matrix(data.iloc[:, plain], None)
+    return matrix, names, categorical

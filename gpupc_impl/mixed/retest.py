@@ -1,0 +1,46 @@
+"""The test of mixed data from scratch, for verification: NumPy alone, by docs/mixed.md, sharing nothing with the
+kernels. A category is a row of 0 and 1 here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.core.mapped import pieces
+from gpupc_impl.mixed.problem import MixedProblem
+from gpupc_impl.nonlinear.retest import Retest, distances, set_own
+
+_AT_ONCE = 1 << 18
+"""Numbers in an array."""
+
+
+class MixedRetest(Retest):
+    """CMIknn of mixed data from scratch; see `core.family.Retest` and `nonlinear.retest.Retest`."""
+
+    _problem: MixedProblem
+
+    def _space(self, variables: list[int]) -> np.ndarray:
+        return self._problem.coordinates(variables)
+
+    def _nearest(self, members: list[int]) -> np.ndarray | None:
+        if not members:
+            return None
+        n, k = self._problem.n_samples, self._problem.k_perm
+        numbers = self._space([v for v in members if not self._problem.categories[v]])
+        categories = self._space([v for v in members if self._problem.categories[v]])
+        result = np.empty((n, k), np.int32)
+        for rows in pieces(n, max(_AT_ONCE // n, 1)):
+            apart = distances(numbers, rows)
+            apart[distances(categories, rows) > 0] = np.inf
+            set_own(apart, rows)
+            behind = (np.arange(n) - np.arange(rows.start, rows.stop)[:, None]) % n
+            order = np.lexsort((behind, apart), axis=1)[:, :k]
+            for a, row in zip(range(rows.start, rows.stop), order, strict=True):
+                found = row[np.isfinite(apart[a - rows.start, row])]
+                result[a] = np.resize(found, k) if len(found) else a
+        return result
+
+    def _terms(self, radius, joint, in_x, in_y, in_set) -> np.ndarray:
+        psi = self._problem.psi
+        # The joint distance of a sample to itself is infinite here, the others' zero.
+        near_x, near_y, near_set = (np.count_nonzero(d <= radius, axis=1) - 1 for d in (in_x, in_y, in_set))
+        return psi[near_x] + psi[near_y] - psi[near_set] - psi[np.count_nonzero(joint <= radius, axis=1)]

@@ -1,0 +1,178 @@
+"""One answer in the mixed family: every method, with any launch parameters, counts and removes the same.
+
+Methods with random numbers of their own are left out. `tests/golden/test_mixed_tigramite.py` asks whether the answer is
+right.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from datasets.mixed import categorized_noise
+from gpupc_impl import MixedProblem, Skeleton, methods, skeleton
+from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.core.registry import Method, Parameter
+from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.mixed.device import mixed_ci_test
+from gpupc_impl.mixed.retest import MixedRetest
+
+SETTINGS = {
+    f"{method.name}-{backend}": (method, backend)
+    for method in methods("mixed").values()
+    for backend in method.backends
+    if not method.random and unavailable(method, backend) is None
+}
+KERNELS = {name: setting for name, setting in SETTINGS.items() if setting[0].backends != ("cpu",)}
+EVERY = {method.name: method for method in methods("mixed").values() if unavailable(method, "auto") is None}
+CASES_A_TEST = 6
+
+
+def launch_parameters(method: Method, rng: np.random.Generator) -> dict:
+    def draw(parameter: Parameter):
+        if parameter.choices is not None:
+            return parameter.choices[rng.integers(len(parameter.choices))]
+        return int(rng.choice([parameter.minimum, 1, 3, 32, 100]))
+
+    return {name: draw(parameter) for name, parameter in method.params.items()}
+
+
+def draw_problem(rng: np.random.Generator, most_samples: int, most_permutations: int) -> MixedProblem:
+    """A generated graph, at times with ties, copies or many categories, and any parameters of the test."""
+    p, n = int(rng.integers(2, 7)), int(rng.integers(12, most_samples + 1))
+    share = float(rng.choice([0.0, 0.5, 0.5, 1.0]))
+    data = categorized_noise(p, n, seed=int(rng.integers(1000)), degree=min(2.0, p - 1), share=share)
+    values, labels = data.values.copy(), dict(zip(data.names, data.labels, strict=True))
+    kind = rng.integers(5)
+    if kind == 0:
+        values = np.round(2 * values)
+    elif kind == 1:
+        values[:, -1], labels[data.names[-1]] = values[:, 0], labels[data.names[0]]
+    elif kind == 2:
+        values[:, 0], labels[data.names[0]] = np.arange(n) // 2, ("many",)
+    return MixedProblem.from_data(
+        values,
+        names=data.names,
+        categories=labels,
+        alpha=float(rng.choice([0.02, 0.1, 0.3])),
+        transform=str(rng.choice(["ranks", "ranks", "standardize", "none"])),
+        permutations=int(rng.integers(10, most_permutations + 1)),
+        k_cmi=int(rng.choice([1, 3, 7, n // 5 + 1, n - 1])),
+        k_perm=int(rng.choice([1, 5, 10, n - 1])),
+        seed=int(rng.integers(2**63)),
+        precision=str(rng.choice(["float32", "float64"])),
+        max_level=2,
+    )
+
+
+def assert_same(found: Skeleton, expected: Skeleton) -> None:
+    assert np.array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because
+    np.testing.assert_array_equal(found.pmax, expected.pmax)
+
+
+def check_agreement(seed: int, most_samples: int, most_permutations: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = draw_problem(rng, most_samples, most_permutations)
+    expected = skeleton(problem, method="mixed-serial", pmax=True)
+    for method, backend in SETTINGS.values():
+        params = launch_parameters(method, rng)
+        assert_same(skeleton(problem, method=method.name, backend=backend, pmax=True, **params), expected)
+        early = skeleton(problem, method=method.name, backend=backend, **params)
+        assert np.array_equal(early.adjacency, expected.adjacency)
+        assert early.sepsets == expected.sepsets
+    retest = MixedRetest(problem)
+    for i, j in [pair for pair in expected.sepsets if expected.sepsets[pair]][:2]:
+        members = list(expected.sepsets[i, j])
+        assert max(retest.count(i, j, members), retest.count(j, i, members)) >= problem.critical_count
+
+
+def test_the_methods_are_here():
+    assert {method.name for method, _ in SETTINGS.values()} >= {"gpucmiknn-mixed", "mixed-serial", "mixed-parallel"}
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_every_method_finds_the_same(chunk):
+    for case in range(CASES_A_TEST):
+        check_agreement(CASES_A_TEST * chunk + case, most_samples=60, most_permutations=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(10))
+def test_every_method_finds_the_same_on_larger_data(chunk):
+    for case in range(CASES_A_TEST):
+        check_agreement(10_000 + CASES_A_TEST * chunk + case, most_samples=200, most_permutations=100)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_counts_and_cmi_of_single_tests(name):
+    """A test's values are the twin's and those from scratch, bit by bit, for either selection."""
+    from baselines._mixed_search import MixedTest
+
+    method, backend = KERNELS[name]
+    rng = np.random.default_rng(0)
+    for _ in range(15):
+        problem = draw_problem(rng, 80, 20)
+        i, j, *rest = rng.permutation(problem.n_variables).tolist()
+        members = tuple(sorted(rest[: rng.integers(len(rest) + 1)]))
+        sums = MixedTest(problem).partial_sums(i, [j], members)[0]
+        np.testing.assert_array_equal(MixedRetest(problem).partials(i, j, list(members)), sums)
+        for selection in method.params["selection"].choices:
+            count, cmi, permuted = mixed_ci_test(problem, i, j, members, open_backend(backend), selection=selection)
+            assert count == (sums[1:] <= sums[0]).sum()
+            assert cmi == problem.cmi(sums[0])
+            np.testing.assert_array_equal(permuted, problem.cmi(sums[1:]))
+
+
+def chain(n: int, seed: int) -> pd.DataFrame:
+    """x -> group -> y, and a number apart."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    group = np.digitize(x + 0.3 * rng.normal(size=n), [-0.5, 0.5])
+    y = np.array([1.0, -1.0, 0.5])[group] + 0.3 * rng.normal(size=n)
+    return pd.DataFrame({"x": x, "group": np.array(["b", "c", "a"])[group], "y": y, "apart": rng.normal(size=n)})
+
+
+@pytest.mark.parametrize("transform", ["ranks", "standardize"])
+@pytest.mark.parametrize("name", EVERY)
+def test_recovers_a_known_graph(name, transform):
+    options = {"permutations": 60, "transform": transform, "seed": 1}
+    found = skeleton(chain(150, 0), 0.02, family="mixed", method=name, **options)
+    assert found.edges.tolist() == [[0, 1], [1, 2]]
+    if not EVERY[name].random:
+        assert found.sepsets[0, 2] == (1,)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_fewest_variables_and_samples(name):
+    for p, n in ((1, 2), (2, 2), (2, 3), (3, 4)):
+        data = pd.DataFrame({str(v): np.random.default_rng(v).permutation(n) for v in range(p)})
+        data["0"] = data["0"].astype(str)
+        for k in {1, n - 1}:
+            problem = MixedProblem.from_data(data, alpha=0.3, k_cmi=k, k_perm=k, permutations=9)
+            found = skeleton(problem, method=name, pmax=True)
+            assert found.adjacency.shape == (p, p)
+            if not EVERY[name].random:
+                assert_same(found, skeleton(problem, method="mixed-serial", pmax=True))
+
+
+@pytest.mark.filterwarnings("ignore:.*constant variable")
+@pytest.mark.parametrize("name", EVERY)
+def test_constants_end_isolated(name):
+    data = chain(60, 1).assign(group="one", apart=2.5)
+    found = skeleton(data, 0.05, family="mixed", method=name, permutations=20)
+    assert not found.adjacency[1].any()
+    assert not found.adjacency[3].any()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_little_memory_means_blocks_not_another_answer(name):
+    method, backend = KERNELS[name]
+    problem = MixedProblem.from_data(chain(80, 2), alpha=0.02, permutations=30, max_level=2)
+    roomy = open_backend(backend)
+    expected = solve(problem, method, roomy, pmax=True)
+    tight = open_backend(backend, roomy.memory_peak)
+    assert_same(solve(problem, method, tight, pmax=True), expected)
+    with pytest.raises(DeviceMemoryError, match="bytes"):
+        solve(problem, method, open_backend(backend, 4000))
