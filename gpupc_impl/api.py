@@ -241,12 +241,11 @@ def _chosen(family: Family, method: str, backend: str) -> Method:
         return choose_method(method, backend, family.name)
     except UnknownMethod as error:
         known = methods(family.name)
-        if method != "auto" or not set(family.auto.values()) & set(known):
+        meant = {place: known[name] for place, name in family.auto.items() if name in known}
+        told = {place: unavailable(each, place) for place, each in meant.items()}
+        if method != "auto" or backend != "auto" or not any(told.values()):
             raise
-        reasons: dict[str, None] = {}
-        for place, name in family.auto.items():
-            if name in known and (reason := unavailable(known[name], place)) is not None:
-                reasons.setdefault(f"{reason} ({name})")
+        reasons = [f"{reason} ({meant[place].name})" for place, reason in told.items() if reason]
         raise BackendUnavailable(f"no method of family {family.name!r} can run here: {'; '.join(reasons)}") from error
 
 

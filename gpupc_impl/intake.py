@@ -17,7 +17,7 @@ import numpy as np
 
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.tables import read_table
+from gpupc_impl.tables import FRAMES, numbers_by_column, read_table
 
 MISSING = ("error", "drop-rows", "pairwise")
 """What is done about missing values: refused; samples that have any are dropped; or each pair of variables has the
@@ -43,7 +43,7 @@ class Table:
     Attributes:
         values: an array or a DataFrame.
         names: the variables' names, None where `values` carries them or there are none.
-        kind: ``"numbers"``, ``"labels"`` of categories, ``"mixed"``, of which there are columns of both, or
+        kind: ``"numbers"``, ``"labels"`` of categories, ``"both"``, of which there are columns of both, or
             ``"correlation"`` for a matrix of these.
         labelled: the columns that hold labels, of a DataFrame.
     """
@@ -70,7 +70,7 @@ def take(
     Args:
         data: the path of a file (see `gpupc_impl.tables.read_table`), a DataFrame, an AnnData object or an array.
         names: the variables' names, where the data carry none.
-        kind: ``"numbers"`` or ``"labels"`` where that is known; None finds out.
+        kind: ``"numbers"``, ``"labels"`` or ``"both"``, by column, where that is known; None finds out.
         missing: one of `MISSING`.
         transpose: whether variables are in rows and samples in columns, as genes often are. The names of a DataFrame's
             rows are then those of the variables. None: no, with a warning where the shape suggests it.
@@ -86,8 +86,10 @@ def take(
     if correlation and (missing != "error" or transpose):
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
     if isinstance(data, (str, os.PathLike)):
-        labels = True if kind == "labels" else None
+        labels = True if kind in ("labels", "both") else None
+        of_text = Path(data).suffix.lower() not in FRAMES
         data, read = read_table(Path(data), header, row_names, labels, missing != "error", bool(transpose))
+        data = numbers_by_column(data) if kind == "both" and of_text else data
         names = read if names is None else names
     else:
         if hasattr(data, "obs_names") and hasattr(data, "to_df"):
@@ -111,7 +113,7 @@ def fitting_family(table: Table, asked: str | None) -> str:
         InvalidProblem: the table has labels where the family's test takes numbers, or both without a family for that.
     """
     known = families()
-    taking = {kind: [each.name for each in known.values() if each.data == kind] for kind in ("labels", "mixed")}
+    taking = {kind: [each.name for each in known.values() if each.data == kind] for kind in ("labels", "both")}
     if asked is None:
         kind = "numbers" if table.kind == "correlation" else table.kind
         asked = next((each.name for each in known.values() if each.default and each.data == kind), None)
@@ -121,8 +123,8 @@ def fitting_family(table: Table, asked: str | None) -> str:
         return asked
     if table.kind != "numbers":
         ways = []
-        if table.kind == "mixed":
-            ways = [f"say family={name!r}, which takes both" for name in taking["mixed"]]
+        if table.kind == "both":
+            ways = [f"say family={name!r}, which takes both" for name in taking["both"]]
             ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
             categories = "or make categories of the numbers (pandas.qcut) and say"
         else:
@@ -131,7 +133,7 @@ def fitting_family(table: Table, asked: str | None) -> str:
         test = "the default test" if asked is None else f"the {asked} test"
         raise InvalidProblem(
             f"{len(table.labelled)} column(s) ({shown(table.labelled)}) hold text or categories"
-            f"{' and the others numbers' if table.kind == 'mixed' else ''}; {test} takes numbers: {', '.join(ways)}"
+            f"{' and the others numbers' if table.kind == 'both' else ''}; {test} takes numbers: {', '.join(ways)}"
         )
     _doubt_numbers(table, asked, taking["labels"])
     return asked
@@ -190,7 +192,7 @@ def _kind(data: Any, labelled: tuple[str, ...], wanted: str | None) -> str:
         return "labels"
     if all(map(_converts, (data.iloc[:, k] for k in range(data.shape[1])))):
         return "numbers"
-    return "labels" if alone else "mixed"
+    return "labels" if alone else "both"
 
 
 def _converts(column: Any) -> bool:

@@ -285,12 +285,12 @@ class _Text:
             self.row_names |= second[0].strip() != "" and _fault(second[0]) == NOT_A_NUMBER
             lines = self.lines()
             next(lines)
-        if header is None and len(cells) > 1 and not cells[0].strip():
-            if not self.row_names:
+        if header is None and len(cells) > 1 and not cells[0].strip():  # as pandas writes names of rows
+            if not self.row_names and not any(map(_fault, cells[1:])):
                 raise DataError(
                     f"{self.path}: the first line begins with an empty cell; say --row-names if {NAMES_ROWS}"
                 )
-            header = True
+            header = self.row_names or None
         if _is_header(cells[self.row_names :], self.path) if header is None else header:
             self.start, first = next(lines, (0, None))
             if first is None:
@@ -431,6 +431,15 @@ def _by_column(frame: pandas.DataFrame, convert: Callable[[Sequence[str]], np.nd
             column[codes < 0] = None
         columns[k] = column
     return pandas.DataFrame(columns)
+
+
+def numbers_by_column(table: np.ndarray | pandas.DataFrame) -> np.ndarray | pandas.DataFrame:
+    """A table of labels with float64 in the columns of which each cell is a finite number; others are left alone."""
+    if isinstance(table, np.ndarray):
+        return table
+    return table.apply(
+        lambda column: column if any(map(_fault, map(str, column.dropna()))) else column.astype(np.float64)
+    )
 
 
 def _whole_numbers(labels: Sequence[str]) -> np.ndarray:

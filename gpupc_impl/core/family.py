@@ -72,7 +72,7 @@ class Family:
             as ``"cpu"``, among the references. Where no backend is asked for, the first that can be used here is taken,
             in this order.
         packages: the packages that hold its methods; one that is not installed is passed over.
-        data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"mixed"``, by column.
+        data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
         default: whether such data are of this family where nothing else is said.
         strength: ``(problem, backend)``: the family's tests with their effects, on a backend of that name where they
             need one; None where it has none.

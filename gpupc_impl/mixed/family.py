@@ -12,5 +12,5 @@ FAMILY = Family(
     strength=Strength,
     auto={"cuda": "gpucmiknn-mixed", "host": "gpucmiknn-mixed"},
     packages=("gpupc_impl.mixed", "baselines"),
-    data="mixed",
+    data="both",
 )

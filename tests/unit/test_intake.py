@@ -227,6 +227,8 @@ def test_columns_of_both_kinds(frame, tmp_path):
             skeleton(data, **METHOD)
         assert "pandas.get_dummies" in str(told.value)
         assert "pandas.qcut) and say family='discrete'" in str(told.value)
+        assert "say family='mixed', which takes both" in str(told.value)
+        assert skeleton(data, family="mixed", max_level=0, permutations=20, backend="host").names == (*"abcdw",)
     with pytest.raises(InvalidProblem, match="the gaussian test takes numbers: say family='discrete'"):
         skeleton(mixed[["w"]].assign(v=mixed.w), family="gaussian")
 
@@ -236,11 +238,11 @@ def test_a_family_that_takes_both_is_named_in_the_error(monkeypatch):
 
     families = {
         "measured": type("F", (), {"name": "measured", "data": "numbers", "default": True}),
-        "both": type("F", (), {"name": "both", "data": "mixed", "default": False}),
+        "both": type("F", (), {"name": "both", "data": "both", "default": False}),
         "words": type("F", (), {"name": "words", "data": "labels", "default": False}),
     }
     monkeypatch.setattr(intake, "families", lambda: families)
-    table = Table(None, None, "mixed", ("w",))
+    table = Table(None, None, "both", ("w",))
     with pytest.raises(InvalidProblem, match=r"say family='both', which takes both, .* say family='words'"):
         fitting_family(table, None)
     assert fitting_family(table, "both") == "both"

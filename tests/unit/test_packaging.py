@@ -26,6 +26,7 @@ IMPORT_NAMES = {
 """What is imported of a package, or with the types of a package of types, where that is not its own name."""
 
 TOOLS = {
+    "anndata": ("gpupc_impl/tables.py", '"anndata", "anndata"'),  # imported by that name
     "openpyxl": ("gpupc_impl/tables.py", '"openpyxl", "excel"'),  # pandas reads with it
     "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
