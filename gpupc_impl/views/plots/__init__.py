@@ -97,5 +97,5 @@ def _drawable(families: tuple[str, ...]) -> frozenset[int]:
     """Characters that the fonts in use have, and the mark for those that they have not."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    maps = (get_font(findfont(FontProperties([family]))).get_charmap() for family in families)
+    maps = (get_font(findfont(FontProperties(family=[family]))).get_charmap() for family in families)
     return frozenset().union(*maps, [ord(MISSING)])
