@@ -37,7 +37,7 @@ MAY_USE = {
     "gpupc_impl": {"studies", "api", "core", "backends", *FAMILIES},
     "baselines": {"core", "backends", *FAMILIES},
     "datasets": {"tables", "core"},
-    "workflow": {"baselines", "gpupc_impl", "gaussian", "datasets", "reporting", "verification", "measurement", "core", "backends"},
+    "workflow": {"datasets", "baselines", "gaussian", "reporting", "verification", "measurement", "core", "backends"},
 }
 """Room by room, what it may import. Rooms are the folders and modules of gpupc_impl, `gpupc_impl` its own top, and the
 other packages of the project. Families are found by name, which is no arrow."""
