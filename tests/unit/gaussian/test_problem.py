@@ -37,6 +37,7 @@ def problem(**changes):
     [
         ({"alpha": 0.0}, r"alpha is 0\.0; it must lie strictly between 0 and 1"),
         ({"alpha": 1}, "alpha is 1;"),
+        ({"alpha": 1.5}, "alpha is 1.5;"),
         ({"alpha": math.nan}, "alpha is nan;"),
         ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
         ({"max_level": 1.5}, r"max_level is 1\.5;"),
