@@ -17,7 +17,7 @@ from gpupc_impl.backends.simt.build import find_compiler, kernel_unit
 
 ROOT = PACKAGE_ROOT.parent
 TIDY = Path(sys.executable).with_name("clang-tidy")
-ROOMS = ("gaussian", "discrete", "nonlinear", "out_of_core")
+ROOMS = ("gaussian", "discrete", "nonlinear", "mixed", "out_of_core")
 LEVEL = 2
 """Up to which level kernels are looked at: each is another instance of the same template."""
 

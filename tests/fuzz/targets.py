@@ -35,6 +35,7 @@ from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import InvalidRecord, Limits, Record, load_tests
 from gpupc_impl.measurement.sampler import Samples
+from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.out_of_core._checkpoint import Checkpoint, State
 from gpupc_impl.tables import DataError, read_numpy, read_text
@@ -278,6 +279,12 @@ def _problems() -> list[bytes]:
         GaussianProblem.from_data(draw.normal(size=(30, 4))),
         DiscreteProblem.from_data(draw.integers(0, 3, (30, 4))),
         NonlinearProblem.from_data(draw.normal(size=(12, 3)), permutations=5, k_cmi=2, k_perm=3),
+        MixedProblem.from_data(
+            pandas.DataFrame({"a": draw.normal(size=12), "b": list("xyzxyzxyzxyz"), "c": draw.normal(size=12)}),
+            permutations=5,
+            k_cmi=2,
+            k_perm=3,
+        ),
     ]
     return [_written(problem.save) for problem in found]
 

@@ -33,9 +33,19 @@ from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
-from tests.conformance import test_agreement, test_cmiknn_agreement, test_discrete_agreement
+from tests.conformance import (
+    test_agreement,
+    test_cmiknn_agreement,
+    test_discrete_agreement,
+    test_mixed_agreement,
+)
 
-REFERENCES = {"gaussian": "stable-serial", "discrete": "discrete-serial", "nonlinear": "cmiknn-serial"}
+REFERENCES = {
+    "gaussian": "stable-serial",
+    "discrete": "discrete-serial",
+    "nonlinear": "cmiknn-serial",
+    "mixed": "mixed-serial",
+}
 MOST_SETS = 50_000
 """Tests that the deepest level of a problem could need if no edge were removed."""
 THREADS = (1, 1, 2, 2, 3, 5, 16)
@@ -47,6 +57,9 @@ LINE_S = 5.0
 
 SETTLED = 0.25
 """The first part of a process's lines, in which it compiles kernels and caches fill; growth is measured behind it."""
+
+LEAST_LINES = 12
+"""A process of fewer lines is not judged by its growth."""
 
 MOST_GROWTH_BYTES = 16 << 20
 """What the smallest resident memory of the last quarter may exceed that of the first by: an allocator's fragments."""
@@ -64,7 +77,7 @@ def draw_problem(number: int) -> Problem:
 def _gaussian(rng: np.random.Generator) -> Problem:
     p, m = int(rng.integers(2, 25)), int(rng.integers(5, 200))
     data = test_agreement.draw_data(rng, str(rng.choice(test_agreement.STRUCTURES)), p, m)
-    noises = test_agreement.COPY_NOISE[rng.integers(2)]
+    noises = test_agreement.COPY_NOISE[rng.integers(len(test_agreement.COPY_NOISE))]
     for noise in rng.choice(noises, rng.integers(4)):
         original, copy = rng.integers(p, size=2)
         data[:, copy] = data[:, original] + noise * data[:, original].std() * rng.standard_normal(m)
@@ -95,10 +108,15 @@ def _nonlinear(rng: np.random.Generator) -> Problem:
     return test_cmiknn_agreement.draw_problem(rng, most_samples=60, most_permutations=20)
 
 
+def _mixed(rng: np.random.Generator) -> Problem:
+    return test_mixed_agreement.draw_problem(rng, most_samples=50, most_permutations=20)
+
+
 DRAW: dict[str, Callable[[np.random.Generator], Problem]] = {
     "gaussian": _gaussian,
     "discrete": _discrete,
     "nonlinear": _nonlinear,
+    "mixed": _mixed,
 }
 
 
@@ -259,7 +277,8 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line["counts"])
-    growth = [grown(part) for pid in dict.fromkeys(line["pid"] for line in lines) if (part := _of(lines, pid))]
+    settled = [_of(lines, pid) for pid in dict.fromkeys(line["pid"] for line in lines)]
+    growth = [grown(part) for part in settled if len(part) >= LEAST_LINES]
     faults = [fault for line in lines for fault in line["faults"]]
     return {
         "commit": _commit(),

@@ -323,6 +323,9 @@ def test_what_declares_more_than_it_holds(tmp_path, name, shape):
         (2, "values", np.zeros((3, 12))),
         (2, "values", np.zeros((3, 2), np.float32)),
         (2, "values", np.zeros(3, np.float32)),
+        (3, "categories", np.zeros(2, np.int32)),
+        (3, "categories", np.array([0, 2, 0], np.int32)),
+        (3, "values", np.full((3, 12), 0.5, np.float32)),
     ],
 )
 def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):

@@ -23,8 +23,8 @@ def call(folder, *arguments):
 
 
 def test_every_method_agrees_and_a_second_call_goes_on(folder):
-    status, found = call(folder, "--problems", "3")
-    assert (status, found["problems"], found["differences"], found["flat"]) == (0, 3, [], True)
+    status, found = call(folder, "--problems", "4")
+    assert (status, found["problems"], found["differences"], found["flat"]) == (0, 4, [], True)
     assert {name for name in found["counts"] if name.startswith("problems")} == {
         f"problems of family {family}" for family in soak.REFERENCES
     }
@@ -32,8 +32,8 @@ def test_every_method_agrees_and_a_second_call_goes_on(folder):
     with (folder / "log.jsonl").open("a") as file:
         file.write('{"pid": 1, "next": 99')  # a killed process's
     status, found = call(folder, "--problems", "1")
-    assert (status, found["problems"]) == (0, 4)
-    assert [line["next"] for line in soak.read_log(folder / "log.jsonl")] == [3, 4]
+    assert (status, found["problems"]) == (0, 5)
+    assert [line["next"] for line in soak.read_log(folder / "log.jsonl")] == [4, 5]
 
 
 def test_a_difference_is_reported_with_how_to_make_it_again(folder, monkeypatch, capsys):
@@ -44,13 +44,13 @@ def test_a_difference_is_reported_with_how_to_make_it_again(folder, monkeypatch,
         return dataclasses.replace(found, adjacency=~found.adjacency) if method.name == "cupc-s" else found
 
     monkeypatch.setattr(soak, "solve", wrong)
-    status, found = call(folder, "--first", "6", "--problems", "1")
+    status, found = call(folder, "--first", "8", "--problems", "1")
     assert status == 1
     (fault,) = found["differences"]
-    assert (fault["number"], fault["method"], fault["backend"]) == (6, "cupc-s", "host")
+    assert (fault["number"], fault["method"], fault["backend"]) == (8, "cupc-s", "host")
     assert fault["fault"].endswith("edges differ")
     assert {"theta", "delta"} <= fault["params"].keys()
-    assert '"number": 6' in capsys.readouterr().out
+    assert '"number": 8' in capsys.readouterr().out
 
 
 def test_growth_is_seen():
