@@ -171,7 +171,7 @@ def test_report(run, refused, data, tmp_path, monkeypatch):
     code, out, _ = run("pc", data, *METHOD, "--alpha", "0.001", "--report", page)
     assert (code, out.splitlines()[-1]) == (0, f"written: {page}")
     assert "<td>c</td><td>→</td><td>d</td><td>directed</td>" in page.read_text()
-    monkeypatch.setattr(commands, "read_table", None)  # what follows is refused before it reads
+    monkeypatch.setattr(commands, "take", None)  # what follows is refused before it reads
     assert "its name must end in .html or .htm" in refused("pc", data, *METHOD, "--report", tmp_path / "page.csv")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'gpupc[plots]'" in refused("pc", data, *METHOD, "--report", page)
