@@ -158,6 +158,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     ]
     shared = [
         KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
+        graph.KERNELS["mark_pairs<unsigned long long>"],
         *(KernelSource(separating_sets.SOURCE, name, (separating_sets.LISTS,)) for name in separating_sets.KERNELS),
     ]
     return [*shared, *BETWEEN_LEVELS.values(), PLANE_PRODUCTS, DECIDE_PAIRS, *tests]

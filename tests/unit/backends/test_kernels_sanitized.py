@@ -109,8 +109,9 @@ FAMILIES = {
 
 SEARCH = """
 import numpy as np
-from gpupc_impl import GaussianProblem, methods
+from gpupc_impl import BackgroundKnowledge, GaussianProblem, methods
 from gpupc_impl.backends import open_backend
+from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.solve import solve
 
 rng = np.random.default_rng(1)
@@ -124,6 +125,8 @@ for method in methods("{family}").values():
         if method.canonical:
             for problem in problems:
                 solve(problem, method, backend, separating_sets="first-come")
+        known = BackgroundKnowledge(required_edges=[(0, 1)], forbidden_edges=[(2, 3)])
+        solve(with_knowledge(problems[0], known), method, backend)
 """
 
 
