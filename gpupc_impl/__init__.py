@@ -7,6 +7,7 @@
 
 from gpupc_impl.api import pc, skeleton
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
+from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
@@ -24,6 +25,7 @@ __all__ = [
     "CPDAG",
     "AlphaPath",
     "BackendUnavailable",
+    "BackgroundKnowledge",
     "Bootstrap",
     "DeviceMemoryError",
     "DiscreteProblem",

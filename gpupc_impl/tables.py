@@ -1,8 +1,8 @@
-"""Users' tables: text and NumPy files to matrices. Nothing is guessed or filled in: what is unclear is an error.
+"""Users' tables: files to matrices. Nothing is guessed or filled in: what is unclear is an error.
 
-A text table is UTF-8, with tabs, semicolons, commas or spaces between cells, perhaps compressed (``.gz``, ``.bz2``,
-``.xz``). pandas reads it; where pandas does not find numbers only, it is read again line by line, by Python's rules for
-numbers, to name the first cell that is wrong.
+Parquet, Excel and AnnData files are read by the packages that know them. A text table is UTF-8, with tabs, semicolons,
+commas or spaces between cells, perhaps compressed (``.gz``, ``.bz2``, ``.xz``). pandas reads it; where pandas does not
+find numbers only, it is read again line by line, by Python's rules for numbers, to name the first cell that is wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import csv
 import dataclasses
 import gzip
+import importlib
 import io
 import lzma
 import re
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+
+from gpupc_impl.core.files import check_array, open_arrays
 
 if TYPE_CHECKING:
     import pandas
@@ -35,7 +38,19 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "."})
 CELLS_AT_ONCE = 1 << 20
 """Cells that pandas reads at a time."""
 
+MISSING_AS_WRITTEN = sorted({way for word in MISSING for way in (word, word.upper(), word.capitalize())} | {"NaN"})
+"""What pandas is told to take for missing; other ways to write these words are found line by line."""
+
 NOT_A_NUMBER = "is not a number"
+NAMES_ROWS = "that column names the rows (in Python: pandas.read_csv(path, index_col=0))"
+
+FRAMES: Mapping[str, tuple[str, str]] = {
+    ".parquet": ("pyarrow", "parquet"),
+    ".xlsx": ("openpyxl", "excel"),
+    ".xlsm": ("openpyxl", "excel"),
+    ".h5ad": ("anndata", "anndata"),
+}
+"""Files that other packages read: the module, and the extra of this project that installs it."""
 
 
 def _plain(file: Path | IO[bytes]) -> IO[bytes]:
@@ -47,23 +62,87 @@ class DataError(ValueError):
 
 
 def read_table(
-    path: Path, header: bool | None = None, row_names: bool = False, labels: bool = False
+    path: Path,
+    header: bool | None = None,
+    row_names: bool = False,
+    labels: bool | None = False,
+    missing: bool = False,
+    transpose: bool = False,
 ) -> tuple[np.ndarray | pandas.DataFrame, list[str] | None]:
     """A file of numbers, or of labels.
 
     Args:
-        path: ``.npy``, ``.npz`` (see `read_numpy`), or else a text table.
-        header, row_names, labels: see `read_text`.
+        path: ``.npy``, ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx``, ``.h5ad`` (see `read_frame`), or else a
+            text table.
+        header, row_names, missing, transpose: see `read_text`.
+        labels: whether the cells are labels; None finds out, column by column: those without a number hold labels.
 
     Returns:
-        What `read_text` returns.
+        What `read_text` returns; of labels that were found out, and of `FRAMES`, a DataFrame with its own column types.
 
     Raises:
         DataError, OSError: see `read_text`.
     """
-    if path.suffix in (".npy", ".npz"):
-        return read_numpy(path)
-    return read_text(path, header, row_names, labels)
+    suffix = path.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        values, names = read_numpy(path, missing=missing)
+        return (np.ascontiguousarray(values.T), None) if transpose else (values, names)
+    if suffix in FRAMES:
+        frame = read_frame(path, header, row_names, transpose)
+        return frame, list(frame.columns)
+    if labels is not None:
+        return read_text(path, header, row_names, labels, missing=missing, transpose=transpose)
+    return _read_any_text(path, header, row_names, missing, transpose)
+
+
+# --- other packages' files -------------------------------------------------------------------------------------------
+
+
+def read_frame(
+    path: Path, header: bool | None = None, row_names: bool = False, transpose: bool = False
+) -> pandas.DataFrame:
+    """A Parquet file, the first sheet of an Excel file, or an AnnData file (its ``X``: observations by variables).
+
+    Args:
+        header: whether the first line of a sheet holds names; None: it does.
+        row_names: whether the first column of a sheet names the rows.
+        transpose: whether variables are in rows; they then have the names of the rows.
+
+    Returns:
+        A DataFrame whose columns have text names that differ.
+
+    Raises:
+        DataError: the package that reads it is not installed, or it cannot read the file.
+        OSError: the file cannot be opened.
+    """
+    import pandas
+
+    module, extra = FRAMES[path.suffix.lower()]
+    with path.open("rb"):  # an absent file is an OSError, not a parser's complaint
+        pass
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise DataError(
+            f"{path}: reading it needs {module}, which is not installed; pip install 'gpupc[{extra}]'"
+        ) from error
+    try:
+        if module == "pyarrow":
+            frame = pandas.read_parquet(path, engine=module)
+        elif module == "openpyxl":
+            frame = pandas.read_excel(
+                path, header=None if header is False else 0, index_col=0 if row_names else None, engine=module
+            )
+        else:
+            frame = importlib.import_module(module).read_h5ad(path).to_df()
+    except Exception as error:  # a damaged file raises nearly anything
+        raise DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}") from error
+    if transpose:
+        frame = frame.T.infer_objects()
+    if header is False or (transpose and isinstance(frame.columns, pandas.RangeIndex)):
+        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
+    frame.columns = checked_names(list(frame.columns), path)
+    return frame
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
@@ -75,18 +154,23 @@ def read_text(
     row_names: bool = False,
     labels: bool = False,
     delimiter: str | None = None,
+    missing: bool = False,
+    transpose: bool = False,
 ) -> tuple[np.ndarray | pandas.DataFrame, list[str] | None]:
-    """A text table, samples in rows.
+    """A text table.
 
     Args:
         header: whether the first line holds names; None finds out: it does when it holds text and no number.
-        row_names: whether the first column names the rows; it is left out.
+        row_names: whether the first column names the rows; it is left out, unless the rows are the variables.
         labels: whether the cells are categories, text or whole numbers, and not numbers.
         delimiter: the character between cells; None takes the first of `DELIMITERS` that the first line holds.
+        missing: whether values may be missing; they are NaN, or None among labels.
+        transpose: whether samples are in columns and variables in rows. Numbers then have names of rows unasked where
+            the first cell of the second line is none.
 
     Returns:
-        (samples, variables) C-contiguous float64, all finite, or, of labels, a DataFrame with a str or an int in each
-        cell; and the variables' names, None where the file has none.
+        (samples, variables) C-contiguous float64, none infinite, or, of labels, a DataFrame with a str or an int in
+        each cell; and the variables' names, None where the file has none.
 
     Raises:
         DataError: the content cannot be used; the message names the line and the column (both counted from 1) of a bad
@@ -96,7 +180,7 @@ def read_text(
     # What is no regular file, such as a pipe, can be read once only.
     stored = None if path.is_file() else path.read_bytes()
     try:
-        table = _Text(path, stored, delimiter, row_names, labels)
+        table = _Text(path, stored, delimiter, row_names, labels, missing, transpose)
         table.read_head(header)
         frame = table.read_at_once()
         values = table.read_by_line() if frame is None else frame
@@ -106,11 +190,38 @@ def read_text(
         if error.errno is not None:
             raise
         raise DataError(f"{path} is not a readable text table: {error}") from error  # it comes from a decompressor
-    if not labels:
-        return values, table.names
-    if header is None and table.names and all(table.names[k] in set(values[k]) for k in values):
+    if labels and header is None and table.names and all(table.names[k] in set(values[k]) for k in values):
         raise DataError(f"{path}: the first line may hold names or labels; say --header or --no-header (header=...)")
-    return _by_column(values, _whole_numbers), table.names
+    names = table.names
+    if transpose:
+        names = checked_names(table.of_rows, path) if table.row_names else None
+        values = values.T if labels else np.ascontiguousarray(values.T)
+    return (_by_column(values, _whole_numbers) if labels else values), names
+
+
+def _read_any_text(
+    path: Path, header: bool | None, row_names: bool, missing: bool, transpose: bool
+) -> tuple[np.ndarray | pandas.DataFrame, list[str] | None]:
+    """A text table of numbers, of labels or of both; a column with a number and a cell that is none is an error."""
+    try:
+        return read_text(path, header, row_names, missing=missing, transpose=transpose)
+    except DataError as error:
+        refused = error
+    try:
+        words, names = read_text(path, header, row_names, True, missing=missing, transpose=transpose)
+    except DataError:
+        raise refused from None
+    for k in words:
+        faults = {_fault(str(cell)) for cell in words[k].dropna().unique()}
+        if faults == {None}:
+            words[k] = words[k].astype(np.float64)
+        elif faults != {NOT_A_NUMBER}:
+            raise refused
+    labelled = [k for k in words if words[k].dtype != np.float64]
+    if not labelled or (labelled == [0] and len(words) > 1 and words[0].is_unique and not row_names):
+        raise refused  # which says what to do about names of rows
+    words.columns = names if names is not None else [f"V{k}" for k in words]
+    return words, names
 
 
 @dataclasses.dataclass
@@ -122,6 +233,7 @@ class _Text:
         names: the variables' names, None where there are none.
         width: number of cells in a line, the row's name included.
         start: number of lines before the first that holds data.
+        of_rows: the names of the rows, where they are the variables'.
     """
 
     path: Path
@@ -129,9 +241,12 @@ class _Text:
     delimiter: str | None
     row_names: bool
     labels: bool
+    missing: bool = False
+    transpose: bool = False
     names: list[str] | None = None
     width: int = 0
     start: int = 0
+    of_rows: list[str] = dataclasses.field(default_factory=list)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[str]]:
@@ -165,6 +280,17 @@ class _Text:
         number, cells = next(lines, (0, None))
         if cells is None:
             raise DataError(f"{self.path} is empty")
+        if self.transpose and not self.labels and header is not False:
+            second = next(lines, (0, cells))[1]
+            self.row_names |= second[0].strip() != "" and _fault(second[0]) == NOT_A_NUMBER
+            lines = self.lines()
+            next(lines)
+        if header is None and len(cells) > 1 and not cells[0].strip():  # as pandas writes names of rows
+            if not self.row_names and not any(map(_fault, cells[1:])):
+                raise DataError(
+                    f"{self.path}: the first line begins with an empty cell; say --row-names if {NAMES_ROWS}"
+                )
+            header = self.row_names or None
         if _is_header(cells[self.row_names :], self.path) if header is None else header:
             self.start, first = next(lines, (0, None))
             if first is None:
@@ -172,7 +298,8 @@ class _Text:
             names = [""] * (len(first) - 1 == len(cells)) + cells  # R's write.table names no column of row names
             if len(names) != len(first):
                 raise DataError(f"{self.path}: the header has {len(cells)} cells, the first row has {len(first)}")
-            self.names = checked_names(names, self.path, int(self.row_names))
+            if not self.transpose:  # else they are the samples'
+                self.names = checked_names(names, self.path, int(self.row_names))
             number, cells = self.start, first
         self.start, self.width = number - 1, len(cells)
         if self.width == self.row_names:
@@ -186,6 +313,9 @@ class _Text:
         old = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
         exact = {"float_precision": "round_trip"} if old else {}  # as later versions do unasked
         parts = []
+        kinds = object if self.labels else None
+        if self.row_names and not self.labels:
+            kinds = {0: object}  # a name such as 007 stays what it is
         with self.open() as file, warnings.catch_warnings(action="ignore"):
             try:
                 for chunk in pandas.read_csv(
@@ -195,11 +325,15 @@ class _Text:
                     skiprows=self.start,
                     skip_blank_lines=False,
                     skipinitialspace=True,
-                    na_filter=False,
-                    dtype=object if self.labels else None,
+                    na_filter=self.missing and not self.labels,
+                    na_values=MISSING_AS_WRITTEN,
+                    keep_default_na=False,
+                    dtype=kinds,
                     chunksize=max(1, CELLS_AT_ONCE // self.width),
                     **exact,
                 ):
+                    if self.row_names:
+                        self.of_rows += [str(name).strip() for name in chunk.iloc[:, 0]]
                     parts.append(self._converted(chunk.iloc[:, int(self.row_names) :]))
                     if parts[-1] is None:
                         return None
@@ -211,17 +345,22 @@ class _Text:
         """Some rows; None where a cell is wrong."""
         if self.labels:
             chunk.columns = range(chunk.shape[1])
-            chunk = _by_column(chunk, _stripped)
-            return None if any(_missing(set(chunk[k])) for k in chunk) else chunk
+            chunk = _by_column(chunk, self._stripped)
+            return chunk if self.missing or not any(_missing(set(chunk[k])) for k in chunk) else None
         if not all(dtype.kind in "iuf" for dtype in chunk.dtypes):
             return None
         values = np.ascontiguousarray(chunk.to_numpy(np.float64))
-        return values if np.isfinite(values).all() else None
+        return values if (~np.isinf(values) if self.missing else np.isfinite(values)).all() else None
+
+    def _stripped(self, labels: Sequence[str]) -> np.ndarray:
+        stripped = (label.strip() for label in labels)
+        return np.array([None if self.missing and _missing([label]) else label for label in stripped], object)
 
     def read_by_line(self) -> np.ndarray | pandas.DataFrame:
         """The table, read slowly; the first cell that is wrong is an error."""
         import pandas
 
+        self.of_rows = []
         rows = [self._row(number, cells) for number, cells in self.lines() if number > self.start]
         return pandas.DataFrame(rows, dtype=object) if self.labels else np.array(rows)
 
@@ -229,13 +368,22 @@ class _Text:
         where = f"{self.path}, line {number}"
         if len(cells) != self.width:
             raise DataError(f"{where}: {len(cells)} cells where the lines before have {self.width}")
+        if self.row_names:
+            self.of_rows.append(cells[0].strip())
         for k, cell in enumerate(cells[self.row_names :], start=int(self.row_names)):
+            if self.missing and _missing([cell.strip()]):
+                continue
             if fault := _fault(cell, self.labels):
                 name = "" if self.names is None else f" ({self.names[k - self.row_names]!r})"
                 names_rows = k == 0 and fault == NOT_A_NUMBER
-                way_out = "; say --row-names if that column names the rows" if names_rows else ""
+                way_out = f"; say --row-names if {NAMES_ROWS}" if names_rows else ""
                 raise DataError(f"{where}, column {k + 1}{name}: {cell!r} {fault}{way_out}")
-        return [cell.strip() if self.labels else float(cell) for cell in cells[self.row_names :]]
+        return [self._value(cell.strip()) for cell in cells[self.row_names :]]
+
+    def _value(self, cell: str) -> Any:
+        if self.missing and _missing([cell]):
+            return None if self.labels else np.nan
+        return cell if self.labels else float(cell)
 
 
 def _is_header(cells: Sequence[str], path: Path) -> bool:
@@ -254,7 +402,7 @@ def _fault(cell: str, label: bool = False) -> str | None:
     """What is wrong with a cell; None when it is a finite number, or any label."""
     if _missing([cell.strip()]):
         other = ", or give the missing ones a category of their own" if label else " or impute them"
-        return f"is a missing value; drop such rows{other}"
+        return f"is a missing value; drop such rows{other} (--missing drop-rows, missing='drop-rows')"
     if label:
         return None
     try:
@@ -271,22 +419,27 @@ def _missing(cells: Iterable[str]) -> bool:
 
 
 def _by_column(frame: pandas.DataFrame, convert: Callable[[Sequence[str]], np.ndarray]) -> pandas.DataFrame:
-    """Convert the labels that occur in each column."""
+    """Convert the labels that occur in each column; None stays None."""
     import pandas
 
-    factors = {k: pandas.factorize(frame[k]) for k in frame}
-    return pandas.DataFrame({k: convert(labels)[codes] for k, (codes, labels) in factors.items()})
+    columns = {}
+    for k in frame:
+        codes, labels = pandas.factorize(frame[k])
+        column = convert(labels)[codes] if len(labels) else np.full(len(codes), None, object)
+        if (codes < 0).any():
+            column = column.astype(object)
+            column[codes < 0] = None
+        columns[k] = column
+    return pandas.DataFrame(columns)
 
 
 def numbers_by_column(table: np.ndarray | pandas.DataFrame) -> np.ndarray | pandas.DataFrame:
     """A table of labels with float64 in the columns of which each cell is a finite number; others are left alone."""
     if isinstance(table, np.ndarray):
         return table
-    return table.apply(lambda column: column if any(map(_fault, map(str, column))) else column.astype(np.float64))
-
-
-def _stripped(labels: Sequence[str]) -> np.ndarray:
-    return np.array([label.strip() for label in labels], object)
+    return table.apply(
+        lambda column: column if any(map(_fault, map(str, column.dropna()))) else column.astype(np.float64)
+    )
 
 
 def _whole_numbers(labels: Sequence[str]) -> np.ndarray:
@@ -304,14 +457,15 @@ def _whole_numbers(labels: Sequence[str]) -> np.ndarray:
 # --- NumPy files -----------------------------------------------------------------------------------------------------
 
 
-def read_numpy(path: Path, array: str | None = None) -> tuple[np.ndarray, list[str] | None]:
+def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> tuple[np.ndarray, list[str] | None]:
     """A ``.npy`` file, or the matrix of a ``.npz`` archive, which may hold the variables' names as ``names``.
 
     Args:
         array: the matrix's key in an archive; None takes the only two-dimensional array.
+        missing: whether values may be missing, that is NaN.
 
     Returns:
-        (samples, variables) C-contiguous float64, all finite; and the names, None where the file has none.
+        (samples, variables) C-contiguous float64, none infinite; and the names, None where the file has none.
 
     Raises:
         DataError: the content cannot be used; the message names the row and the column (both counted from 1) of a bad
@@ -320,17 +474,19 @@ def read_numpy(path: Path, array: str | None = None) -> tuple[np.ndarray, list[s
     """
     with path.open("rb") as file:
         try:
-            stored: Any = np.load(file, allow_pickle=False)
-            bare = isinstance(stored, np.ndarray)
-            if bare == (path.suffix.lower() == ".npz"):
-                raise ValueError(f"it holds {'one array' if bare else 'an archive'}")
-            arrays = {path.stem: stored} if bare else dict(stored)
+            if path.suffix.lower() == ".npz":
+                with open_arrays(file) as stored:
+                    arrays = {name: array for name, array in stored.items() if isinstance(array, np.ndarray)}
+            else:
+                check_array(file, path.stat().st_size, path.name)
+                file.seek(0)
+                arrays = {path.stem: np.load(file, allow_pickle=False)}
+            given = arrays.pop("names").ravel().tolist() if "names" in arrays else None
         except Exception as error:  # a damaged, an encrypted or a strangely compressed file raises nearly anything
             raise DataError(f"{path} is not a readable {path.suffix} file: {error}") from error
-    names = arrays.pop("names", None)
     values = only_table(arrays, array, path)
-    names = None if names is None else checked_names(names.ravel().tolist(), path)
-    return finite(values, names, path), names
+    names = None if given is None else checked_names(given, path)
+    return finite(values, names, path, missing), names
 
 
 # --- what all files have in common ------------------------------------------------------------------------------------
@@ -369,21 +525,25 @@ def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]
     return names[first:]
 
 
-def finite(values: np.ndarray, names: Sequence[str] | None, path: Path) -> np.ndarray:
+def finite(values: np.ndarray, names: Sequence[str] | None, path: Path, missing: bool = False) -> np.ndarray:
     """The matrix as C-contiguous float64.
 
     Raises:
-        DataError: it does not hold numbers, one is missing or infinite, or the names are not one a column.
+        DataError: it does not hold numbers, one is infinite or, unless `missing` allows that, missing, or the names are
+            not one a column.
     """
     if values.dtype.kind not in "biuf":
         raise DataError(f"{path} holds {values.dtype}, not numbers")
     if names is not None and values.shape[1] != len(names):
         raise DataError(f"{path}: {len(names)} names for {values.shape[1]} variables")
     values = np.ascontiguousarray(values, dtype=np.float64)
-    bad = np.argwhere(~np.isfinite(values))
+    bad = np.argwhere(np.isinf(values) if missing else ~np.isfinite(values))
     if len(bad):
         row, column = bad[0]
         name = "" if names is None else f" ({names[column]!r})"
         what = "missing" if np.isnan(values[row, column]) else "infinite"
-        raise DataError(f"{path}, row {row + 1}, column {column + 1}{name}: a value is {what} ({len(bad)} such in all)")
+        way_out = "; say --missing drop-rows (missing='drop-rows') or impute them" if what == "missing" else ""
+        raise DataError(
+            f"{path}, row {row + 1}, column {column + 1}{name}: a value is {what} ({len(bad)} such in all){way_out}"
+        )
     return values

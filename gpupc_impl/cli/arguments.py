@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
+import sys
 from pathlib import Path
 
 import gpupc_impl
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed
+from gpupc_impl.core.colliders import V_STRUCTURES
 from gpupc_impl.core.family import families
+from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
+from gpupc_impl.intake import MISSING
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -24,7 +28,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    parser = Parser(prog="python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0])
+    called = Path(sys.argv[0]).name == "gpupc"  # the installed command
+    parser = Parser(prog="gpupc" if called else "python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
 
@@ -38,6 +43,8 @@ def parser() -> Parser:
         command = commands.add_parser(name, help=summary, description=summary)
         _add_data_arguments(command.add_argument_group("data"))
         _add_search_arguments(command.add_argument_group("search"))
+        if name == "pc":
+            _add_orientation_arguments(command.add_argument_group("orientation"))
         _add_output_arguments(command.add_argument_group("output"))
     return parser
 
@@ -47,7 +54,8 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         "data",
         metavar="DATA",
         type=Path,
-        help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy or .npz",
+        help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy, .npz, .parquet, "
+        ".xlsx or .h5ad",
     )
     group.add_argument(
         "--header",
@@ -55,6 +63,19 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         help="the table's first line names the variables (default: it does when it holds no number)",
     )
     group.add_argument("--row-names", action="store_true", help="the table's first column names the rows: leave it out")
+    group.add_argument(
+        "--transpose",
+        action=argparse.BooleanOptionalAction,
+        help="variables are in rows and samples in columns, as genes often are (default: no, with a warning where the "
+        "shape suggests it)",
+    )
+    group.add_argument(
+        "--missing",
+        choices=MISSING,
+        default=MISSING[0],
+        help="missing values: refuse them, drop samples that have any, or take for each pair of variables the samples "
+        "that hold both (Gaussian test) (default: %(default)s)",
+    )
     group.add_argument("--correlation", action="store_true", help="DATA is a correlation matrix; needs --n-samples")
     group.add_argument("--n-samples", metavar="M", type=int, help="samples behind the correlation matrix")
 
@@ -70,6 +91,13 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--method", default="auto", help="a name that `methods` lists, or auto: the fastest (default)")
     group.add_argument("--alpha", type=float, default=0.05, help="significance level (default: %(default)s)")
     group.add_argument("--max-level", metavar="L", type=int, help="largest conditioning set (default: no limit)")
+    group.add_argument(
+        "--knowledge",
+        metavar="FILE",
+        type=Path,
+        help="YAML with required_edges, forbidden_edges, required_directions, forbidden_directions and tiers: lists of "
+        "lists of variables",
+    )
     group.add_argument(
         "--separating-sets",
         choices=SEPARATING_SETS,
@@ -94,6 +122,22 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--device-memory-limit", metavar="SIZE", type=_size, help="device memory to use at most, such as 2GiB"
+    )
+
+
+def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--conflicts",
+        choices=CONFLICTS,
+        default=CONFLICTS[0],
+        help="an edge oriented both ways: left undirected, as the first says, or with two heads (default: %(default)s)",
+    )
+    group.add_argument(
+        "--v-structures",
+        choices=V_STRUCTURES,
+        default=V_STRUCTURES[0],
+        help="by the separating sets, or by tests given all subsets of neighbours, of which all or most must agree "
+        "(default: %(default)s)",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
@@ -13,10 +14,11 @@ from pathlib import Path
 from gpupc_impl.api import prepare
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
 from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.tables import numbers_by_column, read_table
+from gpupc_impl.intake import fitting_family, take
 from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
 
@@ -58,7 +60,10 @@ def search(args: argparse.Namespace) -> None:
     options = dict(args.param)
     if len(options) != len(args.param):
         raise UsageError("a --param is given twice")
-    prepared = prepare(args.family, args.method, args.backend, args.device_memory_limit, options)
+    knowledge = None if args.knowledge is None else _knowledge(args.knowledge)
+    how = (args.method, args.backend, args.device_memory_limit, options, args.missing)
+    prepared = prepare(args.family, *how)
+    open_family = args.family == args.method == "auto"
     if args.output is not None:
         _check_output(args.output, args.data, OUTPUT_SUFFIXES)
     if args.report is not None:
@@ -66,26 +71,38 @@ def search(args: argparse.Namespace) -> None:
         _check_output(args.report, args.data, REPORT_SUFFIXES)
 
     try:
-        values, names = read_table(args.data, args.header, args.row_names, labels=prepared.family.data != "numbers")
+        table = take(
+            args.data,
+            kind=None if open_family else prepared.family.data,
+            missing=args.missing,
+            transpose=args.transpose,
+            header=args.header,
+            row_names=args.row_names,
+            correlation=args.correlation,
+        )
     except OSError as error:
         raise UsageError(f"{args.data} cannot be read: {error.strerror or error}") from error
-    if prepared.family.data == "both":
-        values = numbers_by_column(values)
+    found = fitting_family(table, None if open_family else prepared.family.name)
+    if found != prepared.family.name:
+        prepared = prepare(found, *how)
     start = time.perf_counter()
-    problem = prepared.problem(
-        values, alpha=args.alpha, max_level=args.max_level, names=names, n_samples=args.n_samples
-    )
+    problem = prepared.problem(table, alpha=args.alpha, max_level=args.max_level, n_samples=args.n_samples)
+    if knowledge is not None:
+        problem = with_knowledge(problem, knowledge)
     result = prepared.solve(
         problem,
         separating_sets=args.separating_sets,
         pmax=args.pmax,
         progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
     )
+    result = dataclasses.replace(result, problem=problem)
     if args.command == "pc":
-        result = orient(result)
+        result = orient(
+            result, problem=problem, knowledge=knowledge, conflicts=args.conflicts, v_structures=args.v_structures
+        )
     seconds = time.perf_counter() - start
     if not args.quiet:
-        print(summary(result, seconds, named=names is not None))
+        print(summary(result, seconds, named=table.names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:
@@ -102,6 +119,13 @@ def search(args: argparse.Namespace) -> None:
 REPORT_SUFFIXES = (".html", ".htm")
 
 COMMANDS = {"methods": list_methods, "skeleton": search, "pc": search}
+
+
+def _knowledge(path: Path) -> BackgroundKnowledge:
+    try:
+        return BackgroundKnowledge.from_file(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _check_output(path: Path, data: Path, suffixes: Sequence[str]) -> None:

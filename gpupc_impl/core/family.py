@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
@@ -75,6 +76,8 @@ class Family:
         default: whether such data are of this family where nothing else is said.
         strength: ``(problem, backend)``: the family's tests with their effects, on a backend of that name where they
             need one; None where it has none.
+        pairwise: the class of problems whose pairs of variables have a sample size each, made by its `from_data` of
+            numbers with NaN among them, and the `Method` that solves them; None where there is no such test.
         prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None where `from_data` will do.
     """
 
@@ -86,6 +89,7 @@ class Family:
     data: str = "numbers"
     default: bool = False
     strength: Callable[[Any, str], Strength] | None = None
+    pairwise: tuple[type[Problem], Any] | None = None
     prepare_large: Callable[..., Problem | None] = lambda data, path, **options: None
 
     def prepare(
@@ -156,7 +160,7 @@ def load_problem(path: str | Path) -> Problem:
     """
     with open(path, "rb") as file:
         try:
-            with np.load(file) as stored:
+            with open_arrays(file) as stored:
                 family = str(stored["family"])
         except Exception as error:  # a damaged file raises nearly anything
             raise _unreadable(path, error) from error

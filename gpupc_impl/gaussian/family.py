@@ -2,6 +2,7 @@
 
 from gpupc_impl.core.family import Family
 from gpupc_impl.gaussian.large import prepare_large
+from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
 from gpupc_impl.gaussian.strength import Strength
@@ -16,5 +17,6 @@ FAMILY = Family(
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
     packages=("gpupc_impl.gaussian", "gpupc_impl.out_of_core", "baselines", "baselines.peers"),
     default=True,
+    pairwise=(PairwiseProblem, METHOD),
     prepare_large=prepare_large,
 )

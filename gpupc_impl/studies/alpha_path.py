@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpupc_impl.api import data_family, prepare
+from gpupc_impl.api import prepare_for
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.views.progress import bar
@@ -88,6 +88,8 @@ def alpha_path(
     n_samples: int | None = None,
     names: Sequence[str] | None = None,
     max_level: int | None = None,
+    missing: str = "error",
+    transpose: bool | None = None,
     device_memory_limit: int | None = None,
     progress: bool | None = None,
     **options: Any,
@@ -110,10 +112,20 @@ def alpha_path(
         raise InvalidProblem(f"alphas are {list(alphas)!r}; give at least one, and none twice")
     if isinstance(data, Problem):
         raise InvalidProblem("data is a ready problem, which carries its own alpha; give the data themselves")
-    if family == method == "auto":
-        family = data_family(data)
-    prepared = prepare(family, method, backend, device_memory_limit, options)
-    problem = prepared.problem(data, alpha=grid[0], max_level=max_level, names=names, n_samples=n_samples)
+    prepared, problem = prepare_for(
+        data,
+        grid[0],
+        family,
+        method,
+        backend,
+        n_samples,
+        names,
+        max_level,
+        missing,
+        transpose,
+        device_memory_limit,
+        options,
+    )
     found: dict[float, Skeleton] = {}
     with bar(progress, len(grid), "alphas", " alphas") as shown:
         for alpha in grid:

@@ -62,8 +62,11 @@ def facts(result: Result) -> list[tuple[str, str]]:
         how = f"{found.facts['method']} on {found.facts.get('backend', '?')}"
         said.append(("method", how + (f", alpha {problem['alpha']:g}" if "alpha" in problem else "")))
     said.append(("edges", f"{found.n_edges:,}"))
+    if found.problem is not None and (fixed := found.problem.fixed) is not None:
+        said.append(("known", f"{len(fixed.required):,} edge(s) required, {len(fixed.forbidden):,} forbidden"))
     if isinstance(result, CPDAG):
-        conflicts = f"{len(result.conflicts):,} of them in conflict"
+        what = "bidirected" if result.conflict_kind == "bidirected" else "in conflict"
+        conflicts = f"{len(result.conflicts):,} of them {what}"
         said.append(("directions", f"{result.n_directed:,} directed, {result.n_undirected:,} undirected ({conflicts})"))
     most = int(np.argmax(degrees)) if len(degrees) else 0
     if found.n_edges:

@@ -10,6 +10,7 @@ import pytest
 
 from gpupc_impl import (
     CPDAG,
+    BackendUnavailable,
     GaussianProblem,
     InvalidParameter,
     InvalidProblem,
@@ -119,6 +120,21 @@ def test_auto_takes_the_method_that_is_fastest_where_it_runs(monkeypatch):
     assert choose_method("cupc-e", "auto", "gaussian").name == "cupc-e"
 
 
+def test_where_nothing_can_run_every_reason_is_told(frame, monkeypatch):
+    """An empty environment without a compiler."""
+    no_compiler = types.SimpleNamespace(unavailable=lambda: "no C++ compiler found")
+    installed = {name: found for name, found in methods("gaussian").items() if not found.reference}
+    monkeypatch.setattr(solve, "resolve_backend", lambda name: "host" if name == "auto" else name)
+    monkeypatch.setattr(solve, "backend_class", lambda name: no_compiler)
+    monkeypatch.setattr(solve, "methods", lambda family: installed)
+    with pytest.raises(
+        BackendUnavailable, match=r"family 'gaussian' can run here: .*no C\+\+ compiler found \(pair-scan\)"
+    ):
+        skeleton(frame)
+    with pytest.raises(UnknownMethod, match="'pair-skan' is not known"):
+        skeleton(frame, method="pair-skan")
+
+
 def test_the_default_method_gives_the_same_graph_with_the_same_directions(frame):
     reference = pc(frame, method=METHOD)
     found = pc(frame)
@@ -164,7 +180,7 @@ def test_a_method_names_its_family(labels):
     ("options", "message"),
     [
         ({"family": "discrete", "method": "cupc-s"}, "method 'cupc-s' is of family 'gaussian', not 'discrete'"),
-        ({"family": "ordinal"}, "family 'ordinal' is not known; choose one of: discrete, gaussian, nonlinear"),
+        ({"family": "ordinal"}, "family 'ordinal' is not known; choose one of: discrete, gaussian, mixed, nonlinear"),
         ({"family": "nonlinear", "n_samples": 9}, "a correlation matrix, which a nonlinear test cannot use"),
         ({"family": "nonlinear", "k_cmi": 5000}, "k_cmi"),
     ],

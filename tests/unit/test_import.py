@@ -22,6 +22,10 @@ OPTIONAL = (
     "tigramite",
     "pgmpy",
     "gpucsl",
+    "anndata",
+    "openpyxl",
+    "pyarrow",
+    "sklearn",
 )
 
 BLOCK = f"""

@@ -1,7 +1,10 @@
 """What is declared agrees: pyproject.toml, constraints.txt, environment.yml, and what the code imports."""
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,12 +12,13 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-CONDA_NAMES = {"nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
+CONDA_NAMES = {"clang-tidy": "clang-tools", "nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
 IMPORT_NAMES = {
     "causal-learn": "causallearn",
     "cupy-cuda12x": "cupy",
     "cupy-cuda13x": "cupy",
     "pandas-stubs": "pandas",
+    "scikit-learn": "sklearn",
     "pyyaml": "yaml",
     "types-jsonschema": "jsonschema",
     "types-psutil": "psutil",
@@ -22,8 +26,14 @@ IMPORT_NAMES = {
 """What is imported of a package, or with the types of a package of types, where that is not its own name."""
 
 TOOLS = {
+    "anndata": ("gpupc_impl/tables.py", '"anndata", "anndata"'),  # imported by that name
+    "openpyxl": ("gpupc_impl/tables.py", '"openpyxl", "excel"'),  # pandas reads with it
+    "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
+    "clang-tidy": ("tests/tidy.py", 'with_name("clang-tidy")'),
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),
+    "mkdocs-material": ("mkdocs.yml", "name: material"),
+    "mkdocstrings-python": ("mkdocs.yml", "- mkdocstrings:"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
     "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
     "nvidia-cuda-nvrtc-cu12": ("tests/unit/backends/test_kernels_compile.py", 'find_spec("nvidia")'),
@@ -89,7 +99,41 @@ def test_versions_agree():
     assert gpupc_impl.__version__ == PROJECT["version"] == citation["version"]
 
 
+def test_the_wheel_has_every_file_that_is_no_module():
+    """Kernels, schemas, styles, and the mark that types are shipped."""
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "gpupc_impl/py.typed" in listed
+    for path in map(Path, listed.split()):
+        if path.suffix != ".py":
+            package, inner = path.parts[0], path.relative_to(path.parts[0])
+            assert any(inner.match(pattern) for pattern in patterns[package]), f"no wheel would hold {path}"
+
+
+@pytest.mark.slow
+def test_the_wheel_works_outside_of_the_repository(tmp_path):
+    """It is built as users' pip does, and run in an empty folder on what it holds alone."""
+    source = tmp_path / "source"
+    for name in subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split():
+        if name.startswith(("gpupc_impl/", "baselines/", "pyproject.toml", "README.md", "LICENSE")):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-deps"]
+    subprocess.run([*pip, "--target", tmp_path / "site", source], check=True)
+    (tmp_path / "data.csv").write_text("a,b,c\n" + "\n".join(f"{k},{k * k % 7}.5,{(k * 3) % 5}.5" for k in range(40)))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "GPUPC_CACHE_DIR": str(tmp_path / "cache")}
+    search = "gpupc_impl.skeleton('data.csv', method='cupc-s', backend='host')"
+    code = f"import gpupc_impl; print(gpupc_impl.__file__); {search}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path / "site"))
+    command = [sys.executable, tmp_path / "site" / "bin" / "gpupc", "--version"]
+    assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() == PROJECT["version"]
+
+
 def test_style():
-    """ruff, mypy, snakefmt, snakemake --lint and clang-format have nothing to say."""
+    """ruff, mypy, snakefmt, snakemake --lint, clang-format and clang-tidy have nothing to say."""
     done = subprocess.run(["make", "lint"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -171,7 +171,7 @@ def test_report(run, refused, data, tmp_path, monkeypatch):
     code, out, _ = run("pc", data, *METHOD, "--alpha", "0.001", "--report", page)
     assert (code, out.splitlines()[-1]) == (0, f"written: {page}")
     assert "<td>c</td><td>→</td><td>d</td><td>directed</td>" in page.read_text()
-    monkeypatch.setattr(commands, "read_table", None)  # what follows is refused before it reads
+    monkeypatch.setattr(commands, "take", None)  # what follows is refused before it reads
     assert "its name must end in .html or .htm" in refused("pc", data, *METHOD, "--report", tmp_path / "page.csv")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'gpupc[plots]'" in refused("pc", data, *METHOD, "--report", page)
@@ -322,7 +322,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
     ],
 )
 def test_refuses_before_it_reads(refused, args, message, monkeypatch):
-    monkeypatch.setattr(commands, "read_table", None)
+    monkeypatch.setattr(commands, "take", None)
     assert message in refused("skeleton", "data.csv", *METHOD, *args)
 
 
@@ -366,7 +366,7 @@ def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr(commands, "read_table", fail)
+    monkeypatch.setattr(commands, "take", fail)
     code, _, err = run("skeleton", data, *METHOD)
     assert (code, err) == (1, "error: RuntimeError: broken inside (GPUPC_DEBUG=1 shows where)\n")
     monkeypatch.setenv("GPUPC_DEBUG", "1")
@@ -424,3 +424,22 @@ def test_as_a_module():
     assert (done.returncode, done.stdout) == (0, f"{gpupc_impl.__version__}\n")
     done = subprocess.run([*COMMAND, "skeleton", "none.csv", *METHOD], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, "error: none.csv cannot be read: No such file or directory\n")
+
+
+def test_knowledge_conflicts_and_v_structures(run, refused, data, tmp_path):
+    known = tmp_path / "known.yaml"
+    known.write_text("required_edges: [[a, d]]\nforbidden_edges: [[b, c]]\ntiers: [[d]]\n")
+    out = tmp_path / "graph.npz"
+    choices = ["--conflicts", "priority", "--v-structures", "majority"]
+    code, printed, _ = run("pc", data, *METHOD, "--knowledge", known, *choices, "--output", out)
+    assert code == 0
+    assert "known: 1 edge(s) required, 1 forbidden" in printed
+    found = CPDAG.load(out)
+    assert found.skeleton.adjacency[0, 3]
+    assert not found.skeleton.adjacency[1, 2]
+    assert run("skeleton", data, *METHOD, "--knowledge", known, "--output", out)[0] == 0
+    assert Skeleton.load(out) == found.skeleton
+    known.write_text("required_edges: [[a, e]]")
+    assert "'e', which the data do not have" in refused("skeleton", data, *METHOD, "--knowledge", known)
+    assert "cannot be read: No such file" in refused("skeleton", data, *METHOD, "--knowledge", tmp_path / "none.yaml")
+    assert "invalid choice" in refused("pc", data, "--conflicts", "rand")

@@ -193,7 +193,7 @@ def test_rdata_frame(tmp_path):
             r"one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)",
         ),
         ({"x": np.zeros(2)}, "it holds nothing"),
-        ({"d": pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]})}, "column 'b' is not numeric"),
+        ({"d": pd.DataFrame({"a": [1.0, 2.0], "b": pd.Series(["u", "v"], dtype=object)})}, "column 'b' is not numeric"),
         ({"x": np.array([[0.0, np.nan]])}, "row 1, column 2: a value is missing"),
     ],
 )

@@ -160,7 +160,7 @@ def test_pictures(data):
 
 
 def test_what_is_warned_of_in_a_resample_is_said_once(data):
-    rare = data.assign(rare=np.arange(len(data)) == 0).astype(float)
+    rare = data.assign(rare=(np.arange(len(data)) == 0) / 3)
     with pytest.warns(UserWarning, match="in a resample: 1 constant variable") as caught:
         bootstrap(rare, 8, **OPTIONS)
     assert len(caught) == 1

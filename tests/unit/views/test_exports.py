@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from gpupc_impl import CPDAG
+from gpupc_impl.core.files import no_formula
 from gpupc_impl.views.exports import CannotWrite
 from tests.unit.views.conftest import CONFLICTS, DIRECTED, NAMES, UNDIRECTED, cpdag_of, skeleton_of_names
 
@@ -50,12 +51,14 @@ def test_json_holds_the_facts(cpdag, tmp_path):
     assert json.loads((tmp_path / "graph.json").read_text())["graph"] == cpdag.skeleton.facts
 
 
-def test_csv_keeps_every_name(result, tmp_path):
+def test_csv_keeps_every_name_and_no_formula(result, tmp_path):
+    shown = result.to_frame().map(no_formula)
+    assert (shown.source.str.startswith("'") | shown.target.str.startswith("'")).any()
     result.save(tmp_path / "graph.csv")
     with open(tmp_path / "graph.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    assert rows[1:] == [list(map(str, row)) for row in result.to_frame().itertuples(index=False)]
-    assert pd.read_csv(tmp_path / "graph.csv").equals(result.to_frame())
+    assert rows[1:] == [list(map(str, row)) for row in shown.itertuples(index=False)]
+    assert pd.read_csv(tmp_path / "graph.csv").equals(shown)
 
 
 def test_dot(result, tmp_path):

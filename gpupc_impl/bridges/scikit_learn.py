@@ -1,0 +1,76 @@
+"""The PC algorithm as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import validate_data
+except ImportError as error:
+    raise ImportError(
+        "gpupc_impl.bridges.scikit_learn needs scikit-learn 1.6 or later; pip install 'gpupc[bridges]'"
+    ) from error
+
+from gpupc_impl.api import pc
+
+
+class PC(BaseEstimator):
+    """The PC algorithm, as `gpupc_impl.pc`, which explains the parameters.
+
+    Args:
+        alpha, family, method, backend, max_level, missing: those of `gpupc_impl.skeleton`.
+        options: the test's and the method's own, such as ``{"permutations": 200}``.
+
+    Attributes:
+        adjacency_: (p, p) bool: ``[i, j]`` is True for i -> j, and both ways for an edge without a direction.
+        graph_: the `CPDAG`, with its `Skeleton` and the separating sets.
+        n_features_in_, feature_names_in_: of what was fitted, as scikit-learn has it.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 0.05,
+        *,
+        family: str = "auto",
+        method: str = "auto",
+        backend: str = "auto",
+        max_level: int | None = None,
+        missing: str = "error",
+        options: dict[str, Any] | None = None,
+    ):
+        self.alpha = alpha
+        self.family = family
+        self.method = method
+        self.backend = backend
+        self.max_level = max_level
+        self.missing = missing
+        self.options = options
+
+    def fit(self, X: Any, y: None = None) -> PC:
+        """Find the graph behind (samples, variables) data: an array, or a DataFrame whose column names are kept.
+
+        Raises:
+            ValueError: what `gpupc_impl.skeleton` and scikit-learn raise for data or parameters that cannot be used.
+        """
+        finite = True if self.missing == "error" else "allow-nan"
+        values = validate_data(self, X, dtype=None, ensure_all_finite=finite, ensure_min_samples=2)
+        self.graph_ = pc(
+            X if hasattr(X, "columns") else values,
+            self.alpha,
+            family=self.family,
+            method=self.method,
+            backend=self.backend,
+            max_level=self.max_level,
+            missing=self.missing,
+            transpose=False,
+            **(self.options or {}),
+        )
+        self.adjacency_ = self.graph_.directed | self.graph_.undirected
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags

@@ -1,0 +1,331 @@
+"""Gaussian data with missing values: every pair of variables has the samples that hold both, and a size of its own.
+
+A correlation is that of the samples that hold both variables (pandas' ``DataFrame.corr``, R's
+``use="pairwise.complete.obs"``). The test of Vi and Vj given S is Fisher's z (cuPC, section 4.3) with the smallest
+sample size among the pairs of {Vi, Vj} and S, since every correlation that enters it rests on at least that many
+samples. Such a matrix need not be positive definite; what is then near singular or without variance goes by the rules
+that hold for every Gaussian test (`RESIDUAL_TOLERANCE`).
+
+The other methods compare with one critical value a level. They refuse such a problem; `METHOD` solves it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from scipy import special
+
+from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
+from gpupc_impl.core.registry import Method, Run
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.engine.graph import binomial_table
+from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem, gaussian_parameters
+from gpupc_impl.gaussian.retest import pseudo_inverse_products
+
+LEAST_SAMPLES = 4
+"""Samples of a pair: one degree of freedom without a conditioning set."""
+
+NO_SPREAD = 1e-12
+"""A variable whose sum of squares over the samples of a pair is this share of that about zero is constant there."""
+
+TESTS_AT_ONCE = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairwiseProblem(GaussianProblem):
+    """A Gaussian problem whose pairs of variables have a sample size each.
+
+    Attributes:
+        sizes: (p, p) int32, symmetric: the samples that hold both variables, at least four.
+    """
+
+    sizes: np.ndarray | None = None
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Any,
+        *,
+        alpha: float = 0.05,
+        max_level: int | None = None,
+        df_convention: str = "pcalg",
+        residual_tolerance: float = RESIDUAL_TOLERANCE,
+        pseudo_inverse: str = "near-singular",
+        correlations: str = "host",
+        names: Sequence[str] | None = None,
+    ) -> PairwiseProblem:
+        """From samples in rows and variables in columns, NaN where a value is missing.
+
+        A variable that is constant over the samples that it shares with another has correlation zero with that one.
+
+        Raises:
+            InvalidProblem: wrong shape, an infinite value, two variables with fewer than four samples in common, or a
+                bad parameter.
+        """
+        values, names = as_matrix(data, names)
+        if np.isinf(values).any():
+            row, column = np.argwhere(np.isinf(values))[0]
+            raise InvalidProblem(f"data has an infinite value in row {row}, column {names[column]!r}; impute it first")
+        if correlations != "host":
+            raise InvalidProblem(
+                f"correlations is {correlations!r}; with missing='pairwise' they are made here: leave it out"
+            )
+        correlation, sizes = pairwise_correlations(values)
+        few = np.argwhere(np.triu(sizes < LEAST_SAMPLES))
+        if len(few):
+            i, j = few[0]
+            both = repr(names[i]) if i == j else f"{names[i]!r} and {names[j]!r}"
+            raise InvalidProblem(
+                f"{both} have {sizes[i, j]} sample(s) in common, the first of {len(few):,} "
+                f"pair(s) with fewer than {LEAST_SAMPLES}, which a test needs; leave out the variables with the most "
+                "missing values, or impute them"
+            )
+        parameters = gaussian_parameters(
+            int(sizes.max()), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
+        )
+        constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
+        for array in (correlation, sizes):
+            array.setflags(write=False)
+        return cls(
+            names=names,
+            correlation=correlation,
+            sizes=sizes,
+            constant=name_constants(names, constant),
+            **parameters,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        off_diagonal = self.sizes[~np.eye(self.n_variables, dtype=bool)]
+        least = int(off_diagonal.min(initial=self.n_samples))
+        return {**super().facts(), "missing": "pairwise", "least_samples_of_a_pair": least}
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over everything that changes the answer; names do not."""
+        return hashlib.sha256(super().fingerprint.encode() + self.sizes.tobytes()).hexdigest()
+
+    def obstacle(self, level: int) -> str | None:
+        if self.n_samples > self._spent(level):
+            return None
+        return (
+            f"no degrees of freedom: no pair has more than {self.n_samples} samples, of which level {level} takes all"
+        )
+
+    def _spent(self, level: int) -> int:
+        """The samples that a test of a level takes before it has a degree of freedom."""
+        return level + 3 + (self.df_convention == "cupc")
+
+    def critical_of_sizes(self, level: int) -> np.ndarray:
+        """(n_samples + 1,) critical r^2 by sample size; -1, which nothing is below, without degrees of freedom."""
+        freedom = np.arange(self.n_samples + 1) - self._spent(level)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            thresholds = -special.ndtri(self.alpha / 2) / np.sqrt(freedom)
+            critical = np.minimum(np.tanh(thresholds) ** 2, np.nextafter(1.0, 0.0))
+        return np.where(freedom > 0, critical, -1.0)
+
+    def p_values(self, r_squared: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
+        """Two-sided p-values of squared partial correlations at a level, each of its sample size; zero without degrees
+        of freedom, or where the correlation is undefined (infinite)."""
+        freedom = sizes - self._spent(level)
+        with np.errstate(divide="ignore"):
+            z = np.arctanh(np.minimum(np.sqrt(r_squared.astype(np.float64)), 1.0)) * np.sqrt(np.maximum(freedom, 0))
+        return np.where((freedom > 0) & (r_squared <= 1), 2 * special.ndtr(-z), 0.0)
+
+    # --- what methods ask that know one sample size ---------------------------------------------------------------
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidProblem(
+            "the problem's pairs of variables have a sample size each (missing='pairwise'), which this method does not "
+            f"know; leave method out (it is {METHOD.name!r}), or say missing='drop-rows'"
+        )
+
+    def degrees_of_freedom(self, level: int) -> int:
+        self._refuse()
+
+    def threshold(self, level: int) -> float:
+        self._refuse()
+
+    def critical_r_squared(self, level: int) -> float:
+        self._refuse()
+
+    def save(self, path: str | Path) -> None:
+        raise InvalidProblem(f"{Path(path).name}: a problem with missing='pairwise' is made of its data; save those")
+
+
+def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pearson correlations of the columns of an (m, p) float64 matrix, each over the samples that hold both.
+
+    Returns:
+        (p, p) correlations, exactly symmetric, zero where a column is constant over the samples of the pair; and (p, p)
+        int32 sample sizes.
+    """
+    held = ~np.isnan(values)
+    filled = np.where(held, values, 0.0)
+    scale = np.abs(filled).max(axis=0)
+    filled /= np.where(scale > 0, scale, 1.0)
+    filled -= filled.sum(axis=0) / np.maximum(held.sum(axis=0), 1)
+    filled[~held] = 0.0
+    weights = held.astype(np.float64)
+    sizes = weights.T @ weights
+    # Entry (i, j): the sum, and the sum of squares about their mean, of column i over the samples of the pair.
+    sums, squares = filled.T @ weights, (filled**2).T @ weights
+    count = np.maximum(sizes, 1.0)
+    spread = squares - sums**2 / count
+    defined = spread > NO_SPREAD * squares
+    defined &= defined.T
+    products = filled.T @ filled - sums * sums.T / count
+    correlation = np.where(defined, products / np.sqrt(np.where(defined, spread * spread.T, 1.0)), 0.0)
+    np.fill_diagonal(correlation, 1.0)
+    return np.clip(correlation, -1.0, 1.0, out=correlation), sizes.astype(np.int32)
+
+
+def solve_pairwise(problem: GaussianProblem, run: Run) -> Skeleton:
+    """PC-stable with a sample size for each pair; the answer's sets are the canonical ones.
+
+    Raises:
+        InvalidProblem: the problem has one sample size.
+    """
+    if not isinstance(problem, PairwiseProblem):
+        raise InvalidProblem(f"method {METHOD.name!r} is for missing='pairwise'; leave method out")
+    return pc_stable(problem, PairwiseSearch(problem, run.pmax), facts=dict(run.facts), progress=run.progress)
+
+
+METHOD = Method(
+    name="pairwise",
+    family="gaussian",
+    backends=("cpu",),
+    source="cuPC, Algorithm 1 and section 4.3, with pairwise-complete correlations",
+    summary="missing values: each pair's own samples (NumPy; not one of the methods that are compared)",
+    solve=solve_pairwise,
+    module=__name__,
+)
+"""Not in the registry: it solves no problem that the others do."""
+
+
+class PairwiseSearch:
+    """One search; a `LevelSearch` (core/pc_stable.py)."""
+
+    def __init__(self, problem: PairwiseProblem, pmax: bool):
+        self._problem = problem
+        self._adjacent = ~np.eye(problem.n_variables, dtype=bool)
+        self._pmax = np.full(self._adjacent.shape, np.nan) if pmax else None
+
+    def adjacency(self) -> np.ndarray:
+        return self._adjacent
+
+    def pmax(self) -> np.ndarray | None:
+        return self._pmax
+
+    def run_level(self, level: int) -> LevelOutcome:
+        """Edges are tested side by side, each set by set in canonical order, as many sets of each at a time as fit."""
+        critical = self._problem.critical_of_sizes(level)
+        rows = _Rows(self._adjacent, level)
+        pairs = np.argwhere(np.triu(self._adjacent)).astype(np.int32)
+        sets = np.full((len(pairs), level), -1, np.int32)
+        separated, done = np.zeros(len(pairs), bool), np.zeros(len(pairs), np.int64)
+        totals = rows.count(pairs).sum(axis=1)
+        tests = undefined = singular = 0
+        while len(open_ := np.flatnonzero(~separated & (done < totals))):
+            open_ = open_[:TESTS_AT_ONCE]
+            most = np.minimum(totals[open_] - done[open_], max(1, TESTS_AT_ONCE // len(open_)))
+            edge = np.repeat(open_, most)
+            rank = done[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(most) - most, most)
+            members = rows.sets(pairs[edge], rank)
+            r_squared, sizes, pseudo = self._statistics(pairs[edge], members)
+            tests += len(edge)
+            singular += int(pseudo.sum())
+            undefined += int((np.isinf(r_squared) | (critical[sizes] < 0)).sum())
+            separates = np.flatnonzero(r_squared <= critical[sizes])
+            first = separates[np.unique(edge[separates], return_index=True)[1]]
+            separated[edge[first]], sets[edge[first]] = True, members[first]
+            done[open_] += most
+            if self._pmax is not None:
+                self._record(pairs[edge], self._problem.p_values(r_squared, sizes, level), first)
+        i, j = pairs[separated].T
+        self._adjacent[i, j] = self._adjacent[j, i] = False
+        return LevelOutcome(
+            edges=len(pairs) - len(i),
+            max_degree=int(self._adjacent.sum(axis=1).max()),
+            tests=tests,
+            pairs=pairs[separated] if level else None,
+            sets=sets[separated] if level else None,
+            undefined=undefined,
+            pseudo_inverses=singular,
+        )
+
+    def _record(self, pairs: np.ndarray, p_values: np.ndarray, first: np.ndarray) -> None:
+        """Largest p-values so far; a removed pair's is that of the set that separated it."""
+        i, j = pairs.T
+        np.fmax.at(self._pmax, (i, j), p_values)
+        self._pmax[i[first], j[first]] = p_values[first]
+        self._pmax[j, i] = self._pmax[i, j]
+
+    def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tests of (k, 2) pairs given (k, l) sets (cuPC, Equation 5).
+
+        Returns:
+            (k,) squared partial correlations, infinite where undefined; sample sizes; and whether the conditioning
+            matrix took its pseudo-inverse.
+        """
+        problem, level = self._problem, sets.shape[1]
+        variables = np.concatenate([sets, pairs], axis=1)
+        block = variables[:, :, None], variables[:, None, :]
+        sizes = problem.sizes[block].min(axis=(1, 2))
+        original = problem.correlation[block]
+        matrix = original.copy()
+        smallest = np.full(len(pairs), np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for k in range(level):  # Gaussian elimination of the set's members
+                column = matrix[:, k + 1 :, k]
+                smallest = np.fmin(smallest, matrix[:, k, k])
+                matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * (column / matrix[:, k, k, None])[:, None, :]
+            pseudo = (smallest <= problem.pivot_tolerance) & (level > 1)
+            left = matrix[:, level:, level:]
+            for k in np.flatnonzero(pseudo):
+                explained = pseudo_inverse_products(original[k, :level, :level], original[k, :level, level:])
+                left[k] = original[k, level:, level:] - explained
+            r_squared = left[:, 0, 1] ** 2 / (left[:, 0, 0] * left[:, 1, 1])
+        defined = np.minimum(left[:, 0, 0], left[:, 1, 1]) > problem.residual_tolerance
+        return np.where(defined, r_squared, np.inf), sizes, pseudo
+
+
+class _Rows:
+    """The neighbours of each variable at a level's start, and the subsets of them that are tested."""
+
+    def __init__(self, adjacent: np.ndarray, level: int):
+        self.level = level
+        self.before = np.cumsum(adjacent, axis=1) - 1  # the place of Vj in the row of Vi
+        self.degrees = adjacent.sum(axis=1)
+        self.starts = np.cumsum(self.degrees) - self.degrees
+        self.neighbours = np.nonzero(adjacent)[1].astype(np.int32)
+        self.binomials = binomial_table(max(int(self.degrees.max()), level), level).astype(np.int64)
+
+    def count(self, pairs: np.ndarray) -> np.ndarray:
+        """(k, 2) how many sets there are from either end of (k, 2) pairs; without members there is one in all."""
+        if self.level == 0:
+            return np.tile([1, 0], (len(pairs), 1))
+        return self.binomials[self.level, self.degrees[pairs] - 1]
+
+    def sets(self, pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        """(k, level) the sets of these ranks: those from the first end in lexicographic order, then from the other."""
+        counts = self.count(pairs)[:, 0]
+        second = ranks >= counts
+        ranks = ranks - np.where(second, counts, 0)
+        owner, other = np.where(second[:, None], pairs[:, ::-1], pairs).T
+        n = self.degrees[owner] - 1
+        members = np.empty((len(pairs), self.level), np.int32)
+        left = self.binomials[self.level, n] - 1 - ranks
+        skipped = self.before[owner, other]
+        for t in range(self.level):  # the combinatorial number system: Knuth, 7.2.1.3
+            size = self.level - t
+            place = np.searchsorted(self.binomials[size], left, side="right") - 1
+            left = left - self.binomials[size, place]
+            position = n - 1 - place
+            members[:, t] = self.neighbours[self.starts[owner] + position + (position >= skipped)]
+        return members

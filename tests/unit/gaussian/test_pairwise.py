@@ -1,0 +1,147 @@
+"""Pairs of variables with a sample size each: pandas' correlations, causal-learn's tests, and the answer of the other
+methods where all sizes are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from gpupc_impl import GaussianProblem, InvalidProblem, methods, skeleton
+from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem, PairwiseSearch, pairwise_correlations
+
+
+def sample(p: int, m: int, seed: int, missing: float = 0.0) -> np.ndarray:
+    """(m, p) samples of a linear model on a random DAG, some of them missing."""
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((p, p)) < 0.3, -1) * rng.uniform(0.1, 1, (p, p))
+    values = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    values[rng.random(values.shape) < missing] = np.nan
+    return values
+
+
+def found(values: np.ndarray, **options):
+    return solve(PairwiseProblem.from_data(values, **options), METHOD, None, pmax=True)
+
+
+@given(st.integers(2, 8), st.integers(8, 60), st.integers(0, 2**32), st.floats(0, 0.5), st.floats(-1e6, 1e6))
+@settings(deadline=None, max_examples=40)
+def test_correlations_are_those_of_pandas(p, m, seed, missing, shift):
+    values = sample(p, m, seed, missing) * np.geomspace(1e-3, 1e3, p) + shift
+    correlation, sizes = pairwise_correlations(values)
+    frame = pd.DataFrame(values)
+    expected = frame.corr(min_periods=3).to_numpy()
+    there = np.isfinite(expected) & (sizes >= 3)
+    assert np.array_equal(sizes, frame.notna().astype(int).T @ frame.notna().astype(int))
+    assert np.allclose(correlation[there], expected[there], atol=1e-6)
+    assert np.array_equal(correlation, correlation.T)
+    assert (np.diag(correlation) == 1).all()
+
+
+def test_a_variable_that_is_constant_where_another_is_there():
+    values = sample(3, 40, 0)
+    values[:20, 0] = np.nan
+    values[20:, 1] = 3.25
+    correlation, _ = pairwise_correlations(values)
+    assert correlation[0, 1] == 0
+    assert correlation[1, 2] != 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_complete_data_give_the_answer_of_all_methods(seed):
+    values = sample(12 + 3 * seed, 200, seed)
+    if seed % 2:
+        values[:, 3] = values[:, 2]  # undefined tests, pseudo-inverses
+    expected = skeleton(GaussianProblem.from_data(values), method="stable-serial", pmax=True)
+    ours = found(values)
+    assert ours == expected
+    assert ours.sepsets == expected.sepsets
+    assert ours.stopped_because == expected.stopped_because
+    assert (ours.undefined_tests > 0) == (expected.undefined_tests > 0) == bool(seed % 2)
+    assert np.allclose(ours.pmax, expected.pmax, atol=1e-9, equal_nan=True)
+
+
+def test_small_batches_give_the_same(monkeypatch):
+    values = sample(12, 100, 5, 0.1)
+    expected = found(values)
+    monkeypatch.setattr("gpupc_impl.gaussian.pairwise.TESTS_AT_ONCE", 7)
+    assert found(values) == expected
+    assert found(values).sepsets == expected.sepsets
+
+
+def test_p_values_without_a_set_are_causal_learns():
+    """Its test deletes the samples that miss one of a test's variables, which for a pair is the same."""
+    cit = pytest.importorskip("causallearn.utils.cit")
+    values = sample(8, 60, 1, 0.2)
+    test = cit.CIT(values, "mv_fisherz")
+    level_zero = found(values, max_level=0)
+    for i, j in np.argwhere(np.triu(np.ones((8, 8)), 1)):
+        assert level_zero.pmax[i, j] == pytest.approx(test(int(i), int(j), ()), abs=1e-10)
+        assert level_zero.adjacency[i, j] == (test(int(i), int(j), ()) < 0.05)
+
+
+def test_a_test_has_the_smallest_size_of_its_pairs():
+    values = sample(4, 60, 2)
+    values[:30, 2] = np.nan  # a member of the set, so that its pairs have 30 samples
+    problem = PairwiseProblem.from_data(values)
+    r_squared, sizes, _ = PairwiseSearch(problem, False)._statistics(np.array([[0, 1]] * 2), np.array([[2], [3]]))
+    assert sizes.tolist() == [30, 60]
+    C = problem.correlation
+    rest = C[0, 1] - C[0, 2] * C[1, 2]
+    expected = rest**2 / ((1 - C[0, 2] ** 2) * (1 - C[1, 2] ** 2))
+    assert r_squared[0] == pytest.approx(expected)
+    z = np.arctanh(np.sqrt(expected)) * np.sqrt(30 - 1 - 3)
+    assert problem.p_values(r_squared, sizes, 1)[0] == pytest.approx(2 * stats.norm.sf(z))
+    critical = problem.critical_of_sizes(1)
+    assert (r_squared[0] <= critical[30]) == (2 * stats.norm.sf(z) >= 0.05)
+    assert (critical[:5] == -1).all()  # no degrees of freedom: nothing separates
+    assert critical[60] == pytest.approx(GaussianProblem.from_data(sample(4, 60, 2)).critical_r_squared(1))
+
+
+def test_the_cupc_convention_takes_one_degree_more():
+    values = sample(5, 60, 3, 0.1)
+    pcalg, cupc = (PairwiseProblem.from_data(values, df_convention=rule) for rule in ("pcalg", "cupc"))
+    assert np.array_equal(cupc.critical_of_sizes(0)[5:], pcalg.critical_of_sizes(0)[4:-1])
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in methods("gaussian").items() if "cuda" not in each.backends[:1]]
+)
+def test_references_refuse_a_size_for_each_pair(name):
+    if unavailable(methods()[name]):
+        pytest.skip("not installed")
+    with pytest.raises(InvalidProblem, match=r"a sample size each \(missing='pairwise'\)|ready problem"):
+        skeleton(PairwiseProblem.from_data(sample(5, 60, 3, 0.1)), method=name)
+
+
+@pytest.mark.parametrize("name", ["cupc-s", "pair-scan", "out-of-core-block"])
+def test_kernels_refuse_a_size_for_each_pair(name):
+    with pytest.raises(
+        InvalidProblem, match=r"a sample size each \(missing='pairwise'\), which this method does not know"
+    ):
+        skeleton(PairwiseProblem.from_data(sample(5, 60, 3, 0.1)), method=name, backend="host")
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(InvalidProblem, match="an infinite value in row 2, column 'V1'"):
+        PairwiseProblem.from_data([[0, 1], [1, 2], [2, np.inf]])
+    with pytest.raises(InvalidProblem, match=r"'V0' and 'V1' have 3 sample\(s\) in common"):
+        PairwiseProblem.from_data([[0, np.nan], [1, 2], [2, 1], [3, 4], [3, np.nan]])
+    with pytest.raises(InvalidProblem, match="correlations is 'device'"):
+        PairwiseProblem.from_data(sample(3, 9, 0), correlations="device")
+    with pytest.raises(InvalidProblem, match="made of its data; save those"):
+        PairwiseProblem.from_data(sample(3, 9, 0)).save(tmp_path / "problem.npz")
+    with pytest.raises(InvalidProblem, match="is for missing='pairwise'"):
+        solve(GaussianProblem.from_data(sample(3, 9, 0)), METHOD, None)
+
+
+def test_fingerprints_tell_sizes_apart():
+    values = sample(3, 20, 0)
+    problem = PairwiseProblem.from_data(values)
+    assert problem.fingerprint == PairwiseProblem.from_data(values, names=["a", "b", "c"]).fingerprint
+    values[0, 0] = np.nan
+    assert problem.fingerprint != PairwiseProblem.from_data(values).fingerprint

@@ -1,0 +1,261 @@
+"""What people have: files and frames of all kinds, missing values, variables in rows, categories in numbers."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpupc_impl import InvalidProblem, pc, skeleton
+from gpupc_impl.cli import main
+from gpupc_impl.intake import Table, few_values, fitting_family, take
+from gpupc_impl.tables import FRAMES, DataError
+
+METHOD = {"method": "stable-serial"}
+EDGES = [("a", "c"), ("b", "c"), ("c", "d")]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """a -> c <- b, c -> d."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, 300))
+    c = a + b + rng.normal(size=300)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=300)})
+
+
+@pytest.fixture(scope="module")
+def gaps(frame):
+    """The same with values missing in rows 3 and 7."""
+    frame = frame.copy()
+    frame.loc[3, "a"] = frame.loc[7, "c"] = np.nan
+    return frame
+
+
+def edges(found):
+    return list(found.to_frame().itertuples(index=False, name=None))
+
+
+def test_the_example_tells_its_edges(frame):
+    assert edges(skeleton(frame, **METHOD)) == EDGES
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def write_h5ad(frame, path):
+    anndata = pytest.importorskip("anndata")
+    names = {"index": pd.Index([f"s{k}" for k in range(len(frame))], dtype=object)}
+    made = anndata.AnnData(
+        frame.to_numpy(),
+        obs=pd.DataFrame(**names),
+        var=pd.DataFrame(index=pd.Index(list(frame.columns), dtype=object)),
+    )
+    made.write_h5ad(path)
+
+
+WRITERS = {
+    "data.csv": lambda frame, path: frame.to_csv(path, index=False),
+    "data.tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    "data.txt": lambda frame, path: frame.to_csv(path, index=False, sep=";"),
+    "data.csv.gz": lambda frame, path: frame.to_csv(path, index=False),
+    "data.parquet": lambda frame, path: frame.to_parquet(path),
+    "data.xlsx": lambda frame, path: frame.to_excel(path, index=False),
+    "data.h5ad": write_h5ad,
+    "data.npz": lambda frame, path: np.savez(path, x=frame.to_numpy(), names=list(frame.columns)),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_goes_where_a_frame_goes(frame, gaps, tmp_path, name, capsys):
+    path = tmp_path / name
+    if path.suffix in FRAMES:
+        pytest.importorskip(FRAMES[path.suffix][0])
+    WRITERS[name](frame, path)
+    found = skeleton(str(path), **METHOD)
+    assert found == skeleton(frame, **METHOD)
+    assert found.names == tuple("abcd")
+    assert main(["skeleton", str(path), "--method", "stable-serial", "--quiet"]) == 0
+    WRITERS[name](gaps, path)
+    with pytest.raises((DataError, InvalidProblem), match=r"missing.*--missing drop-rows"):
+        skeleton(path, **METHOD)
+    with pytest.warns(UserWarning, match="2 of 300 samples have missing values and are dropped; 298 are left"):
+        assert skeleton(path, **METHOD, missing="drop-rows") == skeleton(gaps.dropna(), **METHOD)
+    assert main(["skeleton", str(path), "--missing", "pairwise", "--quiet"]) == 0
+
+
+def test_an_anndata_object_is_a_table(frame):
+    anndata = pytest.importorskip("anndata")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it makes text of the rows' numbers
+        table = anndata.AnnData(frame)
+    assert skeleton(table, **METHOD) == skeleton(frame, **METHOD)
+
+
+def test_a_package_that_is_not_there_is_named_with_its_extra(tmp_path, monkeypatch):
+    for suffix, (module, extra) in FRAMES.items():
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+        (tmp_path / f"x{suffix}").write_text("?")
+        with pytest.raises(DataError, match=rf"needs {module}, which is not installed; pip install 'gpupc\[{extra}\]'"):
+            skeleton(tmp_path / f"x{suffix}")
+
+
+@pytest.mark.parametrize("suffix", FRAMES)
+def test_damaged_and_absent_files(tmp_path, suffix):
+    pytest.importorskip(FRAMES[suffix][0])
+    path = tmp_path / f"bad{suffix}"
+    with pytest.raises(FileNotFoundError):
+        skeleton(path)
+    path.write_text("no such thing")
+    with pytest.raises(DataError, match=rf"bad\{suffix} is not a readable \{suffix} file"):
+        skeleton(path)
+
+
+# --- missing values --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda gaps: gaps,
+        lambda gaps: gaps.to_numpy(),
+        lambda gaps: np.ma.masked_invalid(gaps.to_numpy()),
+        lambda gaps: gaps.to_numpy().tolist(),
+        lambda gaps: gaps.convert_dtypes(),
+        lambda gaps: gaps.astype(object).where(gaps.notna(), None),
+    ],
+    ids=["frame", "array", "masked", "lists", "nullable", "objects"],
+)
+def test_missing_values(gaps, kind):
+    data = kind(gaps)
+    with pytest.raises(InvalidProblem, match=r"2 value\(s\) missing in 2 column\(s\) .* row 3; .* leaves 298 of 300"):
+        skeleton(data, **METHOD, family="gaussian")
+    with pytest.warns(UserWarning, match="2 of 300 samples"):
+        found = skeleton(data, **METHOD, missing="drop-rows")
+    assert found.adjacency.tolist() == skeleton(gaps.dropna(), **METHOD).adjacency.tolist()
+    pairwise = skeleton(data, missing="pairwise", family="gaussian")
+    assert pairwise.facts["problem"]["least_samples_of_a_pair"] == 298
+    assert pairwise == skeleton(gaps, missing="pairwise")
+
+
+def test_labels_with_missing_values(tmp_path):
+    rng = np.random.default_rng(0)
+    words = pd.DataFrame(rng.choice(["p", "q"], (40, 3)), columns=list("abc"))
+    words.loc[5, "b"] = None
+    words.to_csv(tmp_path / "words.csv", index=False)
+    for data in (words, tmp_path / "words.csv"):
+        with pytest.raises((InvalidProblem, DataError), match="missing"):
+            skeleton(data, backend="host", max_level=0)
+        with pytest.warns(UserWarning, match="1 of 40 samples"):
+            found = skeleton(data, backend="host", max_level=0, missing="drop-rows")
+        assert found.facts["problem"]["n_samples"] == 39
+
+
+def test_no_sample_is_complete(gaps):
+    empty = gaps.assign(a=np.nan)
+    with pytest.raises(InvalidProblem, match=r"no sample is complete, .* the most \('a': 300, 'c': 1\)"):
+        skeleton(empty, missing="drop-rows")
+    with pytest.raises(InvalidProblem, match=r"'a' have 0 sample\(s\) in common, the first of 4 pair\(s\)"):
+        skeleton(empty, missing="pairwise")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"missing": "impute"}, "missing is 'impute'; choose one of: error, drop-rows, pairwise"),
+        ({"missing": "pairwise", "method": "cupc-s"}, "method 'cupc-s' knows one sample size for all pairs"),
+        ({"missing": "pairwise", "family": "nonlinear"}, "tests on correlations, which the nonlinear test is not"),
+        ({"missing": "drop-rows", "n_samples": 9}, "a correlation matrix; missing and transpose are for samples"),
+    ],
+)
+def test_what_missing_cannot_mean(gaps, options, message):
+    with pytest.raises(InvalidProblem, match=message):
+        skeleton(gaps, **options)
+
+
+# --- orientation -----------------------------------------------------------------------------------------------------
+
+
+def test_variables_in_rows_are_doubted_and_turned(frame, tmp_path, capsys):
+    turned = frame.T.add_prefix("s")
+    with pytest.warns(UserWarning, match=r"4 samples \(rows\) of 300 variables .*transpose=True \(--transpose\)"):
+        skeleton(turned, **METHOD, max_level=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        skeleton(turned, **METHOD, max_level=0, transpose=False)
+        assert skeleton(turned, **METHOD, transpose=True) == skeleton(frame, **METHOD)
+        assert skeleton(turned.to_numpy(), **METHOD, transpose=True).names == ("V0", "V1", "V2", "V3")
+    for name, columns in (("named.csv", turned), ("counted.csv", frame.T)):
+        columns.to_csv(tmp_path / name)
+        assert skeleton(tmp_path / name, **METHOD, transpose=True).names == tuple("abcd")
+        assert main(["skeleton", str(tmp_path / name), "--transpose", "--method", "stable-serial"]) == 0
+        assert "samples: 300" in capsys.readouterr().out
+        with pytest.raises(DataError, match="--row-names if (it|that column) names the rows"):
+            skeleton(tmp_path / name)
+
+
+def test_a_turned_table_of_labels(tmp_path):
+    (tmp_path / "words.csv").write_text("name,s1,s2,s3\nx,p,q,p\ny,1,2,1\n")
+    table = take(tmp_path / "words.csv", kind="labels", row_names=True, transpose=True)
+    assert (table.values.to_numpy().tolist(), table.names) == ([["p", 1], ["q", 2], ["p", 1]], ["x", "y"])
+
+
+# --- kinds of columns ------------------------------------------------------------------------------------------------
+
+
+def test_whole_numbers_with_few_values_are_doubted(frame):
+    counts = frame.assign(e=np.arange(300) % 3, f=np.arange(300) % 2 == 0, g=np.arange(300), h=1)
+    with pytest.warns(UserWarning, match=r"2 of 8 columns \('e', 'f'\) .* say family='discrete' \(--family discrete\)"):
+        pc(counts, **METHOD, max_level=0)
+    assert few_values(counts.astype(float)).tolist() == [False] * 4 + [True, True, False, False]
+    assert few_values(np.array([[1.0, np.nan], [2, 0.5]] * 8)).tolist() == [True, False]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        skeleton(frame, **METHOD)
+        skeleton(counts[["e", "f"]], family="discrete", backend="host")
+
+
+def test_columns_of_both_kinds(frame, tmp_path):
+    mixed = frame.assign(w=np.where(frame.a > 0, "up", "down"))
+    mixed.to_csv(tmp_path / "mixed.csv", index=False)
+    for data in (mixed, tmp_path / "mixed.csv"):
+        with pytest.raises(
+            InvalidProblem, match=r"1 column\(s\) \('w'\) hold text or categories and the others"
+        ) as told:
+            skeleton(data, **METHOD)
+        assert "pandas.get_dummies" in str(told.value)
+        assert "pandas.qcut) and say family='discrete'" in str(told.value)
+        assert "say family='mixed', which takes both" in str(told.value)
+        assert skeleton(data, family="mixed", max_level=0, permutations=20, backend="host").names == (*"abcdw",)
+    with pytest.raises(InvalidProblem, match="the gaussian test takes numbers: say family='discrete'"):
+        skeleton(mixed[["w"]].assign(v=mixed.w), family="gaussian")
+
+
+def test_a_family_that_takes_both_is_named_in_the_error(monkeypatch):
+    from gpupc_impl import intake
+
+    families = {
+        "measured": type("F", (), {"name": "measured", "data": "numbers", "default": True}),
+        "both": type("F", (), {"name": "both", "data": "both", "default": False}),
+        "words": type("F", (), {"name": "words", "data": "labels", "default": False}),
+    }
+    monkeypatch.setattr(intake, "families", lambda: families)
+    table = Table(None, None, "both", ("w",))
+    with pytest.raises(InvalidProblem, match=r"say family='both', which takes both, .* say family='words'"):
+        fitting_family(table, None)
+    assert fitting_family(table, "both") == "both"
+    families["both"].default = True
+    assert fitting_family(table, None) == "both"
+
+
+def test_a_file_of_words_is_discrete(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    words = pd.DataFrame(rng.choice(["p", "q"], (60, 2)), columns=["a", "b"])
+    words.to_csv(tmp_path / "words.csv", index=False)
+    assert skeleton(tmp_path / "words.csv", max_level=0).facts["problem"]["df_rule"] == "full"
+    assert main(["skeleton", str(tmp_path / "words.csv"), "--max-level", "0"]) == 0
+    (tmp_path / "typo.csv").write_text("a,b\n1.5,2\n2,3\nx,4\n")
+    with pytest.raises(DataError, match=r"line 4, column 1 \('a'\): 'x' is not a number"):
+        skeleton(tmp_path / "typo.csv")
