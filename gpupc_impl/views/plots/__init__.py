@@ -83,7 +83,7 @@ def as_svg(draw: Callable[[], Axes]) -> bytes:
 def shown_name(name: str, most: int = 20) -> str:
     """A name as it can be drawn: in one line, cut where it is long, a mark for what the fonts cannot show."""
     name = " ".join(name.split())
-    name = name if len(name) <= most else f"{name[: most - 1]}…"
+    name = name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
     known = _drawable(tuple(require().rcParams["font.family"]))
     return "".join(character if ord(character) in known else MISSING for character in name)
 

@@ -88,7 +88,8 @@ def draw_cells(
             axes.set_xlabel(f"{size:,} variables in {len(groups):,} communities")
         if legend:
             handles = [Line2D([], [], ls="", marker="s", color=colour, label=text) for text, colour in legend]
-            axes.figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=7.5, ncols=3) if (
-                ax is None
-            ) else axes.legend(handles=handles, loc="upper right", fontsize=7.5)
+            if ax is None:
+                axes.figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=7.5, ncols=3)
+            else:
+                axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=7.5)
     return axes

@@ -60,7 +60,8 @@ def _part(
     heads = [(number[i], number[j]) for i, j in arrows if i in number and j in number]
     centres = _arrows_down(centres, heads)
     lengths = [np.linalg.norm(centres[number[i]] - centres[number[j]]) for i, j in own.edges]
-    wanted = 0.6 * float(np.median(boxes[:, 0])) + 0.45 + room
+    crowded = 1 + 0.4 * max(0.0, 2 * own.number_of_edges() / len(part) - 2)  # more edges a variable than a ring has
+    wanted = crowded * (0.6 * float(np.median(boxes[:, 0])) + 0.45) + room
     scaled = centres * wanted / max(float(np.median(lengths)), 1e-9)
     return _apart(
         scaled * (1.0, 0.85), boxes, np.array([GAP[0] + room, GAP[1] + 0.6 * room])
