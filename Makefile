@@ -10,6 +10,7 @@ CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
 RECORDED ?=
+#   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1)
 # For make gpu-records:
 #   SLICE="1 cupc_fig10"          numbers of slices, experiments, families or data sets (default: everything, in order)
 #   MINUTES=25                    start no data set that would end later
@@ -29,7 +30,7 @@ SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config b
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv reproduce report images gpu-records test test-slow coverage lint benchmark docs clean
+.PHONY: help venv reproduce report images gpu-records fuzz soak test test-slow coverage lint benchmark docs tutorials clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +63,12 @@ gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice,
 	$(BIN)/python -m workflow.lib.gpu_records $(SLICE) --into $(INTO) --store $(STORE) $(if $(PLAN),--plan) \
 	    $(if $(STALE),--stale) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter file,$(origin CONFIG)),,--config $(CONFIG))
 
+fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
+	nice -n 19 $(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),1)
+
+soak: venv ## Solve random problems by every method for MINUTES, watching memory; build/soak has log and summary
+	nice -n 19 $(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),1)
+
 test: venv ## Run all tests
 	$(PYTEST)
 
@@ -71,20 +78,24 @@ test-slow: venv ## Run the tests that take minutes each
 coverage: venv ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
 
-lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format
+lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format, clang-tidy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint --configfile $(CONFIG)
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cu' '*.cuh' '*.hpp' '*.cpp')
+	$(BIN)/python -m tests.tidy
 
 benchmark: venv ## Time the methods with pytest-benchmark
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only -m '' -s -k '$(ONLY)'
 
-docs: venv ## Build the documentation into build/site
+docs: venv ## Build the documentation site into build/site; open index.html there
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
-	$(BIN)/mkdocs build --strict
+	PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet
+
+tutorials: venv ## Run the tutorials, and write their pages and pictures
+	$(BIN)/python -m workflow.lib.tutorials
 
 clean: ## Remove everything that was produced (results/reported and results/recorded stay)
 	rm -rf .snakemake resources logs build

@@ -6,17 +6,28 @@ import numpy as np
 
 from gpupc_impl.core.pc_stable import Progress, stop_reason
 from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import Run
+from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+
+ORIENTATION = {
+    "orientation": Parameter("none", "own: also orient, by its default rules; not timed", choices=("none", "own"))
+}
+"""A parameter of its methods that leaves the skeleton as it is: with ``own``, ``facts["arrows"]`` has the arrows that
+causal-learn's ``pc`` ends with, as pairs [i, j] for i -> j."""
 
 
 def watched(test_class: type) -> type:
     """A causal-learn test class that keeps note of what it is asked and finds; call `watch` on its objects."""
 
     class Watched(test_class):
-        def watch(self, p: int, alpha: float) -> None:
-            """Note the tests of a search over p variables."""
-            self.alpha = alpha
+        def watch(self, problem: Problem) -> None:
+            """Note the tests of a problem's search, and make none of its fixed pairs."""
+            p, fixed = problem.n_variables, problem.fixed
+            self.alpha = problem.alpha
+            self.fixed: dict[tuple[int, int], float] = {}
+            if fixed is not None:
+                self.fixed |= dict.fromkeys(map(tuple, fixed.required.tolist()), 0.0)
+                self.fixed |= dict.fromkeys(map(tuple, fixed.forbidden.tolist()), 1.0)
             self.performed: list[int] = []
             self.level_starts: list[float] = []
             self.separated: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -24,13 +35,16 @@ def watched(test_class: type) -> type:
 
         def __call__(self, x, y, condition_set=None):
             level = len(condition_set)
-            if level == len(self.performed):
+            pair = (int(min(x, y)), int(max(x, y)))
+            known_p_value = self.fixed.get(pair)
+            if level == len(self.performed) and (level == 0 or known_p_value is None):
                 self.performed.append(0)
                 self.level_starts.append(time.perf_counter())
+            if known_p_value is not None:  # dependent throughout, or independent at level 0
+                return known_p_value
             known = len(self.pvalue_cache)
             p_value = super().__call__(x, y, condition_set)
             self.performed[level] += len(self.pvalue_cache) - known
-            pair = (int(min(x, y)), int(max(x, y)))
             if pair not in self.separated:
                 self.pmax[x, y] = self.pmax[y, x] = np.fmax(self.pmax[x, y], p_value)
                 if p_value > self.alpha:
@@ -50,7 +64,7 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     from causallearn.utils.PCUtils.SkeletonDiscovery import skeleton_discovery
 
     p = problem.n_variables
-    test.watch(p, problem.alpha)
+    test.watch(problem)
     start = time.perf_counter()
     graph = skeleton_discovery(
         test.data, problem.alpha, test, stable=True, show_progress=False, max_k=_deepest_level(problem)
@@ -58,12 +72,16 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     ends = [*test.level_starts[1:], time.perf_counter()]
     seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)
     adjacency = graph.G.graph != 0
+    if run.params["orientation"] == "own":
+        begin = time.perf_counter()
+        facts = {**facts, "arrows": _arrows(graph), "translation_s": time.perf_counter() - begin}
 
     levels_run = len(test.level_starts)
     removed = [[] for _ in range(levels_run)]
     for pair, members in test.separated.items():
         removed[len(members)].append((pair, members))
-    edges_per_level = p * (p - 1) // 2 - np.cumsum([len(pairs) for pairs in removed])
+    forbidden = 0 if problem.fixed is None else len(problem.fixed.forbidden)
+    edges_per_level = p * (p - 1) // 2 - forbidden - np.cumsum([len(pairs) for pairs in removed])
     if run.progress is not None:
         for level in range(levels_run):
             run.progress(Progress(level, int(edges_per_level[level]), test.performed[level], float(seconds[level])))
@@ -77,10 +95,22 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
         edges_per_level=tuple(map(int, edges_per_level)),
         seconds_per_level=tuple(map(float, seconds)),
         levels_run=levels_run,
-        stopped_because=stop_reason(problem, levels_run, int(adjacency.sum(axis=1).max())),
+        stopped_because=stop_reason(problem, levels_run, problem.most_tested_degree(adjacency.sum(axis=1))),
         pmax=test.pmax if run.pmax else None,
         facts=facts,
     )
+
+
+def _arrows(graph) -> list[list[int]]:
+    """The arrows of a skeleton that causal-learn found, by the rules that its ``pc`` has by default.
+
+    ``uc_rule=0`` and ``uc_priority=2``: v-structures by the union of separating sets, the first of them where they
+    contradict each other; then Meek's rules. Edges with two arrowheads have no direction here.
+    """
+    from causallearn.utils.PCUtils import Meek, UCSepset
+
+    marks = Meek.meek(UCSepset.uc_sepset(graph, priority=2)).G.graph  # [j, i] = 1 and [i, j] = -1 for i -> j
+    return np.argwhere((marks == -1) & (marks.T == 1)).tolist()
 
 
 def _deepest_level(problem: Problem) -> int:

@@ -101,7 +101,7 @@ class _CmiknnSearch:
     def __init__(self, problem: NonlinearProblem, pmax: bool, test: CmiknnTest):
         self._problem, self._test = problem, test
         p = problem.n_variables
-        self._adjacent = ~np.eye(p, dtype=bool)
+        self._adjacent = problem.start_graph()
         self._pmax = np.full((p, p), np.nan) if pmax else None
 
     def adjacency(self) -> np.ndarray:
@@ -112,12 +112,13 @@ class _CmiknnSearch:
 
     def run_level(self, level: int) -> LevelOutcome:
         neighbours = [np.flatnonzero(row).tolist() for row in self._adjacent]
+        to_test = set(map(tuple, self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent))).tolist()))
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
         tests = 0
         for permuted, row in enumerate(neighbours):
             # Without a set it does not matter from which end a pair is tested: the smaller one.
             others = [k for k in row if level or k > permuted]
-            others = [k for k in others if (min(k, permuted), max(k, permuted)) not in removed]
+            others = [k for k in others if (min(k, permuted), max(k, permuted)) in to_test - removed.keys()]
             if len(row) <= level:
                 continue
             for members in itertools.combinations(row, level):
@@ -136,7 +137,7 @@ class _CmiknnSearch:
         self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
         return LevelOutcome(
             edges=int(self._adjacent.sum()) // 2,
-            max_degree=int(self._adjacent.sum(axis=1).max()),
+            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
             tests=tests,
             pairs=pairs,
             sets=np.array([removed[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level),

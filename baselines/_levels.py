@@ -24,7 +24,7 @@ class Graph:
     Attributes:
         starts: (p + 1,) int64; row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``.
         neighbours: int32.
-        edges: (m, 2) int32 pairs i < j, ascending.
+        edges: (m, 2) int32 pairs i < j, ascending: those to test, so none that is required.
     """
 
     starts: np.ndarray
@@ -79,8 +79,8 @@ class _Levels:
     """PC-stable at work on one problem (cuPC, Algorithm 1); a `LevelSearch`."""
 
     def __init__(self, problem: Problem, tests: Tests, pmax: bool, threads: int, map_tasks):
-        self._tests, self._threads, self._map_tasks = tests, threads, map_tasks
-        p = self._p = problem.n_variables
+        self._problem, self._tests, self._threads, self._map_tasks = problem, tests, threads, map_tasks
+        p = problem.n_variables
         self._adjacent = ~np.eye(p, dtype=bool)
         self._pmax = np.full((p, p), np.nan) if pmax else None
 
@@ -95,11 +95,15 @@ class _Levels:
 
     def _run_level_zero(self) -> LevelOutcome:
         edges = self._tests.separate_pairs(self._adjacent, self._pmax, self._map_tasks)
-        return LevelOutcome(edges=edges, max_degree=self._max_degree(), tests=self._p * (self._p - 1) // 2)
+        if self._problem.fixed is not None:
+            self._problem.fixed.apply(self._adjacent)
+            edges = int(np.count_nonzero(self._adjacent)) // 2
+        return LevelOutcome(edges, self._max_degree(), self._problem.tests_of_level_zero)
 
     def _run_level(self, level: int) -> LevelOutcome:
-        graph = Graph(*neighbour_lists(self._adjacent))
-        edges = graph.edges
+        starts, neighbours, all_edges = neighbour_lists(self._adjacent)
+        edges = self._problem.edges_to_test(all_edges)
+        graph = Graph(starts, neighbours, edges)
         size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
         found = list(self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks))
@@ -111,7 +115,7 @@ class _Levels:
             largest = np.fmax(self._pmax[i, j], np.concatenate([part.p_values for part in found]))
             self._pmax[i, j] = self._pmax[j, i] = largest
         return LevelOutcome(
-            edges=len(edges) - len(pairs),
+            edges=len(all_edges) - len(pairs),
             max_degree=self._max_degree(),
             tests=sum(part.tests for part in found),
             pairs=pairs,
@@ -121,4 +125,4 @@ class _Levels:
         )
 
     def _max_degree(self) -> int:
-        return int(self._adjacent.sum(axis=1).max())
+        return self._problem.most_tested_degree(self._adjacent.sum(axis=1))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from baselines._causal_learn import ORIENTATION, watched, watched_search
 from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -13,6 +14,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
     backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with FisherZ",
     summary="skeleton search of the package causal-learn (Python, slow)",
+    params=ORIENTATION,
     reference=True,
     canonical=False,
     unavailable=needs_package("causallearn", "causal-learn"),
@@ -26,8 +28,6 @@ def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
     - ``df_convention="cupc"``, one degree of freedom less, is reached by telling its test of one sample less.
     """
     from causallearn.utils.cit import FisherZ
-
-    from baselines._causal_learn import watched, watched_search
 
     p = problem.n_variables
     test = watched(FisherZ)(np.arange(2.0 * p).reshape(2, p))  # placeholder data: only its width is used

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from baselines._causal_learn import ORIENTATION, watched, watched_search
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
@@ -15,6 +16,7 @@ TESTS = {"chi-square": "chisq", "g-square": "gsq"}
     backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with chisq or gsq",
     summary="skeleton search of the package causal-learn (Python, slow)",
+    params=ORIENTATION,
     reference=True,
     canonical=False,
     unavailable=needs_package("causallearn", "causal-learn"),
@@ -29,8 +31,6 @@ def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
         InvalidProblem: the workload of a fixed number of tests an edge, which is not a search.
     """
     from causallearn.utils.cit import Chisq_or_Gsq
-
-    from baselines._causal_learn import watched, watched_search
 
     if not problem.decided_by_tests:
         raise InvalidProblem(

@@ -118,7 +118,7 @@ class _EdgeSearch:
     def __init__(self, problem: NonlinearProblem, pmax: bool, map_edges):
         self._problem, self._map_edges = problem, map_edges
         p = problem.n_variables
-        self._adjacent = ~np.eye(p, dtype=bool)
+        self._adjacent = problem.start_graph()
         self._pmax = np.full((p, p), np.nan) if pmax else None
 
     def adjacency(self) -> np.ndarray:
@@ -129,7 +129,8 @@ class _EdgeSearch:
 
     def run_level(self, level: int) -> LevelOutcome:
         rows = [np.flatnonzero(row).tolist() for row in self._adjacent]
-        pairs = np.argwhere(np.triu(self._adjacent)).tolist()
+        all_edges = np.argwhere(np.triu(self._adjacent))
+        pairs = self._problem.edges_to_test(all_edges).tolist()
         edges = []
         for i, j in pairs:
             sides = [(i, j, [k for k in rows[i] if k != j]), (j, i, [k for k in rows[j] if k != i])]
@@ -145,8 +146,8 @@ class _EdgeSearch:
         for i, j in removed:
             self._adjacent[i, j] = self._adjacent[j, i] = False
         return LevelOutcome(
-            edges=len(pairs) - len(removed),
-            max_degree=int(self._adjacent.sum(axis=1).max()),
+            edges=len(all_edges) - len(removed),
+            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
             tests=tests,
             pairs=np.array(removed, np.int32).reshape(-1, 2),
             sets=np.array(sets, np.int32).reshape(len(sets), level),

@@ -8,12 +8,12 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.tables import DataError
 
 BLOCK_BYTES = 1 << 26
@@ -93,8 +93,21 @@ class Dataset:
 
         Raises:
             DatasetUnavailable: the file says why the data could not be had.
+            DataError: the file holds something else, or is damaged.
+            OSError: it cannot be opened.
         """
-        with np.load(path) as stored:
+        with open(path, "rb") as file:
+            try:
+                return cls._read(file)
+            except (DatasetUnavailable, MemoryError):
+                raise
+            except Exception as error:  # a damaged file raises nearly anything
+                said = f"{type(error).__name__}: {error}"
+                raise DataError(f"{path} is no data set's file, or is damaged ({said}); make it again") from error
+
+    @classmethod
+    def _read(cls, file: IO[bytes]) -> Dataset:
+        with open_arrays(file) as stored:
             fields = json.loads(str(stored["fields"]))
             if "why" in fields:
                 raise DatasetUnavailable(**fields)

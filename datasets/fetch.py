@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ RETRIES = 2
 BACKOFF_S = 1.0
 TIMEOUT_S = 20.0
 CHUNK = 1 << 16
+MOST_BYTES = 1 << 32
+"""A download that is longer is given up: checksums are compared at its end, and a disk has one."""
+MOST_REDIRECTS = 5
 
 
 def fetch(
@@ -101,8 +105,11 @@ def lacking(
         return None
     if "how" in entry:
         return _sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"])
-    if cached_path(name, entry, cache_dir).is_file():
-        return None
+    try:
+        if cached_path(name, entry, cache_dir).is_file():
+            return None
+    except DatasetUnavailable as unavailable:
+        return str(unavailable)
     url = entry.get("url")
     return _sentence(name, entry, mirrors, [f"it would need a download from {url}" if url else "it has no address"])
 
@@ -111,9 +118,17 @@ def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | Non
     """Where the entry's file is, or would be: a folder a data set, so that equal file names do not clash.
 
     Entries of the same file (the same data for another family) name the same folder by the key `cache`.
+
+    Raises:
+        DatasetUnavailable: no folder is given, and nothing says where the user's is.
     """
     if cache_dir is None:
-        cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc" / "datasets"
+        try:
+            cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc" / "datasets"
+        except RuntimeError as error:
+            raise DatasetUnavailable(
+                f"data set {name!r} is not available: there is no home folder for a cache; set XDG_CACHE_HOME, or HOME"
+            ) from error
     return Path(cache_dir) / entry.get("cache", name) / entry["file"]
 
 
@@ -174,6 +189,9 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
         resuming = part.exists()
         try:
             _receive(entry["url"], part, target.name, show)
+        except _Refused as refusal:
+            part.unlink(missing_ok=True)
+            return str(refusal)
         except (OSError, http.client.HTTPException) as error:
             status = getattr(error, "code", None)  # an HTTPError has one
             reason = error if status else getattr(error, "reason", error)  # a URLError wraps the real one
@@ -193,22 +211,46 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
     return f"{fault}, {1 + RETRIES} attempts"
 
 
+class _Refused(Exception):
+    """A server wants something that is not done; asking again would not help."""
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a few redirects, to http(s) alone and never from https to http."""
+
+    max_redirections = MOST_REDIRECTS
+
+    def redirect_request(self, request: Any, file: Any, code: int, message: str, headers: Any, url: str) -> Any:
+        before, after = (urllib.parse.urlsplit(each).scheme for each in (request.full_url, url))
+        if after != "https" and after != before:
+            raise _Refused(f"it redirects from {before} to {url}")
+        return super().redirect_request(request, file, code, message, headers, url)
+
+
+_OPENER = urllib.request.build_opener(_Redirects)
+
+
 def _receive(url: str, part: Path, label: str, show: bool) -> None:
     """One attempt: what `part` lacks is appended, or the whole replaces it when the server sends the whole.
 
     Raises:
         OSError, http.client.HTTPException: interrupted; what came so far is in `part`.
+        _Refused: it is too long, or leads elsewhere.
     """
     held = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # http(s), by the schema
+    with _OPENER.open(request, timeout=TIMEOUT_S) as response:  # http(s), by the schema
         resumed = response.status == 206
         size = held if resumed else 0
         total = None if response.length is None else size + response.length
+        if total is not None and total > MOST_BYTES:
+            raise _Refused(f"it is said to be of {total:,} bytes, over the limit of {MOST_BYTES:,}")
         with part.open("ab" if resumed else "wb") as file:
             while chunk := response.read(CHUNK):
-                file.write(chunk)
                 size += len(chunk)
+                if size > MOST_BYTES:
+                    raise _Refused(f"it has more than {MOST_BYTES:,} bytes, the limit")
+                file.write(chunk)
                 if show:
                     of = "" if total is None else f" of {total / 1e6:.1f}"
                     print(f"\r{label}: {size / 1e6:.1f}{of} MB", end="", file=sys.stderr, flush=True)

@@ -8,13 +8,15 @@ from typing import Any
 
 from gpupc_impl.backends import Backend, BackendUnavailable
 from gpupc_impl.core.family import Family, families, get_family
-from gpupc_impl.core.orientation import CPDAG, orient
+from gpupc_impl.core.knowledge import with_knowledge
+from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve, unavailable
 from gpupc_impl.intake import Table, fitting_family, take
+from gpupc_impl.views.progress import level_progress
 
 
 def skeleton(
@@ -27,12 +29,13 @@ def skeleton(
     n_samples: int | None = None,
     names: Sequence[str] | None = None,
     max_level: int | None = None,
+    knowledge: Any = None,
     missing: str = "error",
     transpose: bool | None = None,
     separating_sets: str = "canonical",
     pmax: bool = False,
     device_memory_limit: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | bool | None = None,
     **options: Any,
 ) -> Skeleton:
     """The skeleton of the causal graph behind the data, found by PC-stable.
@@ -53,25 +56,69 @@ def skeleton(
         n_samples: samples behind a correlation matrix given as ``data``.
         names: variable names, where ``data`` carries none.
         max_level: largest conditioning set to test; None for no limit.
+        knowledge: a `BackgroundKnowledge`, or causal-learn's: edges that are required stay, and those that are
+            forbidden are gone from the start; neither is tested.
         missing: what is done about missing values: ``"error"``; ``"drop-rows"``; or ``"pairwise"``: each pair of
             variables has the samples that hold both, and a test the smallest size among its pairs (Gaussian test only).
         transpose: whether variables are in rows and samples in columns; None: no, with a warning where it looks so.
         separating_sets: ``"canonical"`` or ``"first-come"`` (the papers' rule: fewer tests, sets vary).
         pmax: also record the largest p-value seen for every pair.
         device_memory_limit: bytes of device memory to use at most.
-        progress: called with a `Progress` after each level.
+        progress: called with a `Progress` after each level; or True for a line on the terminal or in the notebook that
+            says what is left (extra ``progress``).
         options: what the family's problem takes (``df_convention`` for Gaussian data; see ``from_data`` of
             `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem` and `MixedProblem`), and the method's own
             parameters, such as ``theta=64``.
 
     Raises:
-        InvalidProblem: the data, alpha, max_level or the test's options cannot be used, or the method is of another
-            family.
+        InvalidProblem: the data, alpha, max_level, the test's options or the knowledge cannot be used, or the method
+            is of another family.
         gpupc_impl.tables.DataError, OSError: a file cannot be read.
         UnknownMethod, InvalidParameter: no such method or parameter.
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
+    _, found = _search(
+        data,
+        alpha,
+        family=family,
+        method=method,
+        backend=backend,
+        n_samples=n_samples,
+        names=names,
+        max_level=max_level,
+        missing=missing,
+        transpose=transpose,
+        knowledge=knowledge,
+        separating_sets=separating_sets,
+        pmax=pmax,
+        device_memory_limit=device_memory_limit,
+        progress=progress,
+        **options,
+    )
+    return found
+
+
+def _search(
+    data: Any,
+    alpha: float = 0.05,
+    *,
+    family: str = "auto",
+    method: str = "auto",
+    backend: str = "auto",
+    n_samples: int | None = None,
+    names: Sequence[str] | None = None,
+    max_level: int | None = None,
+    missing: str = "error",
+    transpose: bool | None = None,
+    knowledge: Any = None,
+    separating_sets: str = "canonical",
+    pmax: bool = False,
+    device_memory_limit: int | None = None,
+    progress: Callable[[Progress], None] | bool | None = None,
+    **options: Any,
+) -> tuple[Problem, Skeleton]:
+    """The problem of the data and its skeleton; the arguments are those of `skeleton`."""
     if isinstance(data, Problem):
         family = data.family if family == method == "auto" else family
         prepared = prepare(family, method, backend, device_memory_limit, options)
@@ -89,17 +136,25 @@ def skeleton(
             raise InvalidProblem(f"data is a ready problem, which carries its own {given}; set it where that is built")
         problem = data
     else:
-        how = {"names": names, "missing": missing, "transpose": transpose, "correlation": n_samples is not None}
-        table = None
-        if family == method == "auto":
-            table = take(data, **how)
-            family = fitting_family(table, None)
-        prepared = prepare(family, method, backend, device_memory_limit, options, missing)
-        if table is None:
-            table = take(data, kind=prepared.family.data, **how)
-            fitting_family(table, prepared.family.name)
-        problem = prepared.problem(table, alpha=alpha, max_level=max_level, n_samples=n_samples)
-    return prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=progress)
+        prepared, problem = prepare_for(
+            data,
+            alpha,
+            family,
+            method,
+            backend,
+            n_samples,
+            names,
+            max_level,
+            missing,
+            transpose,
+            device_memory_limit,
+            options,
+        )
+    if knowledge is not None:
+        problem = with_knowledge(problem, knowledge)
+    with level_progress(progress) as told:
+        found = prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=told)
+    return problem, dataclasses.replace(found, problem=problem)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,19 +264,61 @@ def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
     return family.pairwise
 
 
+def prepare_for(
+    data: Any,
+    alpha: float,
+    family: str,
+    method: str,
+    backend: str,
+    n_samples: int | None,
+    names: Sequence[str] | None,
+    max_level: int | None,
+    missing: str,
+    transpose: bool | None,
+    device_memory_limit: int | None,
+    options: Mapping[str, Any],
+) -> tuple[Prepared, Problem]:
+    """A search, and the problem of data that are not a problem yet; the arguments are those of `skeleton`.
+
+    Raises:
+        What `skeleton` raises for them.
+    """
+    how = {"names": names, "missing": missing, "transpose": transpose, "correlation": n_samples is not None}
+    table = None
+    if family == method == "auto":
+        table = take(data, **how)
+        family = fitting_family(table, None)
+    prepared = prepare(family, method, backend, device_memory_limit, options, missing)
+    if table is None:
+        table = take(data, kind=prepared.family.data, **how)
+        fitting_family(table, prepared.family.name)
+    return prepared, prepared.problem(table, alpha=alpha, max_level=max_level, n_samples=n_samples)
+
+
 def default_family(data: str) -> str:
     """The family of data of a kind (see `Family.data`) where nothing else is said."""
     return next(family.name for family in families().values() if family.default and family.data == data)
 
 
-def pc(data: Any, alpha: float = 0.05, **options: Any) -> CPDAG:
+def pc(
+    data: Any,
+    alpha: float = 0.05,
+    *,
+    knowledge: Any = None,
+    conflicts: str = "relaxed",
+    v_structures: str = "standard",
+    **options: Any,
+) -> CPDAG:
     """The CPDAG behind the data: `skeleton`, then `orient`.
 
     Args:
+        knowledge, conflicts, v_structures: what `orient` takes.
         data, alpha, options: all that `skeleton` takes. Leave ``separating_sets`` at ``"canonical"`` for directions
             that are the same on every run.
 
     Raises:
-        What `skeleton` raises.
+        What `skeleton` and `orient` raise.
     """
-    return orient(skeleton(data, alpha, **options))
+    check_choices(conflicts, v_structures)
+    problem, found = _search(data, alpha, knowledge=knowledge, **options)
+    return orient(found, problem=problem, knowledge=knowledge, conflicts=conflicts, v_structures=v_structures)

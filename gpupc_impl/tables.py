@@ -25,6 +25,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.core.files import check_array, open_arrays
+
 if TYPE_CHECKING:
     import pandas
 
@@ -472,16 +474,18 @@ def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> t
     """
     with path.open("rb") as file:
         try:
-            stored: Any = np.load(file, allow_pickle=False)
-            bare = isinstance(stored, np.ndarray)
-            if bare == (path.suffix.lower() == ".npz"):
-                raise ValueError(f"it holds {'one array' if bare else 'an archive'}")
-            arrays = {path.stem: stored} if bare else dict(stored)
+            if path.suffix.lower() == ".npz":
+                with open_arrays(file) as stored:
+                    arrays = {name: array for name, array in stored.items() if isinstance(array, np.ndarray)}
+            else:
+                check_array(file, path.stat().st_size, path.name)
+                file.seek(0)
+                arrays = {path.stem: np.load(file, allow_pickle=False)}
+            given = arrays.pop("names").ravel().tolist() if "names" in arrays else None
         except Exception as error:  # a damaged, an encrypted or a strangely compressed file raises nearly anything
             raise DataError(f"{path} is not a readable {path.suffix} file: {error}") from error
-    names = arrays.pop("names", None)
     values = only_table(arrays, array, path)
-    names = None if names is None else checked_names(names.ravel().tolist(), path)
+    names = None if given is None else checked_names(given, path)
     return finite(values, names, path, missing), names
 
 

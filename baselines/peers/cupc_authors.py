@@ -42,6 +42,7 @@ def _unavailable() -> str | None:
     source="cuPC, section 4.4: the authors' program cuPC-S",
     summary="cuPC-S as published by its authors",
     canonical=False,
+    knowledge=False,
     unavailable=_unavailable,
 )
 def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:

@@ -63,6 +63,7 @@ def _unavailable() -> str | None:
     summary="GPU-CMIknn as published by its authors",
     params={"search": Parameter("parallel", "the paper's Parallel or Single", choices=("parallel", "single"))},
     random=True,
+    knowledge=False,
     unavailable=_unavailable,
 )
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:

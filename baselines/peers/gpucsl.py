@@ -31,6 +31,7 @@ MAX_CATEGORIES = 255
     source="GPUCSL, discover_skeleton_gpu_gaussian",
     summary="skeleton search of the package gpucsl on Gaussian data",
     canonical=False,
+    knowledge=False,
     unavailable=needs_package("gpucsl", "gpucsl"),
 )
 def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
@@ -69,6 +70,7 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     source="GPUCSL, discover_skeleton_gpu_discrete",
     summary="skeleton search of the package gpucsl on discrete data",
     canonical=False,
+    knowledge=False,
     unavailable=needs_package("gpucsl", "gpucsl"),
 )
 def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:

@@ -12,6 +12,8 @@ from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
 from gpupc_impl.tables import DataError
+from gpupc_impl.views.exports import CannotWrite
+from gpupc_impl.views.optional import MissingPackage
 
 EXPECTED = (
     commands.UsageError,
@@ -22,6 +24,8 @@ EXPECTED = (
     BackendUnavailable,
     DeviceMemoryError,
     KernelCompilationError,
+    CannotWrite,
+    MissingPackage,
     OSError,
 )
 """Errors that the user can act on, shown by their message alone; any other is a bug."""

@@ -11,7 +11,9 @@ from pathlib import Path
 import gpupc_impl
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed
+from gpupc_impl.core.colliders import V_STRUCTURES
 from gpupc_impl.core.family import families
+from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
 from gpupc_impl.intake import MISSING
 
@@ -41,6 +43,8 @@ def parser() -> Parser:
         command = commands.add_parser(name, help=summary, description=summary)
         _add_data_arguments(command.add_argument_group("data"))
         _add_search_arguments(command.add_argument_group("search"))
+        if name == "pc":
+            _add_orientation_arguments(command.add_argument_group("orientation"))
         _add_output_arguments(command.add_argument_group("output"))
     return parser
 
@@ -88,6 +92,13 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--alpha", type=float, default=0.05, help="significance level (default: %(default)s)")
     group.add_argument("--max-level", metavar="L", type=int, help="largest conditioning set (default: no limit)")
     group.add_argument(
+        "--knowledge",
+        metavar="FILE",
+        type=Path,
+        help="YAML with required_edges, forbidden_edges, required_directions, forbidden_directions and tiers: lists of "
+        "lists of variables",
+    )
+    group.add_argument(
         "--separating-sets",
         choices=SEPARATING_SETS,
         default=SEPARATING_SETS[0],
@@ -114,12 +125,31 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--conflicts",
+        choices=CONFLICTS,
+        default=CONFLICTS[0],
+        help="an edge oriented both ways: left undirected, as the first says, or with two heads (default: %(default)s)",
+    )
+    group.add_argument(
+        "--v-structures",
+        choices=V_STRUCTURES,
+        default=V_STRUCTURES[0],
+        help="by the separating sets, or by tests given all subsets of neighbours, of which all or most must agree "
+        "(default: %(default)s)",
+    )
+
+
 def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--output",
         metavar="OUT",
         type=Path,
         help=f"where to write the graph: a file ending in {listed(OUTPUT_SUFFIXES)}",
+    )
+    group.add_argument(
+        "--report", metavar="PAGE", type=Path, help="where to write an HTML page of the run (needs matplotlib)"
     )
     group.add_argument("--quiet", action="store_true", help="print errors and warnings only")
 

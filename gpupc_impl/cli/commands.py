@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpupc_impl.api import prepare
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary, text_table
+from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
 from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.intake import fitting_family, take
+from gpupc_impl.views import plots
+from gpupc_impl.views.text import text_table
 
 
 class UsageError(ValueError):
@@ -55,11 +60,15 @@ def search(args: argparse.Namespace) -> None:
     options = dict(args.param)
     if len(options) != len(args.param):
         raise UsageError("a --param is given twice")
+    knowledge = None if args.knowledge is None else _knowledge(args.knowledge)
     how = (args.method, args.backend, args.device_memory_limit, options, args.missing)
     prepared = prepare(args.family, *how)
     open_family = args.family == args.method == "auto"
     if args.output is not None:
-        _check_output(args.output, args.data)
+        _check_output(args.output, args.data, OUTPUT_SUFFIXES)
+    if args.report is not None:
+        plots.require()
+        _check_output(args.report, args.data, REPORT_SUFFIXES)
 
     try:
         table = take(
@@ -78,32 +87,50 @@ def search(args: argparse.Namespace) -> None:
         prepared = prepare(found, *how)
     start = time.perf_counter()
     problem = prepared.problem(table, alpha=args.alpha, max_level=args.max_level, n_samples=args.n_samples)
+    if knowledge is not None:
+        problem = with_knowledge(problem, knowledge)
     result = prepared.solve(
         problem,
         separating_sets=args.separating_sets,
         pmax=args.pmax,
         progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
     )
+    result = dataclasses.replace(result, problem=problem)
     if args.command == "pc":
-        result = orient(result)
+        result = orient(
+            result, problem=problem, knowledge=knowledge, conflicts=args.conflicts, v_structures=args.v_structures
+        )
     seconds = time.perf_counter() - start
     if not args.quiet:
-        print(summary(result, problem, seconds, named=table.names is not None))
+        print(summary(result, seconds, named=table.names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:
         with write_whole(args.output) as part:
             result.save(part)
-        if not args.quiet:
-            print(f"written: {args.output}")
+    if args.report is not None:
+        with write_whole(args.report) as part:
+            result.report(part)
+    if not args.quiet:
+        for path in filter(None, (args.output, args.report)):
+            print(f"written: {path}")
 
+
+REPORT_SUFFIXES = (".html", ".htm")
 
 COMMANDS = {"methods": list_methods, "skeleton": search, "pc": search}
 
 
-def _check_output(path: Path, data: Path) -> None:
-    if path.suffix not in OUTPUT_SUFFIXES:
-        raise UsageError(f"cannot write {path}: its name must end in {listed(OUTPUT_SUFFIXES)}")
+def _knowledge(path: Path) -> BackgroundKnowledge:
+    try:
+        return BackgroundKnowledge.from_file(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _check_output(path: Path, data: Path, suffixes: Sequence[str]) -> None:
+    if path.suffix not in suffixes:
+        raise UsageError(f"cannot write {path}: its name must end in {listed(suffixes)}")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
     if path.is_dir():

@@ -6,25 +6,20 @@ import contextlib
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import method_packages
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.views.exports import WRITERS
+from gpupc_impl.views.text import summary_lines
 
-OUTPUT_SUFFIXES = (".npz", ".csv", ".graphml")
+OUTPUT_SUFFIXES = (".npz", *WRITERS)
 
 
 def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def text_table(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(justify, row, widths)) for row in rows)
-    return "\n".join(map(str.rstrip, lines))
 
 
 def show_progress(level: Progress) -> None:
@@ -35,33 +30,10 @@ def show_progress(level: Progress) -> None:
     )
 
 
-def summary(result: Skeleton | CPDAG, problem: Problem, seconds: float, named: bool) -> str:
-    found = result.skeleton if isinstance(result, CPDAG) else result
-    names = "" if named else f" (no names in the file: {found.names[0]} to {found.names[-1]})"
-    lines = [
-        f"variables: {len(found.names):,}{names}",
-        f"samples: {problem.n_samples:,}",
-        f"method: {found.facts['method']} on {found.facts['backend']}, alpha {problem.alpha:g}",
-        f"edges: {found.n_edges:,}",
-    ]
-    if isinstance(result, CPDAG):
-        lines.append(
-            f"directions: {result.n_directed:,} directed, {result.n_undirected:,} undirected "
-            f"({len(result.conflicts):,} of them in conflict)"
-        )
-    rows = [("level", "edges left", "tests", "seconds")]
-    levels = zip(found.edges_per_level, found.tests_per_level, found.seconds_per_level, strict=True)
-    rows += [
-        (str(level), f"{edges:,}", f"{tests:,}", f"{took:.3f}") for level, (edges, tests, took) in enumerate(levels)
-    ]
-    lines += [
-        text_table(rows, str.rjust),
-        f"stopped: {found.stopped_because}",
-        f"undefined tests: {found.undefined_tests:,}",
-        f"pseudo-inverses: {found.pseudo_inverses:,}",
-        f"seconds: {sum(found.seconds_per_level):.2f} in levels, {seconds:.2f} in all",
-    ]
-    return "\n".join(lines)
+def summary(result: Skeleton | CPDAG, seconds: float, named: bool) -> str:
+    names = result.names
+    unnamed = "" if named else f" (no names in the file: {names[0]} to {names[-1]})"
+    return "\n".join(summary_lines(result, unnamed, seconds))
 
 
 @contextlib.contextmanager

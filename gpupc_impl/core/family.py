@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
@@ -43,6 +44,22 @@ class Retest(Protocol):
         """
 
 
+class Strength(Protocol):
+    """Single tests of a problem with their effects: for reports, never for decisions.
+
+    Attributes:
+        effect: what the effects are, as a column's name.
+    """
+
+    effect: str
+
+    def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """p-values and effects of (k, 2) pairs given (k, l) sets, (k,) each; where a test is not defined, NaN.
+
+        A pair's first variable is the one whose neighbours the set is drawn from.
+        """
+
+
 @dataclasses.dataclass(frozen=True)
 class Family:
     """What only a family knows.
@@ -57,6 +74,8 @@ class Family:
         packages: the packages that hold its methods; one that is not installed is passed over.
         data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
         default: whether such data are of this family where nothing else is said.
+        strength: ``(problem, backend)``: the family's tests with their effects, on a backend of that name where they
+            need one; None where it has none.
         pairwise: the class of problems whose pairs of variables have a sample size each, made by its `from_data` of
             numbers with NaN among them, and the `Method` that solves them; None where there is no such test.
         prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None where `from_data` will do.
@@ -69,6 +88,7 @@ class Family:
     packages: tuple[str, ...] = ()
     data: str = "numbers"
     default: bool = False
+    strength: Callable[[Any, str], Strength] | None = None
     pairwise: tuple[type[Problem], Any] | None = None
     prepare_large: Callable[..., Problem | None] = lambda data, path, **options: None
 
@@ -140,7 +160,7 @@ def load_problem(path: str | Path) -> Problem:
     """
     with open(path, "rb") as file:
         try:
-            with np.load(file) as stored:
+            with open_arrays(file) as stored:
                 family = str(stored["family"])
         except Exception as error:  # a damaged file raises nearly anything
             raise _unreadable(path, error) from error

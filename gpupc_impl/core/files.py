@@ -1,14 +1,23 @@
-"""Files: written so that each is there whole or not at all; JSON and CSV."""
+"""Files: written so that each is there whole or not at all; JSON, CSV and archives of arrays."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import json
+import math
 import os
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
+
+DEFLATE_RATIO = 1032
+"""Bytes that a byte of zlib's can stand for, at most."""
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 @contextlib.contextmanager
@@ -43,13 +52,71 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:
-    """Write rows as CSV; a row without a value for a column leaves it empty.
+    """Write rows as CSV, all of the file or none; a row without a value for a column leaves it empty.
 
     Args:
         columns: those to begin with, whether any row has them or not; after them come the rows' own, as they appear.
     """
     names = dict.fromkeys([*columns, *(name for row in rows for name in row)])
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with write_whole(Path(path)) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(names), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def no_formula(text: str) -> str:
+    """Text as the cell of a CSV that no spreadsheet takes for a formula: one that begins as a formula does, and is no
+    number, gets an apostrophe in front.
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    with contextlib.suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}"
+
+
+@contextlib.contextmanager
+def open_arrays(file: str | Path | IO[bytes]) -> Iterator[Mapping[str, Any]]:
+    """The arrays of a ``.npz``, read when they are asked for. Nothing is unpickled.
+
+    What its members declare is compared with what they can hold before anything is read, so that a few bytes cannot ask
+    for all memory.
+
+    Raises:
+        ValueError: a member declares what it cannot hold, or is no array; and nearly anything else where the file is
+            damaged, in the block as well.
+    """
+    with np.load(file, allow_pickle=False) as stored:
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise ValueError("it holds one array, and is no archive of them")
+        assert stored.zip is not None
+        for member in stored.zip.infolist():
+            with stored.zip.open(member) as content:
+                _check_member(member, content)
+        yield stored
+
+
+def _check_member(member: zipfile.ZipInfo, content: IO[bytes]) -> None:
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{member.filename} is compressed in a way that NumPy does not write")
+    ratio = 1 if member.compress_type == zipfile.ZIP_STORED else DEFLATE_RATIO
+    if member.file_size > ratio * member.compress_size:
+        raise ValueError(f"{member.filename} cannot be of {member.file_size:,} bytes")
+    if content.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:  # else NumPy gives its bytes
+        content.seek(0)
+        check_array(content, member.file_size, member.filename)
+
+
+def check_array(content: IO[bytes], size: int, name: str) -> None:
+    """Compare what the header of an ``.npy`` declares with its size in bytes.
+
+    Raises:
+        ValueError: it declares more than it can hold; and what NumPy raises where it has no header.
+    """
+    version = np.lib.format.read_magic(content)
+    if version not in _HEADERS:
+        raise ValueError(f"{name} is written in format {version}, which is not known")
+    shape, _, dtype = _HEADERS[version](content)
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{name} declares {shape} of {dtype}, and holds {size:,} bytes")

@@ -27,7 +27,7 @@ class LevelOutcome:
 
     Attributes:
         edges: edges left.
-        max_degree: largest number of neighbours left.
+        max_degree: largest number of neighbours left to a variable with an edge to test: one that is not required.
         tests: CI tests performed.
         pairs: (k, 2) removed pairs, i < j, in any order; not needed at level 0, nor from a search that hands over all
             separating sets at its end.
@@ -82,8 +82,7 @@ def pc_stable(
     progress: Callable[[Progress], None] | None = None,
 ) -> Skeleton:
     """Run levels 0, 1, 2, ... until no test is left, and collect the result."""
-    p = problem.n_variables
-    edges, max_degree = p * (p - 1) // 2, p - 1
+    max_degree = problem.n_variables - 1
     tests, edges_left, seconds = [], [], []
     removed: list[tuple[np.ndarray, np.ndarray]] = []
     undefined = pseudo_inverses = level = 0
@@ -91,16 +90,16 @@ def pc_stable(
         start = time.perf_counter()
         outcome = search.run_level(level)
         elapsed = time.perf_counter() - start if outcome.seconds is None else outcome.seconds
-        edges, max_degree = outcome.edges, outcome.max_degree
+        max_degree = outcome.max_degree
         tests.append(outcome.tests)
-        edges_left.append(edges)
+        edges_left.append(outcome.edges)
         seconds.append(elapsed)
         if outcome.pairs is not None and outcome.sets is not None:
             removed.append((outcome.pairs, outcome.sets))
         undefined += outcome.undefined
         pseudo_inverses += outcome.pseudo_inverses
         if progress is not None:
-            progress(Progress(level, edges, outcome.tests, elapsed))
+            progress(Progress(level, outcome.edges, outcome.tests, elapsed))
         level += 1
     adjacency = search.adjacency()
     if hasattr(search, "separating_sets"):

@@ -18,6 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.core.fixed import FixedPairs
 
 
 class InvalidProblem(ValueError):
@@ -39,6 +41,8 @@ class Problem:
         names: the variables' names, p of them.
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
         max_level: largest conditioning-set size to test, or None for no limit.
+        fixed: edges that are required or forbidden by background knowledge, and never tested; None without any. Set by
+            `gpupc_impl.core.knowledge.with_knowledge`.
     """
 
     family: ClassVar[str]
@@ -49,6 +53,7 @@ class Problem:
     names: tuple[str, ...]
     alpha: float
     max_level: int | None
+    fixed: FixedPairs | None = dataclasses.field(default=None, kw_only=True)
 
     @classmethod
     def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
@@ -75,14 +80,49 @@ class Problem:
         """Why no test of this level can be made, as a sentence; None when tests can be made."""
         return None
 
+    @property
+    def tests_of_level_zero(self) -> int:
+        """The pairs that are not fixed."""
+        return self.n_variables * (self.n_variables - 1) // 2 - (0 if self.fixed is None else len(self.fixed))
+
+    def start_graph(self) -> np.ndarray:
+        """(p, p) bool: the graph before level 0, with every pair an edge that is not forbidden."""
+        graph = ~np.eye(self.n_variables, dtype=bool)
+        if self.fixed is not None:
+            self.fixed.apply(graph)
+        return graph
+
+    def edges_to_test(self, edges: np.ndarray) -> np.ndarray:
+        """Those of (k, 2) edges i < j that are not required."""
+        if self.fixed is None:
+            return edges
+        keys = np.array([self.n_variables, 1])
+        return edges[~np.isin(edges @ keys, self.fixed.required @ keys)]
+
+    def most_tested_degree(self, degrees: np.ndarray) -> int:
+        """The largest of (p,) degrees among the variables that have an edge to test; see `LevelOutcome.max_degree`."""
+        return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
+
+    def fault(self) -> str | None:
+        """What about its arrays does not fit together, as a sentence: kernels take their shapes and values as granted.
+
+        `from_data` makes none that has one; a file may hold anything.
+        """
+        return None
+
     def facts(self) -> dict[str, Any]:
         """What a result and a record say about the problem."""
+        fixed = self.fixed
+        counts = (
+            {} if fixed is None else {"required_edges": len(fixed.required), "forbidden_edges": len(fixed.forbidden)}
+        )
         return {
             "alpha": self.alpha,
             "max_level": self.max_level,
             "n_variables": self.n_variables,
             "fingerprint": self.fingerprint,
             **{name: getattr(self, name) for name in ("n_samples", *self.PARAMETERS)},
+            **counts,
         }
 
     @functools.cached_property
@@ -93,6 +133,8 @@ class Problem:
         for name, array in self._arrays().items():
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
             mapped.update_digest(digest, array)
+        if self.fixed is not None:
+            digest.update(self.fixed.digest)
         return digest.hexdigest()
 
     @property
@@ -112,17 +154,23 @@ class Problem:
         """Read what `save` wrote.
 
         Raises:
-            InvalidProblem: it was written by another version, or a file that belongs to it is missing or another.
+            InvalidProblem: it was written by another version, a file that belongs to it is missing or another, or what
+                it holds does not fit together.
         """
-        with np.load(path) as stored:
+        with open_arrays(path) as stored:
             if "fields" not in stored:
                 raise InvalidProblem(f"{Path(path).name} is no problem that this version wrote; make it again")
             arrays = cls._read_arrays(Path(path), stored)
             fields = {name: _frozen(value) for name, value in json.loads(str(stored["fields"])).items()}
+            if "required_edges" in stored:
+                fields["fixed"] = FixedPairs(stored["required_edges"], stored["forbidden_edges"])
         for array in arrays.values():
             if array is not None:
                 array.setflags(write=False)
-        return cls(**(fields | arrays))
+        problem = cls(**(fields | arrays))
+        if fault := problem.fault():
+            raise InvalidProblem(f"{Path(path).name} holds no {cls.family} problem: {fault}; make it again")
+        return problem
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The fields that are arrays, by name."""
@@ -130,14 +178,16 @@ class Problem:
         return {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
 
     def _plain(self) -> dict[str, Any]:
-        """The other fields, by name."""
+        """The other fields but `fixed`, by name."""
         arrays = self._arrays()
-        names = (field.name for field in dataclasses.fields(self))
+        names = (field.name for field in dataclasses.fields(self) if field.name != "fixed")
         return {name: getattr(self, name) for name in names if name not in arrays}
 
     def _write(self, path: str | Path, content: Mapping[str, Any]) -> None:
-        with open(path, "wb") as file:
-            np.savez(file, family=self.family, fields=json.dumps(self._plain()), **content)
+        fixed = self.fixed
+        pairs = {} if fixed is None else {"required_edges": fixed.required, "forbidden_edges": fixed.forbidden}
+        with write_whole(Path(path)) as temporary, open(temporary, "wb") as file:
+            np.savez(file, family=self.family, fields=json.dumps(self._plain()), **{**content, **pairs})
 
     @classmethod
     def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -113,6 +113,7 @@ class Method:
         reference: True for CPU references: speedups are taken over these.
         canonical: whether its separating sets are the canonical ones; only the adjacency of others is compared.
         random: whether its tests draw random numbers of their own, so that even its adjacency may differ.
+        knowledge: whether it keeps to `Problem.fixed`, the edges that are required and forbidden.
         solve: ``(problem, run) -> Skeleton``.
         unavailable_reason: ``() -> str | None``, for a missing library.
         check: ``(params) -> str | None``: what is wrong with a combination of parameters, as a sentence.
@@ -129,6 +130,7 @@ class Method:
     reference: bool = False
     canonical: bool = True
     random: bool = False
+    knowledge: bool = True
     unavailable_reason: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
     module: str = ""
@@ -166,6 +168,7 @@ def method(
     reference: bool = False,
     canonical: bool = True,
     random: bool = False,
+    knowledge: bool = True,
     unavailable: Callable[[], str | None] = lambda: None,
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
 ) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
@@ -186,6 +189,7 @@ def method(
             reference=reference,
             canonical=canonical and not random,
             random=random,
+            knowledge=knowledge,
             unavailable_reason=unavailable,
             check=check,
             module=solve.__module__,

@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.fixed import write
+from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
     import networkx
     import pandas
     from causallearn.graph.GeneralGraph import GeneralGraph
 
+    from gpupc_impl.core.problem import Problem
+
 _PAIRS_AT_ONCE = 1 << 20
+
+NO_PAIRS = np.empty((0, 2), np.int32)
+NO_PAIRS.setflags(write=False)
 
 
 class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
@@ -30,19 +38,33 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     with members are stored; a missing pair that is not an edge has the empty set. ``sets[j, i]`` works as well.
     Each takes 20 bytes and 4 for a member after the first.
 
+    A pair that background knowledge forbids to be an edge was never tested: it has no set, and is not in the mapping.
+
     Args:
         sizes: how many members the sets have: one number for all, (k,) uint8, or as (k + 1,) int64 `offsets`.
 
     Attributes:
+        gaps: (g, 2) int32, i < j, ascending: the forbidden pairs.
         pairs: (k, 2) int32, i < j, in ascending order: the pairs removed at level 1 or above.
         offsets: (k + 1,) int64: set of pair number q is ``members[offsets[q]:offsets[q + 1]]``.
         members: int32 variable indexes, ascending within a set.
     """
 
-    def __init__(self, adjacency: np.ndarray, pairs: np.ndarray, sizes: np.ndarray | int, members: np.ndarray):
+    def __init__(
+        self,
+        adjacency: np.ndarray,
+        pairs: np.ndarray,
+        sizes: np.ndarray | int,
+        members: np.ndarray,
+        gaps: np.ndarray = NO_PAIRS,
+    ):
         self._adjacency = adjacency
-        self.pairs, self.members = pairs, members
+        self.pairs, self.members, self.gaps = pairs, members, gaps
         self._sizes = sizes
+
+    def with_gaps(self, gaps: np.ndarray) -> SeparatingSets:
+        """The same sets, but none for these pairs; see `gaps`."""
+        return SeparatingSets(self._adjacency, self.pairs, self._sizes, self.members, gaps)
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
@@ -92,7 +114,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
         i, j = sorted(map(int, pair))
         p = len(self._adjacency)
-        if not 0 <= i < j < p or self._adjacency[i, j]:
+        if not 0 <= i < j < p or self._adjacency[i, j] or self._is_gap(i, j):
             raise KeyError(pair)
         start, stop = self._rows[i], self._rows[i + 1]
         at = start + int(np.searchsorted(self.pairs[start:stop, 1], np.int32(j)))
@@ -102,12 +124,17 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for i, row in enumerate(self._adjacency):
-            for j in np.flatnonzero(~row[i + 1 :]) + i + 1:
+            untested = self.gaps[slice(*np.searchsorted(self.gaps[:, 0], (i, i + 1))), 1]
+            for j in np.setdiff1d(np.flatnonzero(~row[i + 1 :]) + i + 1, untested, assume_unique=True):
                 yield i, int(j)
 
     def __len__(self) -> int:
         p = len(self._adjacency)
-        return (p * (p - 1) - int(np.count_nonzero(self._adjacency))) // 2
+        return (p * (p - 1) - int(np.count_nonzero(self._adjacency))) // 2 - len(self.gaps)
+
+    def _is_gap(self, i: int, j: int) -> bool:
+        start, stop = np.searchsorted(self.gaps[:, 0], (i, i + 1))
+        return bool((self.gaps[start:stop, 1] == j).any())
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SeparatingSets):
@@ -116,6 +143,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
                 and _equal(self.pairs, other.pairs)
                 and _equal(self.offsets, other.offsets)
                 and _equal(self.members, other.members)
+                and _equal(self.gaps, other.gaps)
             )
         return super().__eq__(other)
 
@@ -140,7 +168,7 @@ class InvalidSkeleton(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Skeleton:
+class Skeleton(Shown):
     """The undirected graph that PC-stable's first step ends with (cuPC, Algorithm 1).
 
     Attributes:
@@ -159,6 +187,7 @@ class Skeleton:
         undefined_tests: tests not decided because an endpoint had no variance left given S.
         pseudo_inverses: conditioning matrices that were near singular and took the Moore-Penrose path.
         facts: how it was found: method, backend, parameters, alpha, conventions.
+        problem: what was searched, where `gpupc_impl.skeleton` found this; files do not hold it.
     """
 
     adjacency: np.ndarray
@@ -173,6 +202,7 @@ class Skeleton:
     undefined_tests: int = 0
     pseudo_inverses: int = 0
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    problem: Problem | None = None
 
     @property
     def n_edges(self) -> int:
@@ -201,7 +231,8 @@ class Skeleton:
         """(p, p) bool: the graph G' at the start of a level, whose rows are A'_G (cuPC, Algorithm 2).
 
         A pair is removed at the level of its separating set's size, so the graph is the skeleton with the pairs
-        whose sets are that large or larger. Level 0 starts complete; after the last level nothing changes.
+        whose sets are that large or larger. Level 0 starts complete but for forbidden pairs; after the last level
+        nothing changes.
 
         Raises:
             ValueError: a negative level.
@@ -209,7 +240,9 @@ class Skeleton:
         if level < 0:
             raise ValueError(f"level must be at least 0, not {level}")
         if level == 0:
-            return complete_graph(len(self.names))
+            adjacency = complete_graph(len(self.names))
+            write(adjacency, self.sepsets.gaps, False)
+            return adjacency
         adjacency = self.adjacency.copy()
         _connect(adjacency, self.sepsets.pairs[self.sepsets.sizes() >= level])
         return adjacency
@@ -258,10 +291,13 @@ class Skeleton:
     # --- files -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write by suffix: ``.npz`` (everything), ``.csv`` (edges by name) or ``.graphml``.
+        """Write by suffix: ``.npz`` (everything but the data), ``.csv`` (edges by name), ``.graphml``, ``.gml``,
+        ``.dot`` or ``.json`` (docs/results.md).
+
+        In a ``.csv`` a name that a spreadsheet would take for a formula, ``=1+1``, has an apostrophe in front.
 
         Raises:
-            ValueError: another suffix.
+            ValueError: another suffix, or names that the format cannot hold.
         """
         path = Path(path)
         if path.suffix == ".npz":
@@ -273,6 +309,8 @@ class Skeleton:
                 "facts": dict(self.facts),
             }
             arrays = {} if self.pmax is None else {"pmax": self.pmax}
+            if len(self.sepsets.gaps):
+                arrays["sepset_gaps"] = self.sepsets.gaps
             arrays |= {
                 "adjacency": self.adjacency,
                 "names": np.array(self.names, dtype=str),
@@ -289,14 +327,8 @@ class Skeleton:
                 for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                         np.lib.format.write_array(file, array, allow_pickle=False)
-        elif path.suffix == ".csv":
-            self.to_frame().to_csv(path, index=False)
-        elif path.suffix == ".graphml":
-            import networkx
-
-            networkx.write_graphml(self.to_networkx(), path)
         else:
-            raise ValueError(f"cannot write {path.name!r}: the suffix must be .npz, .csv or .graphml")
+            self._write_graph(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Skeleton:
@@ -308,7 +340,7 @@ class Skeleton:
         """
         with open(path, "rb") as file:
             try:
-                with np.load(file) as stored:
+                with open_arrays(file) as stored:
                     return cls._read(stored)
             except MemoryError:
                 raise
@@ -325,7 +357,11 @@ class Skeleton:
         return cls(
             adjacency=adjacency,
             sepsets=SeparatingSets(
-                adjacency, stored["sepset_pairs"], stored["sepset_offsets"], stored["sepset_members"]
+                adjacency,
+                stored["sepset_pairs"],
+                stored["sepset_offsets"],
+                stored["sepset_members"],
+                stored.get("sepset_gaps", NO_PAIRS),
             ),
             names=tuple(map(str, stored["names"])),
             tests_per_level=tuple(map(int, stored["tests_per_level"])),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, open_backend, resolve_backend
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run, UnknownMethod, get_method, methods
@@ -82,7 +86,7 @@ def solve(
     """Find the skeleton of a problem with a method.
 
     Raises:
-        InvalidProblem: the method is of another family.
+        InvalidProblem: the method is of another family, or knows nothing of required and forbidden edges.
         InvalidParameter: a parameter is unknown or out of range.
         BackendUnavailable: the method's library is missing.
         DeviceMemoryError: the problem does not fit in device memory.
@@ -91,6 +95,12 @@ def solve(
         raise InvalidProblem(unavailable(method, problem=problem))
     if separating_sets not in SEPARATING_SETS:
         raise InvalidParameter(f"separating_sets is {separating_sets!r}; choose one of: {', '.join(SEPARATING_SETS)}")
+    if problem.fixed is not None and not method.knowledge:
+        able = ", ".join(name for name, other in methods(method.family).items() if other.knowledge)
+        raise InvalidProblem(
+            f"method {method.name!r} is a program of other people that knows nothing of required and forbidden edges; "
+            f"leave the background knowledge out, or take one of: {able}"
+        )
     reason = method.unavailable_reason()
     if reason is not None:
         raise BackendUnavailable(f"method {method.name!r} cannot be used here: {reason}")
@@ -102,7 +112,7 @@ def solve(
         "separating_sets": separating_sets if method.canonical else "the method's own",
         "problem": problem.facts(),
     }
-    return method.solve(
+    found = method.solve(
         problem,
         Run(
             backend=backend,
@@ -113,3 +123,23 @@ def solve(
             facts=facts,
         ),
     )
+    return found if problem.fixed is None else _with_fixed(problem, method, found)
+
+
+def _with_fixed(problem: Problem, method: Method, found: Skeleton) -> Skeleton:
+    """What a method found, checked for the edges that are required and forbidden; these have no sets and no p-values.
+
+    Raises:
+        RuntimeError: the method has not kept to them.
+    """
+    fixed, names = problem.fixed, problem.names
+    assert fixed is not None
+    if found.levels_run == 0:  # every pair is an edge still
+        fixed.apply(found.adjacency)
+    for i, j in fixed.broken_by(found.adjacency)[:1]:
+        kind = "forbidden" if found.adjacency[i, j] else "required"
+        raise RuntimeError(f"method {method.name!r} has not kept to the {kind} edge between {names[i]} and {names[j]}")
+    pmax = found.pmax
+    if pmax is not None:
+        write(pmax, np.concatenate([fixed.required, fixed.forbidden]), np.nan)
+    return dataclasses.replace(found, sepsets=found.sepsets.with_gaps(fixed.forbidden), pmax=pmax)

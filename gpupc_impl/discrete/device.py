@@ -305,12 +305,13 @@ class DiscreteSearch(abc.ABC):
     # --- levels ------------------------------------------------------------------------------------------------
 
     def _level_zero(self) -> LevelOutcome:
-        p = self.p
+        fixed = self.problem.fixed
         self._make_tests(0, lambda search: self.make_level_zero([self.data, search]), None)
-        return LevelOutcome(self.graphs.edges, self.graphs.most_degree, tests=p * (p - 1) // 2)
+        most = self.graphs.most_tested_degree(fixed)
+        return LevelOutcome(self.graphs.edges, most, tests=self.problem.tests_of_level_zero)
 
     def _level(self, level: int) -> LevelOutcome:
-        backend, graphs = self.backend, self.graphs
+        backend, graphs, fixed = self.backend, self.graphs, self.problem.fixed
         before, edges_before, width = self._graph, graphs.edges, graphs.most_degree
         binomials, widest, levels = self._binomials
         if levels < level:
@@ -319,7 +320,10 @@ class DiscreteSearch(abc.ABC):
             self._binomials = binomials, widest, levels
         neighbours = backend.empty((self.p, width), np.int32)
         self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, self._degrees)
-        rows = graph.Rows(self.p, level, width, neighbours, self._degrees, binomials, widest)
+        degrees = self._degrees
+        if fixed is not None:
+            degrees, _ = graph.tested_degrees(backend, degrees, fixed)
+        rows = graph.Rows(self.p, level, width, neighbours, degrees, binomials, widest)
         found = Level(level, width, edges_before, self._busy_ends, rows, self._row_cells[before], self._largest_table)
         given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
         sides = [LEVEL(rows=rows.argument, level=level, side=side, **given) for side in (0, 1)]
@@ -337,7 +341,7 @@ class DiscreteSearch(abc.ABC):
             if self.largest_p is not None:
                 pairs, sets = backend.download_all((removed.pairs, removed.members))
                 self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
-        return LevelOutcome(graphs.edges, graphs.most_degree, tests)
+        return LevelOutcome(graphs.edges, graphs.most_tested_degree(fixed), tests)
 
     def _make_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
         """Make a level's tests, decide those that the kernels could not, and go on to the graph that is left.
@@ -349,6 +353,8 @@ class DiscreteSearch(abc.ABC):
         workload = self.problem.tests_per_edge is not None
         while True:
             self.backend.fill(self._counters, 0)
+            if self.problem.fixed is not None:
+                self._mark(self.problem.fixed.required, graph.REQUIRED_KEY)
             launch(self._search)
             if workload:
                 self._decay(level, before, rows)
@@ -365,6 +371,10 @@ class DiscreteSearch(abc.ABC):
 
     def _finish(self, level: int, before: int, after: int) -> tuple[int, int]:
         """The graph that is left, and the counters: the tests made, and those that are left to the host."""
+        if (fixed := self.problem.fixed) is not None:
+            self._mark(fixed.required, graph.NO_KEY)
+            if level == 0:
+                self._mark(fixed.forbidden, graph.REMOVED_KEY)
         numbers = np.int32(before), np.int32(after), np.int32(level)
         arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, self.categories]
         self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after])
@@ -410,6 +420,10 @@ class DiscreteSearch(abc.ABC):
         arguments = [self.graphs.struct, self.best_keys, np.int32(before), np.int32(level), upper]
         share = np.float64(1.0 - self.problem.decay)
         self._launch("decay", *arguments, share, None if rows is None else rows.degrees)
+
+    def _mark(self, pairs: np.ndarray, key: np.uint64) -> None:
+        """Queue the writing of a best key for pairs."""
+        graph.mark_pairs(self.backend, pairs, key, self.best_keys.values["keys"])
 
     def _launch(self, kernel: str, *arguments: Any) -> None:
         self.graphs.launch(SOURCE, kernel, *arguments)

@@ -138,6 +138,18 @@ class DiscreteProblem(Problem):
             decay=None if decay is None else float(decay),
         )
 
+    def fault(self) -> str | None:
+        p, codes = self.n_variables, self.codes
+        if codes.dtype not in (np.uint8, np.uint16) or codes.ndim != 2 or len(codes) != p:
+            return f"its codes are {codes.dtype} {codes.shape} for {p} variables"
+        for name, dtype in (("categories", np.int32), ("declared", np.bool_)):
+            if (array := getattr(self, name)).dtype != dtype or array.shape != (p,):
+                return f"its {name} are {array.dtype} {array.shape} for {p} variables"
+        if not codes.flags.c_contiguous:
+            return "its codes are not in C order"
+        beyond = codes.max(axis=1, initial=0) >= self.categories if codes.size else np.zeros(p, bool)
+        return f"variable {int(np.argmax(beyond))} has codes of more categories than it has" if beyond.any() else None
+
     @property
     def n_samples(self) -> int:
         return self.codes.shape[1]
@@ -217,6 +229,8 @@ class DiscreteProblem(Problem):
         )
         digest.update(self.categories.tobytes())
         digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # as bytes, without a copy of them
+        if self.fixed is not None:
+            digest.update(self.fixed.digest)
         return digest.hexdigest()
 
 

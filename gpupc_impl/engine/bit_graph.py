@@ -9,6 +9,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
+from gpupc_impl.core.fixed import FixedPairs
 
 SOURCE = "engine/kernels/bit_graph.cu"
 KERNELS = ("count_rows", "expand")
@@ -47,6 +48,14 @@ GRAPHS = Struct(
     removed=Pointer(np.int32),
     counters=Pointer(np.uint64),
 )
+
+
+def pack_pairs(pairs: np.ndarray, p: int) -> np.ndarray:
+    """(p, words) uint32: the graph of p variables whose edges are (k, 2) pairs."""
+    bits = np.zeros((p, row_words(p)), np.uint32)
+    for i, j in (pairs.T, pairs.T[::-1]):
+        np.bitwise_or.at(bits, (i, j // 32), np.uint32(1) << (j % 32).astype(np.uint32))
+    return bits
 
 
 def row_words(p: int) -> int:
@@ -113,6 +122,12 @@ class BitGraphs:
     def _left(self, counted: Counted) -> Counted:
         self.edges, self.most_degree = counted.degree_sum // 2, counted.most_degree
         return counted
+
+    def most_tested_degree(self, fixed: FixedPairs | None) -> int:
+        """The largest degree of a variable with an edge to test, after the level that was read last."""
+        if fixed is None:
+            return self.most_degree
+        return fixed.most_tested_degree(self.backend.download(self.struct.values["degrees"]))
 
     def forget(self) -> None:
         """Queue the zeroing of all counters, so that a level can be counted again."""

@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
+from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.core.pc_stable import MAX_SETS
 
 SOURCE = "engine/kernels/graph.cu"
 ROW_THREADS = 128  # of a block that works on one row; graph.cu: the same
 NO_KEY = np.uint64(2**64 - 1)
+REQUIRED_KEY = np.uint64(0)  # keys.cuh: the same
+REMOVED_KEY = np.uint64(0)
+"""A key of the empty set: of a pair that is gone after level 0."""
 COUNTER_SHAPE = (64, 8)  # tally.cuh: COUNTER_STRIPES, COUNTER_STRIDE
 
 # Structs of combinations.cuh, rows.cuh and keys.cuh.
@@ -34,8 +38,11 @@ KERNELS = {
         "compact": (),
         "remove_separated": (ROWS,),
         "list_separated": (ROWS,),
+        "mark_pairs<unsigned char>": (),
+        "mark_pairs<unsigned long long>": (),
     }.items()
 }
+CPP_TYPES = {np.uint8: "unsigned char", np.uint64: "unsigned long long"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,13 +85,14 @@ class DeviceGraph:
     Attributes:
         edges: (p, p) uint8 on the device; not set before level 0 has run.
         best: (p, p) uint64 on the device, both triangles kept alike.
-        degrees: (p,) int32 on the device, as of the last `count`.
-        max_degree: the largest of them.
+        degrees: (p,) int32 on the device, as of the last `count`; 0 where all edges of a variable are required, since
+            its row has no test.
+        max_degree: the largest number of neighbours.
         begun: whether level 0 has run.
     """
 
-    def __init__(self, backend: Backend, p: int):
-        self.backend, self.p = backend, p
+    def __init__(self, backend: Backend, p: int, fixed: FixedPairs | None = None):
+        self.backend, self.p, self.fixed = backend, p, fixed
         self.edges = backend.empty((p, p), np.uint8)
         self.best = backend.full((p, p), NO_KEY, np.uint64)
         self.degrees = backend.empty(p, np.int32)
@@ -101,18 +109,28 @@ class DeviceGraph:
             return ~np.eye(self.p, dtype=bool)
         return self.backend.download(self.edges).astype(bool)
 
+    def apply_fixed(self) -> None:
+        """Queue what background knowledge says of level 0's result."""
+        if self.fixed is not None:
+            mark_pairs(self.backend, self.fixed.forbidden, np.uint8(0), self.edges)
+            mark_pairs(self.backend, self.fixed.required, np.uint8(1), self.edges)
+
     def count(self) -> tuple[int, int]:
-        """Edges and largest degree now; the degrees stay on the device."""
+        """Edges and the largest degree of a variable with an edge to test now; the degrees stay on the device."""
         totals = self.backend.full(2, 0, np.uint64)
         self._launch("count_degrees", [self.edges, np.int32(self.p), self.degrees, totals])
         doubled, self.max_degree = map(int, self.backend.download(totals))
-        return doubled // 2, self.max_degree
+        tested = self.max_degree
+        if self.fixed is not None:
+            self.degrees, tested = tested_degrees(self.backend, self.degrees, self.fixed)
+        return doubled // 2, tested
 
     def compact(self, level: int) -> Rows:
         """The graph's rows, for a level from 1 on."""
         neighbours = self.backend.empty((self.p, self.max_degree), np.int32)
         self._launch("compact", [self.edges, np.int32(self.p), neighbours, np.int32(self.max_degree)])
         binomials = self.backend.upload(binomial_table(self.max_degree, level))
+        self._mark_required(REQUIRED_KEY)
         return Rows(self.p, level, self.max_degree, neighbours, self.degrees, binomials, self.max_degree)
 
     def remove_separated(self, rows: Rows, of_whole_row: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -126,6 +144,7 @@ class DeviceGraph:
             (k, 2) int32 removed pairs, ascending, and (k, level) int32 their separating sets, in host memory.
         """
         backend = self.backend
+        self._mark_required(NO_KEY)
         removed = backend.empty(self.p, np.int32)
         self._launch("remove_separated", [rows.argument, self.best, self.edges, removed])
         starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
@@ -137,8 +156,29 @@ class DeviceGraph:
         self._launch("list_separated", [rows.argument, *numbers, self.best, backend.upload(starts), pairs, sets])
         return backend.download(pairs), backend.download(sets)
 
+    def _mark_required(self, key: np.uint64) -> None:
+        """Queue the keys of required edges: `REQUIRED_KEY` while tests are made, so that these edges have none."""
+        if self.fixed is not None:
+            mark_pairs(self.backend, self.fixed.required, key, self.best)
+
     def _launch(self, kernel: str, arguments: list[Any]) -> None:
         self.backend.kernel(*KERNELS[kernel])((self.p,), (ROW_THREADS,), arguments)
+
+
+def mark_pairs(backend: Backend, pairs: np.ndarray, value: np.uint8 | np.uint64, matrix: Any) -> None:
+    """Queue the writing of a value into both cells of (k, 2) pairs in a (p, p) matrix on the device."""
+    count = len(pairs)
+    if count:
+        kernel = backend.kernel(*KERNELS[f"mark_pairs<{CPP_TYPES[type(value)]}>"])
+        numbers = np.int32(count), np.int32(len(matrix)), value
+        kernel((-(-count // ROW_THREADS),), (ROW_THREADS,), [backend.upload(pairs), *numbers, matrix])
+
+
+def tested_degrees(backend: Backend, degrees: Any, fixed: FixedPairs) -> tuple[Any, int]:
+    """(p,) int32 degrees on the device with zeros where all edges of a variable are required, and their largest."""
+    on_host = backend.download(degrees)
+    on_host[fixed.without_tests(on_host)] = 0
+    return backend.upload(on_host), int(on_host.max(initial=0))
 
 
 @functools.lru_cache(maxsize=32)

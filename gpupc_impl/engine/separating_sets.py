@@ -28,8 +28,6 @@ LIST = Struct(
 LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))
 """What one launch merges."""
 
-NOTHING = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
-
 
 @dataclasses.dataclass(frozen=True)
 class LevelSets:
@@ -85,7 +83,9 @@ def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
             sizes=(count, np.uint8),
         )
     )
-    structs = [found.struct for found in lists] + [NOTHING] * (len(LISTS.fields) - len(lists))
+    # Made here: a struct keeps its bytes by backend, and a backend with it.
+    nothing = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
+    structs = [found.struct for found in lists] + [nothing] * (len(LISTS.fields) - len(lists))
     given = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))
     threads = THREADS if backend.warp_threads > 1 else 1
     blocks = min(-(-count // threads), MOST_BLOCKS if threads > 1 else backend.blocks_at_once)

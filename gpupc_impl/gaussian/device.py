@@ -94,7 +94,7 @@ class GaussianSearch:
         self.backend: Backend = run.backend
         p = self.p = problem.n_variables
         self.correlation = device_correlation(self.backend, problem)
-        self.graph = graph.DeviceGraph(self.backend, p)
+        self.graph = graph.DeviceGraph(self.backend, p, problem.fixed)
         self._pmax = None
         if run.pmax:
             self._pmax = np.full((p, p), np.nan)
@@ -118,10 +118,11 @@ class GaussianSearch:
         arguments = [self.correlation, np.int32(p), np.float64(problem.critical_r_squared(0)), self.graph.edges]
         self.backend.kernel(*LEVEL_ZERO)((tiles, tiles), (32, 32), arguments)
         self.graph.begun = True
+        self.graph.apply_fixed()
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
             np.fill_diagonal(self._pmax, np.nan)
-        return LevelOutcome(*self.graph.count(), tests=p * (p - 1) // 2)
+        return LevelOutcome(*self.graph.count(), tests=problem.tests_of_level_zero)
 
     def _level(self, level: int) -> LevelOutcome:
         backend, p = self.backend, self.p

@@ -5,11 +5,13 @@ from gpupc_impl.gaussian.large import prepare_large
 from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
+from gpupc_impl.gaussian.strength import Strength
 
 FAMILY = Family(
     name="gaussian",
     problem=GaussianProblem,
     retest=Retest,
+    strength=Strength,
     # On a GPU and on cores alike pair-scan is ahead of all others (docs/performance.md); without a C++ compiler there
     # is the compiled reference.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},

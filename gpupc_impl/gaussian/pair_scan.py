@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import time
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable, stop_reason
+from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, pc_stable, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
@@ -73,6 +74,8 @@ SEARCH = Struct(
     binomials=Pointer(np.uint64),
     widest=np.int32,
     scratch=Pointer(np.float64),
+    required=Pointer(np.uint32),
+    forbidden=Pointer(np.uint32),
 )
 
 PARAMETERS = {
@@ -137,8 +140,17 @@ class PairScan:
             "smallest_r_squared": None if self._pmax is None else backend.empty((p, p), np.uint64),
             **dict.fromkeys(("starts", "neighbours", "best", "run_starts", "binomials", "scratch")),
             "widest": 0,
+            **self._fixed_graphs(),
         }
         self.search = SEARCH(**self.fields)
+
+    def _fixed_graphs(self) -> dict[str, Any]:
+        """The graphs of required and of forbidden edges, where there are any."""
+        fixed = self.problem.fixed
+        if fixed is None:
+            return {"required": None, "forbidden": None}
+        graphs = {"required": fixed.required, "forbidden": fixed.forbidden}
+        return {name: self.backend.upload(bit_graph.pack_pairs(pairs, self.p)) for name, pairs in graphs.items()}
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
@@ -149,6 +161,11 @@ class PairScan:
             return self._known.pop(level)
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"pair-scan counts to level {MOST_LEVELS - 1}; set max_level to that, or take cupc-s")
+        if math.comb(self.graphs.most_degree, level) >= MAX_SETS:  # of a variable whose edges are all required
+            raise InvalidProblem(
+                f"pair-scan cannot number the sets of level {level} of a variable with {self.graphs.most_degree} "
+                f"required edges; set max_level to {level - 1}, or take cupc-s"
+            )
         if level > 1 and (together := self._kernel_together(level)) is not None:
             return self._levels_together(level, *together)
         backend, before, edges_before = self.backend, self.graph, self.graphs.edges
@@ -170,7 +187,7 @@ class PairScan:
             self.removed.append(found)
         if smallest is not None:
             self._record_pmax(level, smallest, removed=gone > 0)
-        left = self.graphs.edges, self.graphs.most_degree
+        left = self.graphs.edges, self.graphs.most_tested_degree(self.problem.fixed)
         return LevelOutcome(*left, tests, undefined=undefined, pseudo_inverses=pseudo_inverses)
 
     def adjacency(self) -> np.ndarray:
@@ -224,14 +241,15 @@ class PairScan:
     # --- levels ------------------------------------------------------------------------------------------------------
 
     def _level_zero(self) -> LevelOutcome:
-        problem, p, self.graph = self.problem, self.p, 0
+        problem, self.graph = self.problem, 0
         critical = np.float64(problem.critical_r_squared(0))
         self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", self.search, critical, np.int32(0), np.int32(1))
         self.graphs.read(0)
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
             np.fill_diagonal(self._pmax, np.nan)
-        return LevelOutcome(self.graphs.edges, self.graphs.most_degree, tests=p * (p - 1) // 2)
+        most = self.graphs.most_tested_degree(problem.fixed)
+        return LevelOutcome(self.graphs.edges, most, tests=problem.tests_of_level_zero)
 
     def _level_one(self, start: int, left: int) -> None:
         """Make the tests of level 1; `left` has no edges since level 0."""
@@ -272,7 +290,8 @@ class PairScan:
         levels = next(((first, last) for first, last in TOGETHER if first <= level <= last), None)
         of_warp = 8 * _cells(level, self.graphs.most_degree)
         warps = min(self.params["warps"], backend.max_shared_bytes // of_warp)
-        if wanted == "never" or levels is None or not warps or self._pmax is not None:
+        alone = self._pmax is not None or self.problem.fixed is not None  # the kernel knows of neither
+        if wanted == "never" or levels is None or not warps or alone:
             return None
         shared_bytes = max(warps * of_warp, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
         kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH,))

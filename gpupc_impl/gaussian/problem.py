@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import (
     InvalidProblem,
     Problem,
@@ -183,6 +184,13 @@ class GaussianProblem(Problem):
         """The same problem with the Moore-Penrose inverse of every M2; made once, its fingerprint included."""
         return dataclasses.replace(self, pseudo_inverse="always")
 
+    def fault(self) -> str | None:
+        p, given = self.n_variables, self.correlation if self.samples is None else self.samples
+        shape = (p, p) if self.samples is None else (self.n_samples, p)
+        if not isinstance(given, np.ndarray) or given.dtype != np.float64 or given.shape != shape:
+            return f"its numbers are {getattr(given, 'dtype', None)} {np.shape(given)}, not float64 {shape}"
+        return None if given.flags.c_contiguous else "its numbers are not in C order"
+
     def degrees_of_freedom(self, level: int) -> int:
         """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
         return self.n_samples - level - 3 - (1 if self.df_convention == "cupc" else 0)
@@ -225,6 +233,8 @@ class GaussianProblem(Problem):
             told += (self.pseudo_inverse,)
         digest = hashlib.sha256(repr(told if self.samples is None else (*told, self.correlations)).encode())
         mapped.update_digest(digest, matrix)
+        if self.fixed is not None:
+            digest.update(self.fixed.digest)
         return digest.hexdigest()
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -232,7 +242,7 @@ class GaussianProblem(Problem):
 
     def _plain(self) -> dict[str, Any]:
         names = (field.name for field in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples")}
+        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples", "fixed")}
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
@@ -259,7 +269,7 @@ class GaussianProblem(Problem):
             InvalidProblem: that file is missing, or is another matrix (64 of its rows are compared).
         """
         problem = super().load(path)
-        with np.load(path) as stored:
+        with open_arrays(path) as stored:
             if "fingerprint" in stored:
                 problem.__dict__["fingerprint"] = str(stored["fingerprint"])  # else it is read whole to be hashed
         return problem

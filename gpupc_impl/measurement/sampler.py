@@ -316,7 +316,7 @@ class Samples:
         self.taken: list[dict[str, Any]] = []
         self.reused = 0
         self.limits = dataclasses.asdict(limits)
-        self.folder = store / hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
+        self.folder = store / _digest(origin)[:32]
         if fresh:
             shutil.rmtree(self.folder, ignore_errors=True)
         for unfinished in self.folder.glob(".*"):
@@ -330,29 +330,38 @@ class Samples:
         self.reused = len(self.taken)
 
     def add(self, sample: dict[str, Any]) -> None:
-        save_json(sample, self.folder / f"sample-{len(self.taken)}.json")
+        self._store(sample, f"sample-{len(self.taken)}.json")
         self.taken.append(sample)
 
     def keep_failure(self, outcome: Outcome) -> None:
         """Keep a failure that would happen again: a limit that was hit. Other failures are tried again."""
         if outcome.status in ("timeout", "oom"):
             failure = {"status": outcome.status, "why": outcome.why, "limits": self.limits, "sample": len(self.taken)}
-            save_json(failure, self.folder / "failure.json")
+            self._store(failure, "failure.json")
 
     def failure_before(self) -> Outcome | None:
         """The timeout or exhausted memory that an earlier measurement met here under the same limits."""
         failure = self._stored("failure.json")
-        if failure is None or failure["limits"] != self.limits or failure["sample"] != len(self.taken):
+        if failure is None or (failure.get("limits"), failure.get("sample")) != (self.limits, len(self.taken)):
             return None
         return Outcome(failure["status"], failure["why"])
+
+    def _store(self, content: Mapping[str, Any], name: str) -> None:
+        save_json({"content": content, "sha256": _digest(content)}, self.folder / name)
 
     def _stored(self, name: str) -> dict[str, Any] | None:
         """The content of a stored file; None when there is none, or it is damaged."""
         try:
-            content: dict[str, Any] = json.loads((self.folder / name).read_text())
-        except (FileNotFoundError, ValueError):
+            stored = json.loads((self.folder / name).read_text())
+            content: dict[str, Any] = stored["content"]
+            whole = stored["sha256"] == _digest(content)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return content
+        return content if whole else None
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class Job(abc.ABC):

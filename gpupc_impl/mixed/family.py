@@ -3,11 +3,13 @@
 from gpupc_impl.core.family import Family
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.mixed.retest import MixedRetest
+from gpupc_impl.mixed.strength import Strength
 
 FAMILY = Family(
     name="mixed",
     problem=MixedProblem,
     retest=MixedRetest,
+    strength=Strength,
     auto={"cuda": "gpucmiknn-mixed", "host": "gpucmiknn-mixed"},
     packages=("gpupc_impl.mixed", "baselines"),
     data="both",

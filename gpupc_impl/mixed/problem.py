@@ -97,6 +97,17 @@ class MixedProblem(NonlinearProblem):
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         return cls(**fields | {"values": values, "categories": numbers})
 
+    def fault(self) -> str | None:
+        p, categories = self.n_variables, self.categories
+        if found := super().fault():
+            return found
+        if categories.dtype != np.int32 or categories.shape != (p,):
+            return f"its categories are {categories.dtype} {categories.shape} for {p} variables"
+        codes, numbers = self.values[categories > 0], categories[categories > 0, None]
+        if not ((codes >= 0) & (codes < numbers) & (codes == np.floor(codes))).all():
+            return "a variable has codes that are none of its categories"
+        return None
+
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
         """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in units of 2^-40; below zero at times."""
         return np.asarray(partial) / (-self.n_samples * 2.0**PSI_BITS)

@@ -16,9 +16,11 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError, Filled, Kernel, KernelSource, Pointer, Struct
 from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.core.fixed import write
 from gpupc_impl.core.mapped import pieces
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Parameter, Run
+from gpupc_impl.core.result import NO_PAIRS
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
@@ -675,7 +677,8 @@ class Search(abc.ABC):
         self.engine = self.engine_of(problem, run.backend, run.params, racing)
         self.first_come = run.separating_sets == "first-come"
         p = self.p = problem.n_variables
-        self.edges = ~np.eye(p, dtype=bool)
+        self.edges = problem.start_graph()
+        self._required = NO_PAIRS if problem.fixed is None else problem.fixed.required
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.early = run.params["stopping"] == "early" and not run.pmax
         self._side = np.empty(0)
@@ -687,14 +690,17 @@ class Search(abc.ABC):
     def run_level(self, level: int) -> LevelOutcome:
         self._side = np.full((self.p, self.p), 2, np.int8)  # where a set was found: 0 or 1; 2: none
         self._sets, self._tests = {}, 0
+        write(self._side, self._required, -1)  # no set of a required edge can become its separating set
         self._test_all(level)
+        write(self._side, self._required, 2)
         i, j = np.nonzero(np.triu(self._side < 2))
         pairs = np.stack([i, j], axis=1).astype(np.int32)
         members = [self._sets[pair] for pair in zip(i.tolist(), j.tolist(), strict=True)] if level else []
         sets = np.array(members, np.int32).reshape(len(pairs), level)
         self.edges[i, j] = self.edges[j, i] = False
         degrees = self.edges.sum(axis=1)
-        return LevelOutcome(int(degrees.sum()) // 2, int(degrees.max()), self._tests, pairs, sets)
+        most = self.problem.most_tested_degree(degrees)
+        return LevelOutcome(int(degrees.sum()) // 2, most, self._tests, pairs, sets)
 
     def adjacency(self) -> np.ndarray:
         return self.edges

@@ -26,6 +26,8 @@ class SingleSearch(Search):
     def _test_pair(self, level: int, i: int, j: int, rows: list[list[int]]) -> None:
         sides = ((i, j),) if level == 0 else ((i, j), (j, i))
         for owner, other in sides:
+            if not self.open(owner, other):
+                return
             row = [v for v in rows[owner] if v != other]
             for members in itertools.combinations(row, level):
                 self.make(level, [(owner, *members)], [(0, other)])

@@ -125,6 +125,19 @@ class NonlinearProblem(Problem):
             constant=name_constants(names, constant),
         )
 
+    def fault(self) -> str | None:
+        p, values = self.n_variables, self.values
+        if values.ndim != 2 or len(values) != p or values.dtype != self.precision:
+            return f"its values are {values.dtype} {values.shape}, for {p} variables of {self.precision}"
+        if not values.flags.c_contiguous:
+            return "its values are not in C order"
+        try:
+            for name in ("k_cmi", "k_perm"):
+                _neighbours(name, getattr(self, name), self.n_samples)
+        except InvalidProblem as error:
+            return str(error)
+        return None
+
     @property
     def n_samples(self) -> int:
         return self.values.shape[1]
@@ -156,6 +169,8 @@ class NonlinearProblem(Problem):
             repr((self.family, self.alpha, self.max_level, *parameters, self.values.shape)).encode()
         )
         digest.update(self.values.tobytes())
+        if self.fixed is not None:
+            digest.update(self.fixed.digest)
         return digest.hexdigest()
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.problem import InvalidProblem
 
@@ -67,7 +66,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path) as stored:
+            with open_arrays(self.path) as stored:
                 described = json.loads(str(stored["described"]))
                 refusal, written = None, described["separating_sets"]
                 if described["fingerprint"] != self.fingerprint:
@@ -83,6 +82,8 @@ class Checkpoint:
                         f"checkpoint {str(self.path)!r} {refusal}; give another path, or delete it to start anew"
                     )
                 packed, p = stored["adjacency"], described["p"]
+                if packed.shape != (p, (p + 7) // 8) or packed.dtype != np.uint8:
+                    raise ValueError(f"adjacency is {packed.dtype} {packed.shape} for {p} variables")
                 adjacency = np.empty((p, p), bool)
                 for i in range(p):
                     adjacency[i] = np.unpackbits(packed[i], count=p)
@@ -94,15 +95,39 @@ class Checkpoint:
                     )
                     for level, counts in enumerate(described["levels"])
                 ]
-                return State(adjacency, outcomes, stored["pmax"] if self.pmax else None)
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
-            if isinstance(error, InvalidProblem):
-                raise
+                state = State(adjacency, outcomes, stored["pmax"] if self.pmax else None)
+                _check(state)
+                return state
+        except (InvalidProblem, MemoryError):
+            raise
+        except Exception as error:  # a damaged file raises nearly anything
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def remove(self) -> None:
         """Delete the file, because the search has ended."""
         self.path.unlink(missing_ok=True)
+
+
+def _check(state: State) -> None:
+    """Refuse what no search wrote, and what kernels would take as granted.
+
+    Raises:
+        ValueError: what does not fit together.
+    """
+    p = len(state.adjacency)
+    for level, outcome in enumerate(state.outcomes):
+        if any(type(count) is not int or count < 0 for count in (getattr(outcome, name) for name in COUNTS)):
+            raise ValueError(f"level {level} has counts that are none")
+        if level:
+            for name, width in (("pairs", 2), ("sets", level)):
+                array: np.ndarray = getattr(outcome, name)
+                fits = array.ndim == 2 and array.shape[1] == width and array.dtype.kind in "iu"
+                if not fits or (array.size and not 0 <= array.min() <= array.max() < p):
+                    raise ValueError(f"the {name} of level {level} are {array.dtype} {array.shape} of {p} variables")
+            if len(outcome.pairs) != len(outcome.sets):
+                raise ValueError(f"level {level} has {len(outcome.pairs)} pairs and {len(outcome.sets)} sets")
+    if state.pmax is not None and (state.pmax.shape, state.pmax.dtype) != ((p, p), np.float64):
+        raise ValueError(f"pmax is {state.pmax.dtype} {state.pmax.shape} for {p} variables")
 
 
 def make_folder(parameter: str, path: str) -> None:

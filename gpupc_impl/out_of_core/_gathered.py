@@ -11,7 +11,7 @@ import numpy as np
 from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.engine.graph import BINOMIALS, NO_KEY, binomial_table
+from gpupc_impl.engine.graph import BINOMIALS, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.out_of_core import _plan, _row_groups, _split_rows
 from gpupc_impl.out_of_core._layout import Layout
 
@@ -47,6 +47,9 @@ class Gathered(Layout):
         self.max_degree = int(degrees.max())
         self._choose_sizes(degrees)
         self.keys = np.full(len(self.graph.neighbours), NO_KEY, np.uint64)
+        fixed = self.problem.fixed
+        required = np.empty(0, np.int64) if fixed is None else self.graph.slots(fixed.required)
+        self.keys[required] = REQUIRED_KEY
         self.smallest = self.keys.copy() if pmax else None
         self.binomials = self.backend.upload(binomial_table(self.max_degree, level))
         self.pipelines.allocate({"arena": self.arena_bytes})
@@ -59,6 +62,7 @@ class Gathered(Layout):
         self.pipelines.finish()
         for i in np.flatnonzero(self._split).tolist():
             _split_rows.make_tests(self, i)
+        self.keys[required] = NO_KEY
         self._collect()
         return self.remove_separated()
 
@@ -66,6 +70,8 @@ class Gathered(Layout):
         """Which rows are tested whole and which are split, and what a pipeline holds."""
         level, pmax = self.level, self.largest_p is not None
         active, longest_split = degrees > level, 0
+        if self.problem.fixed is not None:
+            active &= ~self.problem.fixed.without_tests(degrees)
         needed = _plan.cluster_bytes(degrees + 1, 1, degrees, pmax) + _plan.BATCH_SLACK
         arena = self.largest_arena(longest_split)
         if (active & (needed > arena)).any():

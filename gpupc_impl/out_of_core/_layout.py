@@ -85,9 +85,9 @@ class Layout(abc.ABC):
         return LevelOutcome(*self.count(), tests, pairs, sets, undefined, pseudo_inverses)
 
     def count(self) -> tuple[int, int]:
-        """Edges left, and the largest degree."""
+        """Edges left, and the largest degree of a variable with an edge to test."""
         degrees = np.array([np.count_nonzero(row) for row in self.adjacency])
-        return int(degrees.sum()) // 2, int(degrees.max())
+        return int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees)
 
 
 def upper_blocks(p: int, side: int) -> Iterator[tuple[slice, slice]]:

@@ -44,6 +44,13 @@ class Graph:
     def row(self, i: int) -> np.ndarray:
         return self.neighbours[self.starts[i] : self.starts[i + 1]]
 
+    def slots(self, pairs: np.ndarray) -> np.ndarray:
+        """(2 k,) int64: the slots of (k, 2) edges, both directions of each."""
+        p = len(self.starts) - 1
+        rows = np.repeat(np.arange(p), self.degrees)
+        both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
+        return np.searchsorted(rows * p + self.neighbours, both @ [p, 1])
+
     def order(self) -> np.ndarray:
         """All variables, those that share neighbours near one another (reverse Cuthill-McKee)."""
         from scipy import sparse

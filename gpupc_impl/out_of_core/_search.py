@@ -157,7 +157,7 @@ class BlockSearch:
 
     @functools.cached_property
     def adjacency_left(self) -> np.ndarray:
-        return ~np.eye(self.p, dtype=bool)
+        return self.problem.start_graph()
 
     @functools.cached_property
     def largest_p(self) -> np.ndarray | None:
@@ -205,7 +205,7 @@ class BlockSearch:
         self.backend.synchronize()  # the pipelines' streams do not wait for the backend's own
         if level == 0:
             return LevelZero(self, level, self._zero)
-        if level == 1:
+        if level == 1 and self.problem.fixed is None:  # panels and blocks know of no edge that is not to be tested
             plan = self._plan_level_one(np.array([np.count_nonzero(row) for row in self.adjacency_left], np.int64))
             if plan.layout != "gather":
                 return {"panels": Panels, "blocks": SquareBlocks}[plan.layout](self, level, plan)

@@ -46,7 +46,9 @@ class LevelZero(Layout):
         self.pipelines.finish()
         if self.largest_p is not None:
             np.fill_diagonal(self.largest_p, np.nan)
-        return LevelOutcome(*self.count(), tests=self.p * (self.p - 1) // 2)
+        if self.problem.fixed is not None:
+            self.problem.fixed.apply(self.adjacency)
+        return LevelOutcome(*self.count(), tests=self.problem.tests_of_level_zero)
 
     def _merge(self, rows: slice, columns: slice, edges: np.ndarray) -> None:
         unpacked = np.unpackbits(edges.view(np.uint8), axis=1, count=length(columns), bitorder="little").view(bool)

@@ -78,7 +78,7 @@ class PairSearch(GaussianSearch):
     """The search of `cupc-s` with the kernels of `out-of-core-block` in level 1, on the whole matrix as one block."""
 
     def _level(self, level: int) -> LevelOutcome:
-        if level != 1:
+        if level != 1 or self.problem.fixed is not None:  # pairs know of no edge that is not to be tested
             return super()._level(level)
         backend, p, n_words = self.backend, self.p, _plan.words(self.p)
         rows = self.graph.compact(level)

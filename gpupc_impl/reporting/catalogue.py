@@ -145,7 +145,7 @@ def figure(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """All entries by name: those of no one paper, those of `papers`, and those of plug-ins."""
-    for module in ("summary", "peers"):
+    for module in ("summary", "peers", "accuracy"):
         importlib.import_module(f"gpupc_impl.reporting.{module}")
     for found in pkgutil.iter_modules(papers.__path__):
         importlib.import_module(f"{papers.__name__}.{found.name}")

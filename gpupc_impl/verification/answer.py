@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result import NO_PAIRS, Skeleton
 from gpupc_impl.measurement.record import Record
 
 _KEPT = np.iinfo(np.int64).max
@@ -33,19 +33,22 @@ class Answer:
         self.retest = get_family(self.problem.family).retest(self.problem)
         self._p = problem.n_variables
         self.sizes, self.set_keys = skeleton.sepsets.sizes(), self._key(skeleton.sepsets.pairs)
+        fixed = self.problem.fixed
+        self.gaps = NO_PAIRS if fixed is None else fixed.forbidden
+        self._gap_keys = self._key(self.gaps)
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
         pairs = np.asarray(pairs, np.int64)
         return pairs.min(axis=-1) * self._p + pairs.max(axis=-1)
 
     def level(self, pairs: np.ndarray) -> np.ndarray:
-        """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge."""
+        """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge, -1 for a forbidden one."""
         levels = np.where(self.skeleton.adjacency[pairs[..., 0], pairs[..., 1]], _KEPT, 0)
         if len(self.set_keys):
             keys = self._key(pairs)
             at = np.minimum(np.searchsorted(self.set_keys, keys), len(self.set_keys) - 1)
             levels = np.where(self.set_keys[at] == keys, self.sizes[at], levels)
-        return levels
+        return np.where(np.isin(self._key(pairs), self._gap_keys), -1, levels) if len(self.gaps) else levels
 
     def missing(self, ends: np.ndarray, sets: np.ndarray) -> np.ndarray:
         """(k, l) bool: which members of the (k, l) sets are no neighbours of (k,) `ends` at level l."""
@@ -61,6 +64,11 @@ class Answer:
         """(k, level) members of stored sets, given by their numbers, that all have that size."""
         sets = self.skeleton.sepsets
         return sets.members[sets.offsets[chosen][:, None] + np.arange(level)].astype(np.int64)
+
+    def is_fixed(self, i: int, j: int) -> bool:
+        """Whether the problem requires or forbids the edge of a pair i < j."""
+        fixed = self.problem.fixed
+        return fixed is not None and any((pairs == (i, j)).all(axis=1).any() for pairs in (fixed.required, self.gaps))
 
     def claim(self, i: int, j: int) -> tuple[int, bool, tuple[int, ...]] | None:
         """Where the set of a pair i < j stands in canonical order: level, side, members; None for an edge."""

@@ -25,8 +25,9 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
         return 0, []
     names = answer.problem.names
     removed = answer.problem.n_variables * (answer.problem.n_variables - 1) // 2 - answer.skeleton.n_edges
+    removed -= len(answer.gaps)
     stride = 1 if answer.retest.affordable is None else -(-removed // max(answer.retest.affordable, 1)) or 1
-    checked, failures, offset = 0, [], 0
+    checked, failures, offset = 0, _broken(answer), 0
     for pairs, members in _removed(answer):
         some = np.arange(-offset % stride, len(pairs), stride)
         offset += len(pairs)
@@ -42,6 +43,16 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
             )
             failures.append(f"{answer.label(pairs[k])} given {{{given}}}: {fault}")
     return checked, failures
+
+
+def _broken(answer: Answer) -> list[str]:
+    """A sentence for each required or forbidden edge that the answer has not kept to."""
+    if answer.problem.fixed is None:
+        return []
+    sepsets, broken = answer.skeleton.sepsets, answer.problem.fixed.broken_by(answer.skeleton.adjacency)
+    faults = [f"{answer.label(pair)}: background knowledge requires or forbids it" for pair in broken]
+    with_set = answer.level(sepsets.pairs) < 0
+    return faults + [f"{answer.label(pair)}: it is forbidden, and has a set" for pair in sepsets.pairs[with_set]]
 
 
 def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -64,6 +75,8 @@ def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
         start, stop = np.searchsorted(answer.set_keys, (first * p, last * p))
         here = listed[start:stop].astype(np.int64)
         removed[here[:, 0] - first, here[:, 1]] = False
+        gaps = answer.gaps[slice(*np.searchsorted(answer.gaps[:, 0], (first, last)))]
+        removed[gaps[:, 0] - first, gaps[:, 1]] = False
         pairs = np.argwhere(removed)
         pairs[:, 0] += first
         yield pairs

@@ -68,6 +68,8 @@ class Comparison:
         if self.reference.random or self.candidate.random:
             return "random"
         i, j = min(i, j), max(i, j)
+        if self.reference.is_fixed(i, j):
+            return "unexplained"
         ours, theirs = self.reference.claim(i, j), self.candidate.claim(i, j)
         if theirs is None or (ours is not None and ours <= theirs):
             owner, other, members = self.reference, self.candidate, ours[-1]

@@ -29,9 +29,11 @@ def at_threshold(level: int, n_samples: int, alpha: float, factor: float) -> np.
 
 
 @pytest.mark.parametrize("asked", THRESHOLDS, ids=str)
-def test_a_billionth_on_either_side_of_the_threshold(find, asked):
+def test_a_billionth_on_either_side_of_the_threshold(setting, find, asked):
+    """causal-learn takes one minus the distribution for a p-value, which is zero below 1e-16: it keeps such edges."""
     level, n_samples, alpha = asked
-    for factor, separated in ((1 - 1e-9, True), (1 + 1e-9, False)):
+    seen = setting[0].name != "causal-learn" or alpha > 1e-15
+    for factor, separated in ((1 - 1e-9, seen), (1 + 1e-9, False)):
         found = find(at_threshold(*asked, factor), n_samples=n_samples, alpha=alpha)
         assert found.adjacency[0, 1] != separated
         if separated:

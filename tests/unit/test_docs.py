@@ -16,6 +16,8 @@ from gpupc_impl.reporting.catalogue import entries
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "datasets" / "README.md"]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+"""Run as a whole by tests/unit/test_tutorials.py."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 ENVIRONMENT = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE))
 """The variables that docs/architecture.md lists."""
@@ -133,7 +135,7 @@ def test_walks_go_through_code_that_is_there():
             assert name.split(".")[-1] in named, f"{name} is not in {path}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith("https://"):
@@ -143,3 +145,35 @@ def test_links_lead_somewhere(page):
     ):
         if not source.startswith("results/") and "NAME" not in source:
             assert (ROOT / source).exists(), source
+
+
+def test_the_site_is_built_strictly(tmp_path):
+    """Links, anchors, the navigation and the docstrings of the API hold; pages from outside docs are in it, too."""
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocstrings")
+    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(mkdocs, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in ("api", "changelog", "datasets", "tutorials/sachs"):
+        assert (tmp_path / f"{name}.html").is_file()
+    assert 'id="gpupc_impl.skeleton"' in (tmp_path / "api.html").read_text()
+    assert 'href="../datasets.html"' in (tmp_path / "tutorials/sachs.html").read_text()
+
+
+def test_a_page_that_nobody_placed_is_in_the_navigation(tmp_path):
+    pytest.importorskip("mkdocs")
+    from mkdocs.config.defaults import MkDocsConfig
+
+    from workflow.lib import site
+
+    for name in ("index.md", "new.md", "deep/other.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    config = MkDocsConfig()
+    config.load_dict(
+        {"docs_dir": str(tmp_path), "nav": [{"Start": ["index.md"]}, {"Elsewhere": "https://example.org"}]}
+    )
+    assert site.on_config(config).nav[-1] == {"More": ["deep/other.md", "new.md"]}
+    config.nav = ["index.md", {"New": "new.md"}, {"Deep": [{"Other": "deep/other.md"}]}]
+    assert len(site.on_config(config).nav) == 3

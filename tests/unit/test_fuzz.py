@@ -10,10 +10,13 @@ import gzip
 import io
 import json
 import lzma
+import random
+import resource
 import zipfile
 
 import numpy as np
 import pandas
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,6 +30,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.measurement.record import InvalidRecord, Record
 from gpupc_impl.tables import DataError, read_numpy, read_text
+from tests.fuzz.targets import TARGETS, seeds
 
 FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -187,6 +191,22 @@ YAML = st.lists(
 ).map("".join)
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_files_are_answered_or_refused(tmp_path, name):
+    """Forty inputs of each target of `make fuzz`, the same every time; a plain file is read."""
+    target, accepted = TARGETS[name], []
+    for number, content in enumerate(seeds(target)):
+        path = tmp_path / f"right-{number}{target.suffixes[0]}"
+        path.write_bytes(content)
+        accepted.append(target.accepts(path))
+    assert any(accepted)
+    for number in range(40):
+        content, suffix = target.input(random.Random(number))
+        path = tmp_path / f"damaged-{number}{suffix}"
+        path.write_bytes(content)
+        target.accepts(path)
+
+
 @FUZZ
 @given(YAML)
 def test_registry(text):
@@ -258,6 +278,65 @@ def archives(tmp_path_factory):
         "skeleton": (Skeleton.load, InvalidSkeleton),
     }
     return {name: ((folder / f"{name}.npz").read_bytes(), *how) for name, how in kinds.items()}
+
+
+def with_header(shape, descr="<f8"):
+    """An ``.npy`` of 64 bytes that declares to be of another shape."""
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(64)
+
+
+@pytest.mark.parametrize("name", ["npy", "npz", "problem", "skeleton", "cpdag", "dataset", "checkpoint"])
+@pytest.mark.parametrize("shape", [(1 << 20, 1 << 20), (10**9, 10**9, 10**9), (5, 5), (-1, 8)], ids=str)
+def test_what_declares_more_than_it_holds(tmp_path, name, shape):
+    """Where it asks for 8 TiB, nobody tries to have them: not even the address space is taken."""
+    target = TARGETS[name]
+    path = tmp_path / f"large{target.suffixes[0]}"
+    if name == "npy":
+        path.write_bytes(with_header(shape))
+    else:
+        with zipfile.ZipFile(io.BytesIO(seeds(target)[0])) as archive, zipfile.ZipFile(path, "w") as changed:
+            for member in archive.namelist():
+                matrix = member.removesuffix(".npy") in ("x", "correlation", "adjacency", "values")
+                changed.writestr(member, with_header(shape) if matrix else archive.read(member))
+    largest, message = resource.getrlimit(resource.RLIMIT_AS), "declares|shape|negative"
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (1 << 30), largest[1]))
+    try:
+        with pytest.raises(target.errors, match=message):
+            target.read(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, largest)
+
+
+@pytest.mark.parametrize(
+    ("seed", "array", "content"),
+    [
+        (0, "correlation", np.eye(5)),
+        (0, "correlation", np.eye(4, dtype=np.float32)),
+        (0, "correlation", np.asfortranarray(np.triu(np.ones((4, 4))))),
+        (1, "codes", np.zeros((3, 30), np.uint8)),
+        (1, "codes", np.full((4, 30), 7, np.uint8)),
+        (1, "codes", np.zeros((4, 30), np.int64)),
+        (1, "categories", np.ones(3, np.int32)),
+        (1, "declared", np.ones(4, np.int32)),
+        (2, "values", np.zeros((2, 12), np.float32)),
+        (2, "values", np.zeros((3, 12))),
+        (2, "values", np.zeros((3, 2), np.float32)),
+        (2, "values", np.zeros(3, np.float32)),
+        (3, "categories", np.zeros(2, np.int32)),
+        (3, "categories", np.array([0, 2, 0], np.int32)),
+        (3, "values", np.full((3, 12), 0.5, np.float32)),
+    ],
+)
+def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
+    """Right archives with another array: kernels would read beyond its end."""
+    path = tmp_path / "problem.npz"
+    with np.load(io.BytesIO(seeds(TARGETS["problem"])[seed])) as stored:
+        arrays = dict(stored)
+    assert array in arrays
+    np.savez(path, **arrays | {array: content})
+    with pytest.raises(InvalidProblem, match=r"problem\.npz"):
+        load_problem(path)
 
 
 KINDS = st.sampled_from(["gaussian", "discrete", "skeleton"])

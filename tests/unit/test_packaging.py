@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-CONDA_NAMES = {"nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
+CONDA_NAMES = {"clang-tidy": "clang-tools", "nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
 IMPORT_NAMES = {
     "causal-learn": "causallearn",
     "cupy-cuda12x": "cupy",
@@ -30,7 +30,10 @@ TOOLS = {
     "openpyxl": ("gpupc_impl/tables.py", '"openpyxl", "excel"'),  # pandas reads with it
     "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
+    "clang-tidy": ("tests/tidy.py", 'with_name("clang-tidy")'),
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),
+    "mkdocs-material": ("mkdocs.yml", "name: material"),
+    "mkdocstrings-python": ("mkdocs.yml", "- mkdocstrings:"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
     "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
     "nvidia-cuda-nvrtc-cu12": ("tests/unit/backends/test_kernels_compile.py", 'find_spec("nvidia")'),
@@ -41,6 +44,7 @@ TOOLS = {
     "pytest-cov": ("Makefile", "--cov"),
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "$(BIN)/ruff"),
+    "tqdm": ("gpupc_impl/views/progress.py", 'require("tqdm.auto"'),
     "snakefmt": ("Makefile", "$(BIN)/snakefmt"),
     "ziglang": ("gpupc_impl/backends/simt/build.py", 'find_spec("ziglang")'),
 }
@@ -130,6 +134,6 @@ def test_the_wheel_works_outside_of_the_repository(tmp_path):
 
 
 def test_style():
-    """ruff, mypy, snakefmt, snakemake --lint and clang-format have nothing to say."""
+    """ruff, mypy, snakefmt, snakemake --lint, clang-format and clang-tidy have nothing to say."""
     done = subprocess.run(["make", "lint"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -44,14 +44,14 @@ def decided_by_hand(problem: GaussianProblem, found) -> list[tuple[float, int, i
 
 
 def test_decisions_near_their_threshold_are_counted_and_listed(monkeypatch):
-    monkeypatch.setattr(numerics, "BOUNDS", (0.001, 0.01, 0.1))
+    monkeypatch.setattr(numerics, "BOUNDS", (0.01, 0.1, 0.5))
     problem = GaussianProblem.from_data(samples())
     found = skeleton(problem, method="stable-serial")
     near, made = numerics.nearness(problem, found), decided_by_hand(problem, found)
     assert near.tests == len(made) == sum(found.tests_per_level)
     assert near.within == tuple(sum(margin < bound for margin, *_ in made) for bound in numerics.BOUNDS)
     assert near.within[-1] > 5
-    assert sorted(near.nearest) == sorted(tuple(test) for margin, *test in made if margin < 0.1)
+    assert sorted(near.nearest) == sorted(tuple(test) for margin, *test in made if margin < 0.5)
     assert near.below == -np.inf
     assert 0 < near.above < 1
 

@@ -6,12 +6,12 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -467,34 +467,40 @@ def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_agai
         config["settings"]["gaussian"] = {"slow": {}}
         config["timing"]["repeats"] = 8
 
+    folder = tmp_path / 'it\'s "Übung" & $(false);`false` {p}'  # where no shell may look twice
+    folder.mkdir()
     config = variant(tmp_path / "config.yaml", slow)
     plugins = shutil.copytree(PLUGINS, tmp_path / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
     target = "results/records/tiny/slow.json"
     run = subprocess.Popen(
-        list(map(str, command(tmp_path, config, target))),
-        env=environment(plugins=plugins),
+        list(map(str, command(folder, config, target))),
+        env={name: value for name, value in environment(plugins=plugins).items() if name != "HOME"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    samples = tmp_path / "results/samples"
+    samples = folder / "results/samples"
     deadline = time.monotonic() + 120
     while len(list(samples.glob("*/sample-*.json"))) < 3:
         assert run.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.killpg(run.pid, signal.SIGKILL)
+    jobs = psutil.Process(run.pid).children(recursive=True)
+    run.kill()
     run.wait()
-    assert not (tmp_path / target).exists()
+    _, left = psutil.wait_procs(jobs, timeout=30)
+    assert len(jobs) >= 3, "a job, a guard and a worker"
+    assert not left, "nothing is measured on behind the back of the next call"
+    assert not (folder / target).exists()
     taken = {path: path.stat().st_mtime_ns for path in samples.glob("*/sample-*.json")}
 
-    snakemake(tmp_path, config, "--unlock", plugins=plugins)
-    snakemake(tmp_path, config, target, plugins=plugins)
-    assert 3 <= record(tmp_path, "tiny", "slow")["reused_samples"] < 9
-    assert len(record(tmp_path, "tiny", "slow")["time_s"]["warm"]) == 8
+    snakemake(folder, config, "--unlock", plugins=plugins)
+    snakemake(folder, config, target, plugins=plugins)
+    assert 3 <= record(folder, "tiny", "slow")["reused_samples"] < 9
+    assert len(record(folder, "tiny", "slow")["time_s"]["warm"]) == 8
     assert {path: path.stat().st_mtime_ns for path in taken} == taken
 
-    assert "Nothing to be done" in snakemake(tmp_path, config, "--dry-run", target, plugins=plugins)
+    assert "Nothing to be done" in snakemake(folder, config, "--dry-run", target, plugins=plugins)
     with open(plugins / "planted.py", "a") as file:
         file.write("# edited\n")
-    assert "Measuring tiny" in snakemake(tmp_path, config, "--dry-run", target, plugins=plugins)
+    assert "Measuring tiny" in snakemake(folder, config, "--dry-run", target, plugins=plugins)

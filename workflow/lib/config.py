@@ -20,13 +20,37 @@ from workflow.lib.experiments import expand
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class InvalidConfig(ValueError):
+    """A config is no YAML, or cannot be meant; the message has a line a fault."""
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The content of a config's file, not yet checked.
+
+    Raises:
+        InvalidConfig: it is no YAML, or no mapping.
+        OSError: the file cannot be opened.
+    """
+    try:
+        config = yaml.load(path.read_text(encoding="utf-8"), _YAML)
+    except OSError:
+        raise
+    except Exception as error:  # YAML's own, and what odd values raise: a number of 5000 digits, a 13th month
+        raise InvalidConfig(f"{path} is not readable as YAML: {type(error).__name__}: {error}") from error
+    if not isinstance(config, dict):
+        raise InvalidConfig(f"{path} holds {type(config).__name__}, not keys with values")
+    return config
+
 
 def complete(config: dict[str, Any]) -> None:
     """Check a config against the schema, the registries of data sets and methods and the catalogue of outputs, and fill
     in the defaults.
 
     Raises:
-        ValueError: what is wrong, a line a fault.
+        InvalidConfig: what is wrong, a line a fault.
     """
     check_config(config)
     schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
@@ -49,7 +73,10 @@ _Completing = validators.extend(Draft202012Validator, {"properties": _with_defau
 
 def check_config(config: Mapping[str, Any]) -> None:
     """As `complete`, without filling anything in."""
-    faults = [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
+    try:
+        faults = [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
+    except RecursionError as error:
+        raise InvalidConfig("the config is nested too deeply, or holds itself") from error
     if not faults:
         faults = [*_family_faults(config)]
     if not faults:
@@ -57,7 +84,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     if not faults:
         faults = [*_experiment_faults(config), *_test_faults(config.get("ci_tests", {}))]
     if faults:
-        raise ValueError("\n".join(faults))
+        raise InvalidConfig("\n".join(faults))
 
 
 def _schema() -> dict[str, Any]:

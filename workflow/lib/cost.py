@@ -22,15 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.reporting.catalogue import entries
 from gpupc_impl.reporting.cells import number
 from gpupc_impl.reporting.papers.cupc import PAPER, SELECTED, SERIAL
 from gpupc_impl.reporting.tables import markdown
-from workflow.lib.config import complete
+from workflow.lib.config import complete, read_config
 from workflow.lib.plan import Plan
 
 LEAST_TESTS = 10**7
@@ -214,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--reported", type=Path, default=Path("results/reported"), help="the papers' own numbers")
     parser.add_argument("--backend", default="host", help="whose records (default: host); CPU references always count")
     options = parser.parse_args(argv)
-    config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
+    config = read_config(options.config)
     complete(config)
     paths = [path for folder in options.records for path in sorted(folder.glob("*/*.json"))]
     records = [record for record in load_records(paths) if record.backend in (options.backend, "cpu")]

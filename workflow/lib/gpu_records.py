@@ -57,7 +57,7 @@ from gpupc_impl.reporting import sharing
 from gpupc_impl.verification.single_tests import verify_test_files
 from gpupc_impl.verification.verify import complaints, verify_files
 from workflow.lib import slices
-from workflow.lib.config import complete
+from workflow.lib.config import complete, read_config
 from workflow.lib.plan import ROOT, Plan
 from workflow.lib.problems import makers, write_problem
 from workflow.lib.searches import measure_dataset
@@ -506,7 +506,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--verify", action="store_true", help="verify what is recorded, and measure nothing")
     parser.add_argument("--stale", action="store_true", help="measure again what other code or another config recorded")
     options = parser.parse_args(argv)
-    config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
+    config = read_config(options.config)
     try:
         complete(config)
     except ValueError as error:

@@ -16,7 +16,9 @@ import numpy as np
 
 import datasets
 from baselines._graph import neighbour_lists
-from gpupc_impl import Skeleton, skeleton
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.reporting.tables import markdown
 from workflow.lib import decisions
@@ -72,7 +74,7 @@ def nearness_tables(names: Sequence[str], alpha: float) -> Iterator[str]:
     for name in names:
         data = datasets.load(name, offline=True)
         problem = GaussianProblem.from_data(data.values, names=data.names, alpha=alpha)
-        found = skeleton(problem, method="stable-serial")
+        found = _search(problem)
         near = nearness(problem, found)
         assert near.tests == sum(found.tests_per_level), "the study made other tests than the search"
         shape = f"{problem.n_variables:,} x {problem.n_samples}"
@@ -97,8 +99,8 @@ def copies_table(name: str, alpha: float) -> str:
     )
     answers = {}
     for correlations, asked in (("ours", problem), ("R's", of_r)):
-        answers["ours", correlations] = _searched(asked)
-        answers["cuPC's: ours with `residual_tolerance=0`", correlations] = _searched(
+        answers["ours", correlations] = _answer(asked)
+        answers["cuPC's: ours with `residual_tolerance=0`", correlations] = _answer(
             dataclasses.replace(asked, residual_tolerance=0.0)
         )
         answers["pcalg's", correlations] = decisions.pcalg_answer(asked.correlation, problem.n_samples, alpha)
@@ -119,9 +121,13 @@ def copies_table(name: str, alpha: float) -> str:
     return markdown(header, rows, range(2, 9))
 
 
-def _searched(problem: GaussianProblem) -> decisions.Answer:
-    found = skeleton(problem, method="stable-serial")
+def _answer(problem: GaussianProblem) -> decisions.Answer:
+    found = _search(problem)
     return decisions.Answer(found.adjacency, {pair: members for pair, members in found.sepsets.items() if members})
+
+
+def _search(problem: GaussianProblem) -> Skeleton:
+    return solve(problem, get_method("stable-serial"), None)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

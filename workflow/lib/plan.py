@@ -6,22 +6,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from datasets import registry
 from datasets.fetch import mirrored_paths
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from gpupc_impl.reporting.sources import Source
+from workflow.lib.config import read_config
 from workflow.lib.experiments import Experiment, expand, own_parameters
 
 ROOT = Path(__file__).parents[2]
 
 MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
 """Kinds of files: where a recorded device has none of the first kind that an output reads, it has nothing to show."""
-
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 RECORDED, CONFIG = "results/recorded", "config.yaml"
 """Where the project keeps recorded runs, and the file in each folder that holds the config they were made with."""
@@ -271,10 +268,10 @@ def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
 def _recorded_plan(folder: str) -> Plan:
     path = Path(folder) / CONFIG
     try:
-        return Plan(yaml.load(path.read_text(encoding="utf-8"), _YAML), folder)
+        return Plan(read_config(path), folder)
     except FileNotFoundError:
         raise ValueError(f"recorded: {folder} holds no recorded runs: it has no file {CONFIG}") from None
-    except (ValueError, KeyError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"recorded: {path} cannot be read any more: {error}") from error
 
 

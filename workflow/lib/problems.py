@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from datasets.dataset import Dataset, DatasetUnavailable
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.files import save_json
 from gpupc_impl.core.problem import InvalidProblem
 
 TRUE_EDGES = 5000
@@ -52,7 +52,7 @@ def write_problem(
         problem.save(problem_path)
         found |= problem.facts()
     found |= {"available": problem is not None, "why": why, "problem": problem and problem.facts()}
-    Path(facts_path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    save_json(found, Path(facts_path))
 
 
 def makers(entries: Iterable[Mapping[str, Any]], family: str | None) -> list[str]:

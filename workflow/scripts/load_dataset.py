@@ -2,7 +2,10 @@
 
 import sys
 
+from workflow.lib.orphans import end_with_parent
 from workflow.lib.sources import get
+
+end_with_parent()
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

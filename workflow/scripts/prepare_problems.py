@@ -2,8 +2,11 @@
 
 import sys
 
+from workflow.lib.orphans import end_with_parent
 from workflow.lib.problems import write_problem
 from workflow.lib.sources import get, read
+
+end_with_parent()
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

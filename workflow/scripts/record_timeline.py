@@ -3,7 +3,10 @@
 import sys
 
 from gpupc_impl.core.files import read_json
+from workflow.lib.orphans import end_with_parent
 from workflow.lib.timelines import record_timeline
+
+end_with_parent()
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

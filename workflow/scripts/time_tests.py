@@ -6,7 +6,10 @@ from pathlib import Path
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.measurement.record import save_tests
 from gpupc_impl.measurement.sampler import Bench
+from workflow.lib.orphans import end_with_parent
 from workflow.lib.single_tests import time_table
+
+end_with_parent()
 
 params = snakemake.params
 

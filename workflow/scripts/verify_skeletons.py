@@ -5,6 +5,9 @@ from pathlib import Path
 
 from gpupc_impl.core.files import write_csv
 from gpupc_impl.verification.verify import verify_files
+from workflow.lib.orphans import end_with_parent
+
+end_with_parent()
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

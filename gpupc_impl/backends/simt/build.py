@@ -251,10 +251,19 @@ def run_compiler(arguments: Iterable[str]) -> None:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder."""
+    """Where compiled kernels are kept: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder.
+
+    Raises:
+        KernelCompilationError: nothing says where that is.
+    """
     if folder := os.environ.get("GPUPC_CACHE_DIR"):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc"
+    except RuntimeError as error:
+        raise KernelCompilationError(
+            "compiled kernels cannot be kept: this user has no home folder; set GPUPC_CACHE_DIR, or HOME"
+        ) from error
 
 
 def open_cache(kind: str) -> Path:

@@ -35,6 +35,15 @@ __global__ void count_degrees(const unsigned char* adjacency, int p, int* degree
     }
 }
 
+// Writes a value for each pair into both triangles of a (p, p) matrix. Grid (ceil(count / threads)).
+template <class T>
+__global__ void mark_pairs(const int* pairs, int count, int p, T value, T* matrix) {
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= count) return;
+    const long long i = pairs[2 * k], j = pairs[2 * k + 1];
+    matrix[i * p + j] = matrix[j * p + i] = value;
+}
+
 constexpr int ROW_THREADS = 128;  // of a block that works on one row
 
 // What the threads before this one counted. A block of ROW_THREADS calls it together.

@@ -15,12 +15,15 @@ __device__ __forceinline__ unsigned long long set_key(int i, int j, unsigned lon
     return i < j ? rank : SECOND_SIDE | rank;
 }
 
+// The smallest key, which settles an edge from the start: that of an edge which is required, and not to be tested.
+constexpr unsigned long long REQUIRED_KEY = 0;
+
 // Early termination (cuPC, section 4.1): whether a test with this key can no longer change the answer, given the best
 // key found so far, or one that was the best a moment ago. The canonical rule waits for the smallest key; the papers'
 // rule, first come, leaves an edge alone once any set separated it. No key is all ones, however wide keys are.
 template <class Key>
 __device__ __forceinline__ bool settled(bool first_come, Key found, Key key) {
-    return first_come ? found != static_cast<Key>(~Key{0}) : found < key;
+    return first_come ? found != static_cast<Key>(~Key{0}) : found <= key;
 }
 
 // The best keys of all edges of a graph.

@@ -2,8 +2,8 @@
 #include "gaussian/kernels/level_one.cuh"
 #include "gaussian/kernels/pair_scan.cuh"
 
-// Level 0, with what count_rows counts after others. `empty` becomes a graph without edges; has_twin[i]: whether Vi has
-// no variance left given another variable, next to it or not. Grid (any), block (warps).
+// Level 0, with what count_rows counts after others. `empty` becomes a graph of required edges alone; has_twin[i]:
+// whether Vi has no variance left given another variable, next to it or not. Grid (any), block (warps).
 __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int graph, int empty) {
     const int p = s.graphs.p, words = s.graphs.words;
     unsigned *const bits = s.graphs.graph(graph), *const after = s.graphs.graph(empty);
@@ -21,12 +21,14 @@ __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int 
             });
             const unsigned others = i / 32 == w ? ~(1u << (i % 32)) : ~0u;
             edges &= others;
+            const unsigned required = s.untested(i, w);
+            if (s.forbidden != nullptr) edges = (edges & ~BitRow(s.forbidden, words, i).bits[w]) | required;
             any_twin |= others & twins_among(c_i + first, count, s.residual_tolerance);
             degree += __popc(edges);
             if (warp_leader()) {
                 const long long cell = static_cast<long long>(i) * words + w;
                 bits[cell] = edges;
-                after[cell] = 0;
+                after[cell] = required;
             }
         }
         if (warp_leader()) {
@@ -42,8 +44,8 @@ __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int 
     }
 }
 
-// Level 1. `left` has no edges before; s.members[i * p + j] is the separating set of a pair i < j that goes. Counted
-// are the tests up to the one that decides, the same on every backend. Grid (p, any), block (warps).
+// Level 1. `left` has required edges alone before; s.members[i * p + j] is the separating set of a pair i < j that
+// goes. Counted are the tests up to the one that decides, the same on every backend. Grid (p, any), block (warps).
 template <bool WITH_SMALLEST>
 __global__ void __launch_bounds__(128, 8)
     pair_scan_one(const PairScan s, double critical_r_squared, int start, int left) {
@@ -56,7 +58,8 @@ __global__ void __launch_bounds__(128, 8)
     const PairEnd of_i = end(i);
     PairScanner<WITH_SMALLEST> scanner{p, words, critical_r_squared, s.residual_tolerance};
     for (int home = i / 32 + blockIdx.y * warp_count() + warp_index(); home < words; home += gridDim.y * warp_count()) {
-        for (unsigned partners = of_i.near[home] & above(i, home); partners != 0; partners &= partners - 1) {
+        for (unsigned partners = of_i.near[home] & above(i, home) & ~s.untested(i, home); partners != 0;
+             partners &= partners - 1) {
             const int j = 32 * home + __ffs(partners) - 1;
             const int member = scanner.scan(i, j, of_i, end(j));
             if (warp_leader()) {

@@ -22,6 +22,12 @@ struct PairScan {
     const unsigned long long* binomials;
     int widest;
     double* scratch;  // cells of warps, where rows are too long for shared memory
+    // Background knowledge, both or none: graphs of the edges that stay and of those that are none from the start.
+    const unsigned *required, *forbidden;
 
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * graphs.p + j; }
+    // Of a word of row i, the edges that are required, and so never tested.
+    __device__ __forceinline__ unsigned untested(int i, int word) const {
+        return required == nullptr ? 0 : BitRow(required, graphs.words, i).bits[word];
+    }
 };

@@ -9,7 +9,7 @@
 #include "engine/kernels/grid_barrier.cuh"
 #include "gaussian/kernels/pair_scan.cuh"
 
-constexpr unsigned long long NO_RANK = ~0ull;
+constexpr unsigned long long NO_RANK = ~0ull, SETTLED_RANK = 0;  // no set of an edge has a smaller rank
 constexpr int HEADS = 2;
 
 // gpupc_impl/gaussian/pair_scan.py has the same.
@@ -176,9 +176,11 @@ __device__ __forceinline__ void prepare(const PairScan& s, int graph, int copy, 
                 const long long cell = static_cast<long long>(i) * g.words + w + lane;
                 unsigned word = row.bits[w + lane];
                 g.graph(copy)[cell] = g.graph(other_copy)[cell] = word;
+                const unsigned untested = s.untested(i, w + lane);
                 for (long long q = next + place[lane]; word != 0; word &= word - 1, ++q) {
-                    s.neighbours[q] = 32 * (w + lane) + __ffs(word) - 1;
-                    s.best[q] = NO_RANK;
+                    const int bit = __ffs(word) - 1;
+                    s.neighbours[q] = 32 * (w + lane) + bit;
+                    s.best[q] = untested >> bit & 1 ? SETTLED_RANK : NO_RANK;
                 }
             });
             next += found;

@@ -9,6 +9,7 @@ import pytest
 
 from gpupc_impl import methods
 from gpupc_impl.backends import replay
+from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.simt import build
 
 GAUSSIAN = """
@@ -140,6 +141,14 @@ def run_search(family, environment):
 def test_there_are_kernels_to_check():
     assert {found.family for found in methods().values() if "host" in found.backends} == set(FAMILIES)
     assert sum("host" in method.backends for method in methods("gaussian").values()) >= 4
+
+
+def test_every_kernel_file_goes_through_them():
+    """Here or in tests/unit/out_of_core/test_sanitized.py; the mirror is CUDA's alone."""
+    modules = [module for module, _ in FAMILIES.values()] + ["gpupc_impl.out_of_core.device"]
+    checked = {kernel.source for module in modules for kernel in importlib.import_module(module).all_kernels(3)}
+    files = {path.relative_to(PACKAGE_ROOT).as_posix() for path in PACKAGE_ROOT.rglob("*.cu")}
+    assert files - checked == {"backends/kernels/mirror.cu"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,20 @@ def test_a_cache_of_another_user_is_refused(cache, source, monkeypatch):
         build.build_kernel(source, "add")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("which", ["cache", "host", "entry"])
+def test_what_was_given_to_another_user_is_not_used(cache, source, caplog, which):
+    entry = build.build_kernel(source, "add")
+    os.chown({"cache": cache.parent, "host": cache, "entry": entry}[which], 65534, 65534)
+    if which == "entry":
+        assert add(source) == 1
+        assert "may be somebody else's; building it again" in caplog.text
+        assert entry.stat().st_uid == 0
+    else:
+        with pytest.raises(KernelCompilationError, match="belongs to another user"):
+            add(source)
+
+
 @pytest.mark.parametrize("plant", ["writable", "link"])
 def test_an_entry_that_others_may_have_written_is_built_again(cache, source, tmp_path, caplog, plant):
     entry = build.build_kernel(source, "add")
@@ -186,6 +201,11 @@ def test_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert build.cache_folder() == tmp_path / ".cache" / "gpupc"
+    monkeypatch.delenv("HOME")
+    assert build.cache_folder() == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache" / "gpupc"
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # a user whom the system does not know
+    with pytest.raises(KernelCompilationError, match="no home folder; set GPUPC_CACHE_DIR, or HOME"):
+        build.open_cache("host")
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,18 @@ class TestCausalLearn:
         assert all(seconds > 0 for seconds in found.seconds_per_level)
         np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-6, atol=1e-12)
 
+    @pytest.mark.parametrize("seed", range(3))
+    def test_its_own_directions_are_those_of_its_pc(self, seed):
+        from causallearn.search.ConstraintBased.PC import pc
+
+        values = sample(np.random.default_rng(seed), 12, 300)
+        found = skeleton(values, method="causal-learn", orientation="own")
+        marks = pc(values, 0.05, "fisherz", show_progress=False).G.graph
+        assert found == skeleton(values, method="causal-learn")
+        assert found.facts["arrows"] == [[i, j] for i, j in np.ndindex(12, 12) if (marks[i, j], marks[j, i]) == (-1, 1)]
+        assert found.facts["arrows"]
+        assert found.facts["translation_s"] > 0
+
     def test_singular_matrix_is_an_error(self):
         correlation = np.ones((3, 3))
         with pytest.raises(ValueError, match="singular"):

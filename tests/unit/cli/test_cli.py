@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -118,8 +119,9 @@ def test_summary(run, data):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:4] == ["variables: 4", "samples: 500", "method: stable-serial on cpu, alpha 0.001", "edges: 3"]
-    assert lines[4].split() == ["level", "edges", "left", "tests", "seconds"]
-    assert lines[5].split()[:3] == ["0", "5", "6"]
+    assert lines[4] == "neighbours: 1.50 on average, at most 3 ('c'); 0 without any"
+    assert lines[5].split() == ["level", "edges", "left", "tests", "seconds"]
+    assert lines[6].split()[:3] == ["0", "5", "6"]
     rest = {line.partition(":")[0]: line.partition(": ")[2] for line in lines[5:]}
     assert rest["stopped"].startswith("complete: ")
     assert (rest["undefined tests"], rest["pseudo-inverses"]) == ("0", "0")
@@ -152,12 +154,34 @@ def test_outputs_of_skeleton(run, data, tmp_path):
 
 
 def test_outputs_of_pc(run, data, tmp_path):
-    for suffix in ("npz", "csv", "graphml"):
+    for suffix in ("npz", "csv", "graphml", "gml", "dot", "json"):
         run("pc", data, *METHOD, "--alpha", "0.001", "--output", tmp_path / f"out.{suffix}")
     stored = CPDAG.load(tmp_path / "out.npz")
     assert np.argwhere(stored.directed).tolist() == [[0, 2], [1, 2], [2, 3]]
     assert (tmp_path / "out.csv").read_text().splitlines()[1] == "a,c,directed"
     assert nx.read_graphml(tmp_path / "out.graphml").is_directed()
+    assert set(nx.read_gml(tmp_path / "out.gml").edges) == set(EDGES)
+    assert "v0 -> v2;" in (tmp_path / "out.dot").read_text()
+    graph = nx.node_link_graph(json.loads((tmp_path / "out.json").read_text()), edges="edges")
+    assert set(graph.edges) == set(EDGES)
+
+
+def test_report(run, refused, data, tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    code, out, _ = run("pc", data, *METHOD, "--alpha", "0.001", "--report", page)
+    assert (code, out.splitlines()[-1]) == (0, f"written: {page}")
+    assert "<td>c</td><td>→</td><td>d</td><td>directed</td>" in page.read_text()
+    monkeypatch.setattr(commands, "take", None)  # what follows is refused before it reads
+    assert "its name must end in .html or .htm" in refused("pc", data, *METHOD, "--report", tmp_path / "page.csv")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install 'gpupc[plots]'" in refused("pc", data, *METHOD, "--report", page)
+
+
+def test_names_that_a_format_cannot_hold(refused, frame, tmp_path):
+    frame.rename(columns={"a": "\x01"}).to_csv(tmp_path / "odd.csv", index=False)
+    options = ["--quiet", "--output", tmp_path / "out.graphml"]
+    assert "which XML cannot hold" in refused("pc", tmp_path / "odd.csv", *METHOD, *options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["odd.csv"]
 
 
 def test_search_options_arrive(run, data, tmp_path):
@@ -289,7 +313,10 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--family", "ordinal"], "invalid choice: 'ordinal'"),
         (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),
         (["--device-memory-limit", "0GiB"], "'0GiB' is not a size"),
-        (["--output", "out.txt"], "cannot write out.txt: its name must end in .npz, .csv or .graphml"),
+        (
+            ["--output", "out.txt"],
+            "cannot write out.txt: its name must end in .npz, .csv, .graphml, .gml, .dot or .json",
+        ),
         (["--output", "no/such/out.npz"], "cannot write no/such/out.npz: there is no folder no/such"),
         (["--depth", "3"], "unrecognized arguments: --depth 3"),
     ],
@@ -397,3 +424,22 @@ def test_as_a_module():
     assert (done.returncode, done.stdout) == (0, f"{gpupc_impl.__version__}\n")
     done = subprocess.run([*COMMAND, "skeleton", "none.csv", *METHOD], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, "error: none.csv cannot be read: No such file or directory\n")
+
+
+def test_knowledge_conflicts_and_v_structures(run, refused, data, tmp_path):
+    known = tmp_path / "known.yaml"
+    known.write_text("required_edges: [[a, d]]\nforbidden_edges: [[b, c]]\ntiers: [[d]]\n")
+    out = tmp_path / "graph.npz"
+    choices = ["--conflicts", "priority", "--v-structures", "majority"]
+    code, printed, _ = run("pc", data, *METHOD, "--knowledge", known, *choices, "--output", out)
+    assert code == 0
+    assert "known: 1 edge(s) required, 1 forbidden" in printed
+    found = CPDAG.load(out)
+    assert found.skeleton.adjacency[0, 3]
+    assert not found.skeleton.adjacency[1, 2]
+    assert run("skeleton", data, *METHOD, "--knowledge", known, "--output", out)[0] == 0
+    assert Skeleton.load(out) == found.skeleton
+    known.write_text("required_edges: [[a, e]]")
+    assert "'e', which the data do not have" in refused("skeleton", data, *METHOD, "--knowledge", known)
+    assert "cannot be read: No such file" in refused("skeleton", data, *METHOD, "--knowledge", tmp_path / "none.yaml")
+    assert "invalid choice" in refused("pc", data, "--conflicts", "rand")

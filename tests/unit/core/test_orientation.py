@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupc_impl import CPDAG, SeparatingSets, Skeleton, orient
-from gpupc_impl.core import orientation
+from gpupc_impl.core import colliders
 from gpupc_impl.core.result import edges_to_adjacency
 
 
@@ -277,7 +277,7 @@ def test_v_structures_without_a_conflict_can_still_make_a_cycle():
 def test_a_row_split_into_pieces_gives_the_same(monkeypatch):
     skeleton = make_skeleton(30, [(0, k) for k in range(1, 30)], {(3, 9): [0]})
     whole = orient(skeleton)
-    monkeypatch.setattr(orientation, "MAX_TRIPLES", 40)
+    monkeypatch.setattr(colliders, "MAX_TRIPLES", 40)
     assert orient(skeleton) == whole
     assert whole.n_directed == 29
 
@@ -390,7 +390,7 @@ def test_csv_and_graphml(mixed, tmp_path):
 
 
 def test_another_suffix_is_an_error(mixed, tmp_path):
-    with pytest.raises(ValueError, match=r"\.npz, \.csv or \.graphml"):
+    with pytest.raises(ValueError, match=r"one of \.npz, \.csv, \.graphml, \.gml, \.dot, \.json"):
         mixed.save(tmp_path / "graph.txt")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupc_impl import SeparatingSets, Skeleton
+from gpupc_impl.core import result
 from gpupc_impl.core.result import edges_to_adjacency
 
 NAMES = ("alpha", "β", "c d", 'quote"s, comma', "e")
@@ -93,6 +94,13 @@ def test_from_levels_stores_pairs_in_ascending_order_whatever_order_they_come_in
         assert sets.sha256 == make_sets().sha256
 
 
+def test_one_level_alone():
+    found = {(0, 2): (1, 4), (0, 3): (1, 4), (2, 3): (0, 1)}
+    sets = make_sets([(np.array(list(found)), np.array(list(found.values())))])
+    assert dict(sets) == dict.fromkeys(SETS, ()) | found
+    assert sets.offsets.tolist() == [0, 2, 4, 6]
+
+
 def test_levels_that_removed_nothing():
     nothing = (np.empty((0, 2), int), np.empty((0, 3), int))
     assert make_sets([*REMOVED, nothing]) == make_sets()
@@ -110,9 +118,10 @@ def test_equality():
     assert make_sets(REMOVED[:1]).sha256 != sets.sha256
 
 
-@given(st.integers(2, 12), st.randoms(use_true_random=False))
+@given(st.integers(2, 12), st.sampled_from([1, 3, result._PAIRS_AT_ONCE]), st.randoms(use_true_random=False))
 @settings(deadline=None)
-def test_any_sets_come_back(p, random):
+def test_any_sets_come_back(p, at_once, random):
+    """Also where pairs are taken a few at a time, as billions are."""
     wanted = {
         pair: tuple(sorted(random.sample([k for k in range(p) if k not in pair], random.randint(0, p - 2))))
         for pair in itertools.combinations(range(p), 2)
@@ -125,7 +134,9 @@ def test_any_sets_come_back(p, random):
             pairs, members = levels.setdefault(len(wanted[pair]), ([], []))
             pairs.append(pair)
             members.append(wanted[pair])
-    assert dict(SeparatingSets.from_levels(edges_to_adjacency(edges, p), levels.values())) == wanted
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result, "_PAIRS_AT_ONCE", at_once)
+        assert dict(SeparatingSets.from_levels(edges_to_adjacency(edges, p), levels.values())) == wanted
 
 
 # --- skeleton ----------------------------------------------------------------------------------------------------
@@ -217,5 +228,7 @@ def test_causallearn(skeleton):
 
 
 def test_another_suffix_is_an_error(skeleton, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot write 'graph\.dot': the suffix must be \.npz, \.csv or \.graphml"):
-        skeleton.save(tmp_path / "graph.dot")
+    with pytest.raises(
+        ValueError, match=r"cannot write 'graph\.txt': the suffix must be one of \.npz, \.csv, \.graphml"
+    ):
+        skeleton.save(tmp_path / "graph.txt")

@@ -356,7 +356,7 @@ def test_a_discrete_dataset_keeps_codes_and_labels():
         ({"labels": (("u",),)}, "labels for 1 of 2 variables"),
         ({"labels": (("u", "v", "u"), ("0", "1"))}, "variable 'a': two categories have the same label"),
         ({"labels": (("u", "v"), ("0", "1"))}, r"variable 'a': code 2 has no label \(2 labels\)"),
-        ({"family": "gaussian"}, "labels belong to discrete data, not to gaussian data"),
+        ({"family": "gaussian"}, "labels belong to discrete or mixed data, not to gaussian data"),
     ],
 )
 def test_an_inconsistent_discrete_dataset_is_an_error(changes, said):

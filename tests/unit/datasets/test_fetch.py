@@ -1,17 +1,20 @@
 """Fetching, against a local server: cache, mirrors, retry, resume, checksums, and what it says when it fails."""
 
+import contextlib
 import hashlib
 import http.server
 import json
 import os
+import pwd
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 import pytest
 
-from datasets import DataError, DatasetUnavailable, RegistryError, available, load
+from datasets import DataError, DatasetUnavailable, RegistryError, available, load, registry
 from datasets import fetch as fetching
 from datasets.fetch import fetch
 
@@ -51,6 +54,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(206, CONTENT[start:], f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
         elif behaviour == "break":
             self.reply(200, CONTENT, send=HALF)
+        elif isinstance(behaviour, tuple):
+            self.send_response(302)
+            self.send_header("Location", behaviour[0])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif behaviour == "endless":
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(bytes(1 << 16))
         elif behaviour == "wrong":
             self.reply(200, b"something else")
         else:
@@ -137,6 +151,16 @@ def test_default_cache_folder(server, tmp_path, monkeypatch):
     assert fetch("t", spec=spec(server)) == tmp_path / "gpupc" / "datasets" / "t" / "t.csv"
 
 
+def test_a_user_without_a_home_is_said(server, monkeypatch):
+    for variable in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(DatasetUnavailable, match="no home folder for a cache; set XDG_CACHE_HOME, or HOME"):
+        fetch("t", spec=spec(server))
+    assert "there is no home folder" in available("t", spec=spec(server))
+    assert server.requests == []
+
+
 def test_broken_connection_is_resumed(server, tmp_path):
     server.script = ["break", "whole"]
     assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
@@ -192,6 +216,55 @@ def test_wrong_checksum_keeps_nothing(server, tmp_path):
         fetch("t", tmp_path, spec=spec(server))
     assert kept(tmp_path) == []
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("behaviour", ["whole", "endless"])
+def test_a_download_that_is_too_long_is_given_up(server, tmp_path, monkeypatch, behaviour):
+    monkeypatch.setattr(fetching, "MOST_BYTES", len(CONTENT) - 1)
+    server.script = [behaviour]
+    with pytest.raises(DatasetUnavailable, match=rf"{len(CONTENT) - 1:,}") as caught:
+        fetch("t", tmp_path, spec=spec(server))
+    assert "limit" in str(caught.value)
+    assert kept(tmp_path) == []
+    assert len(server.requests) == 1
+
+
+def test_a_redirect_is_followed(server, tmp_path):
+    server.script = [(server.url + "?elsewhere",), "whole"]
+    assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT
+
+
+def test_redirects_without_end_are_given_up(server, tmp_path):
+    server.script = [(f"{server.url}?{k}",) for k in range(100)]
+    with pytest.raises(DatasetUnavailable, match="infinite loop"):
+        fetch("t", tmp_path, spec=spec(server))
+    assert len(server.requests) <= (1 + fetching.RETRIES) * (1 + fetching.MOST_REDIRECTS)
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://127.0.0.1/t.csv"])
+def test_a_redirect_to_another_scheme_is_refused(server, tmp_path, url):
+    server.script = [(url,)]
+    with pytest.raises(DatasetUnavailable, match=f"redirects from http to {url}|url '{url}' is not allowed"):
+        fetch("t", tmp_path, spec=spec(server))
+    assert kept(tmp_path) == []
+
+
+def test_a_redirect_from_https_to_http_is_refused():
+    request = urllib.request.Request("https://example.org/t.csv")
+    follow = fetching._Redirects().redirect_request
+    with pytest.raises(fetching._Refused, match=r"it redirects from https to http://example\.org"):
+        follow(request, None, 302, "Found", {}, "http://example.org/t.csv")
+    assert follow(request, None, 302, "Found", {}, "https://example.org/u").full_url == "https://example.org/u"
+
+
+def test_every_registered_address_is_https_with_a_checksum():
+    entries = [registry.resolve(name) for name in registry.names()]
+    downloads = [entry for entry in entries if "url" in entry]
+    assert len(downloads) >= 10
+    for entry in downloads:
+        assert entry["url"].startswith("https://")
+        assert "sha256" in entry or "git_blob_sha1" in entry
 
 
 def test_damaged_cache_is_replaced(server, tmp_path):

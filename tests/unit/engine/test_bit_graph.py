@@ -1,6 +1,7 @@
 """Graphs of bits and lists of separating sets on the device, piece by piece, on the host backend."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from gpupc_impl import SeparatingSets
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.engine.bit_graph import BitGraphs
+from gpupc_impl.engine.bit_graph import BitGraphs, Counted
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -34,6 +35,18 @@ def put(graphs: BitGraphs, number: int, adjacency: np.ndarray) -> None:
     graphs.struct.values["bits"][number] = np.packbits(padded, axis=1, bitorder="little").view("<u4")
 
 
+def test_of_levels_read_together_the_last_that_ended_counts(backend):
+    graphs = BitGraphs(backend, 40, 1)
+    written = {1: (200, 9), 2: (120, 7), 3: (80, 5), 4: (60, 3)}  # level 4 was begun, and did not end
+    for level, (degree_sum, most_degree) in written.items():
+        counted = dict.fromkeys(Counted._fields, 0)
+        counted |= {"degree_sum": degree_sum, "most_degree": most_degree, "ended": level < 4}
+        graphs._counters[level] = list(counted.values())
+    found = graphs.read_together(2, 4)
+    assert [(each.degree_sum, each.most_degree) for each in found] == [(200, 9), (120, 7), (80, 5)]
+    assert (graphs.edges, graphs.most_degree) == (40, 5)
+
+
 @pytest.mark.parametrize("p", [1, 2, 31, 32, 33, 127, 128, 129, 300])
 @pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
 def test_what_is_left_after_a_level(backend, p, density):
@@ -41,8 +54,7 @@ def test_what_is_left_after_a_level(backend, p, density):
     before = random_graph(p, density, seed=p)
     after = before & random_graph(p, 0.5, seed=p + 1)
     graphs = BitGraphs(backend, p, 3)
-    assert graphs.words % 4 == 0
-    assert 32 * graphs.words >= p
+    assert graphs.words == 4 * math.ceil(p / 128)
     assert (graphs.edges, graphs.most_degree) == (p * (p - 1) // 2, p - 1)
     put(graphs, 2, before)
     put(graphs, 0, after)

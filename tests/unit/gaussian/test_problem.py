@@ -37,6 +37,7 @@ def problem(**changes):
     [
         ({"alpha": 0.0}, r"alpha is 0\.0; it must lie strictly between 0 and 1"),
         ({"alpha": 1}, "alpha is 1;"),
+        ({"alpha": 1.5}, "alpha is 1.5;"),
         ({"alpha": math.nan}, "alpha is nan;"),
         ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
         ({"max_level": 1.5}, r"max_level is 1\.5;"),
@@ -49,7 +50,7 @@ def problem(**changes):
         ({"n_samples": 20.5}, r"n_samples is 20\.5;"),
         ({"n_samples": math.inf}, "n_samples is inf;"),
         ({"names": ["a", "b"]}, "2 names for 3 variables"),
-        ({"names": ["a", "b", "a"]}, "variable names must differ; repeated: a"),
+        ({"names": ["a", "b", "a"]}, "variable names must differ; repeated: a$"),
         ({"correlation": np.ones((2, 3))}, r"correlation has shape \(2, 3\); it must be square"),
         ({"correlation": np.zeros(3)}, r"1 dimension\(s\); it must have 2"),
         ({"correlation": np.zeros((3, 0))}, "no variables"),

@@ -102,6 +102,13 @@ SERVER = textwrap.dedent("""
             return message["value"]
         if what == "hang":
             ctypes.PyDLL(None).sleep(600)  # in C, with the interpreter's lock held
+        if what == "ignore signals":
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_IGN)
+            time.sleep(600)
+        if what == "half an answer":
+            write(pipes(), '{"token": "')
+            os._exit(0)
         if what == "spin":
             return spin()(message["start"])
         if what == "eat":
@@ -178,7 +185,7 @@ def test_answers_again_and_again(robust_worker):
     assert robust_worker.alive
 
 
-@pytest.mark.parametrize("what", ["spin", "hang"])
+@pytest.mark.parametrize("what", ["spin", "hang", "ignore signals"])
 def test_time_limit_stops_compiled_code(worker, what):
     assert worker.request({"do": "spin", "start": -1}, PATIENCE_S).value == -1  # compiles
     started = time.monotonic()
@@ -326,6 +333,7 @@ class TestEscape:
         ({"do": "signal", "number": 40}, "killed", "signal 40 ended it"),
         ({"do": "exit", "code": 3}, "error", "it ended with exit code 3 and without an answer"),
         ({"do": "exit", "code": 0}, "error", "it ended with exit code 0 and without an answer"),
+        ({"do": "half an answer"}, "error", "it ended with exit code 0 and without an answer"),
         ({"do": "fork and die"}, "error", "it ended with exit code 4 and without an answer"),
     ],
 )

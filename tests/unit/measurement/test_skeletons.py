@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -434,6 +435,19 @@ def test_damaged_samples_are_measured_again(run, out, runs):
     assert not (folder / ".skeleton.1.npz").exists()
     (folder / "skeleton.npz").unlink()
     assert run([setting("good")], repeats=3)["good"].reused_samples == 0
+
+
+def test_a_sample_whose_content_was_changed_is_measured_again(run, out, runs):
+    first = run([setting("good")], repeats=2)["good"]
+    (folder,) = (out / "samples").iterdir()
+    changed = folder / "sample-1.json"
+    for change in ('"seconds": 9', '"levels": 9'):
+        changed.write_text(re.sub(change.replace("9", "[^,]*"), change, changed.read_text(), count=1))
+        again = run([setting("good")], repeats=2)["good"]
+        assert again.reused_samples == 1
+        assert again.status == "ok"
+        assert again.time_s.cold == first.time_s.cold
+        assert again.time_s.warm[0] != 9
 
 
 def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):

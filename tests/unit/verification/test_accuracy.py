@@ -1,14 +1,25 @@
 """Distances to a true graph, against causal-learn's own CPDAGs and structural Hamming distances."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 from gpupc_impl.core.orientation import CPDAG, equivalence_class
 from gpupc_impl.core.result import SeparatingSets, Skeleton
-from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences, structural_hamming_distance
+from gpupc_impl.verification.accuracy import (
+    accuracy,
+    bootstrap_mean,
+    dag_of_edges,
+    skeleton_differences,
+    structural_hamming_distance,
+    with_arrows,
+)
 
 causal_learn = pytest.importorskip("causallearn")
 
+from causallearn.graph.AdjacencyConfusion import AdjacencyConfusion  # noqa: E402
+from causallearn.graph.ArrowConfusion import ArrowConfusion  # noqa: E402
 from causallearn.graph.Dag import Dag  # noqa: E402
 from causallearn.graph.GraphNode import GraphNode  # noqa: E402
 from causallearn.graph.SHD import SHD  # noqa: E402
@@ -56,6 +67,54 @@ def test_the_distance_of_cpdags_is_causal_learns(seed):
     truth, found = random_dag(rng, p, rng.uniform(0.1, 0.8)), random_dag(rng, p, rng.uniform(0.1, 0.8))
     theirs = SHD(their_cpdag(truth), their_cpdag(found)).get_shd()
     assert structural_hamming_distance(cpdag(*equivalence_class(found)), truth) == theirs
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered")  # theirs divide by zero
+@pytest.mark.parametrize("seed", range(40))
+def test_precision_and_recall_are_causal_learns(seed):
+    rng = np.random.default_rng(seed)
+    p = int(rng.integers(2, 10))
+    truth, found = random_dag(rng, p, rng.uniform(0, 0.8)), random_dag(rng, p, rng.uniform(0, 0.8))
+    ours = accuracy(cpdag(*equivalence_class(found)), truth)
+    arrows = ArrowConfusion(their_cpdag(truth), their_cpdag(found))
+    edges = AdjacencyConfusion(their_cpdag(truth), their_cpdag(found))
+    for share, theirs in (
+        (ours.edge_precision, edges.get_adj_precision),
+        (ours.edge_recall, edges.get_adj_recall),
+        (ours.arrow_precision, arrows.get_arrows_precision),
+        (ours.arrow_recall, arrows.get_arrows_recall),
+    ):
+        expected = np.nan
+        with contextlib.suppress(ZeroDivisionError):  # which some of theirs raise where others give NaN
+            expected = theirs()
+        assert (np.nan if share is None else share) == pytest.approx(expected, nan_ok=True)
+
+
+def test_the_truth_is_found_wholly():
+    dag = dag_of_edges([(0, 2), (1, 2), (2, 3)], 4)
+    assert accuracy(cpdag(*equivalence_class(dag)), dag) == accuracy(cpdag(dag, np.zeros_like(dag)), dag)
+    assert vars(accuracy(cpdag(*equivalence_class(dag)), dag)) == {
+        **{"shd": 0, "edge_precision": 1, "edge_recall": 1, "arrow_precision": 1, "arrow_recall": 1}
+    }
+
+
+def test_arrows_of_another_program():
+    found = cpdag(dag_of_edges([], 3), dag_of_edges([(0, 1), (1, 0), (1, 2), (2, 1)], 3)).skeleton
+    graph = with_arrows(found, [(0, 1)])
+    assert graph.to_frame().values.tolist() == [["V0", "V1", "directed"], ["V1", "V2", "undirected"]]
+    with pytest.raises(ValueError, match="V0 -> V2 is an arrow, and the skeleton has no such edge"):
+        with_arrows(found, [(0, 2)])
+
+
+def test_the_bootstrap_of_a_mean():
+    rng = np.random.default_rng(0)
+    values = rng.normal(5, 2, 400)
+    mean, low, high = bootstrap_mean(values)
+    assert mean == pytest.approx(values.mean())
+    margin = 1.96 * values.std() / np.sqrt(len(values))  # the normal interval, which the bootstrap's nears
+    assert (low, high) == pytest.approx((mean - margin, mean + margin), abs=0.1 * margin)
+    assert bootstrap_mean(values) == (mean, low, high)
+    assert bootstrap_mean([3]) == bootstrap_mean([3, 3, 3]) == (3, 3, 3)
 
 
 def test_missing_and_extra_edges_of_a_skeleton():

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import gpupc_impl
-from gpupc_impl import GaussianProblem, skeleton
+from gpupc_impl import BackgroundKnowledge, GaussianProblem, skeleton
+from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest, pseudo_inverse_products
 from gpupc_impl.measurement.environment import environment
@@ -378,3 +379,22 @@ def test_without_skeletons_digests_settle_equality(problem, right, tmp_path):
 def test_without_results_no_problem_is_needed(problem, tmp_path):
     record_of(problem, None, status="skipped").save(tmp_path / "record.json")
     assert verify.verify_files(tmp_path / "absent.npz", [tmp_path / "record.json"])[0]["status"] == "not-run"
+
+
+# --- required and forbidden edges ------------------------------------------------------------------------------------
+
+
+def test_fixed_edges_are_verified(problem, right):
+    gap, edge = (tuple(map(int, pair)) for pair in (right.edges[0], right.sepsets.pairs[0]))
+    fixed = with_knowledge(problem, BackgroundKnowledge(forbidden_edges=[gap], required_edges=[edge]))
+    found = skeleton(fixed, method="stable-serial")
+    row = compared(fixed, found, skeleton(fixed, method="cupc-s"))
+    assert row["status"] == "equal"
+    p = fixed.n_variables
+    assert row["certificates_checked"] == p * (p - 1) // 2 - found.n_edges - 1
+    without = compared(fixed, found, changed(found, edges=[(*gap, True), (*edge, False)]))
+    assert without["status"] == "unexplained"
+    assert without["certificates_failed"] >= 2
+    assert "background knowledge requires or forbids it" in without["detail"]
+    with pytest.raises(ValueError, match="another problem"):
+        compared(fixed, found, found, made_from=problem)

@@ -1,6 +1,8 @@
 """Methods that only tests register, through GPUPC_PLUGINS: one that errs, and one that takes its time."""
 
+import contextlib
 import dataclasses
+import os
 import time
 
 import numpy as np
@@ -32,4 +34,13 @@ def planted(problem, run):
 @method("slow", summary="stable-serial after a nap", **FACTS)
 def slow(problem, run):
     time.sleep(0.5)
+    return stable_serial(problem, run)
+
+
+@method("fills", summary="stable-serial that writes to FILL_DISK until nothing more fits, where that is set", **FACTS)
+def fills(problem, run):
+    if path := os.environ.get("FILL_DISK"):
+        with contextlib.suppress(OSError), open(path, "ab", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 12))
     return stable_serial(problem, run)

@@ -1,0 +1,166 @@
+"""V-structures: which unshielded triples of a skeleton are colliders, and which cannot be told.
+
+The standard rule reads it off the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo
+and Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the ends of each triple again, given
+every subset of the neighbours of one end and every subset of the other's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpupc_impl.core import mapped
+from gpupc_impl.core.family import get_family
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.result import Skeleton
+
+V_STRUCTURES = ("standard", "conservative", "majority")
+
+MAX_TRIPLES = 2**22
+"""Triples looked at in one go, so that a variable with very many neighbours does not need its square in memory."""
+
+MAX_SUBSETS = 2**24
+"""Subsets of a variable's neighbours that the conservative and the majority rule go through."""
+
+TESTS_AT_ONCE = 2**16
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Triples:
+    """Unshielded triples i - k - j that matter.
+
+    Attributes:
+        colliders: (c, 3) int64 rows i, k, j, i < j: v-structures i -> k <- j.
+        ambiguous: (a, 3) int64 rows i, k, j, i < j: those of which nobody can tell; no rule takes them for either.
+    """
+
+    colliders: np.ndarray
+    ambiguous: np.ndarray
+
+
+def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:
+    """Which unshielded triples are colliders, and which are ambiguous; some at a time, ordered by k, then i, then j.
+
+    Args:
+        v_structures: ``"standard"``: k is not in the separating set of (i, j); a pair that knowledge forbids has no
+            such set, and its triples are ambiguous. ``"conservative"``: k is in no separating subset of the
+            neighbours of i, or of j; ambiguous where it is in some, but not in all, or where nothing separates.
+            ``"majority"``: k is in fewer than half of these subsets; ambiguous where it is in exactly half.
+        problem: whose tests decide, but for the standard rule.
+
+    Raises:
+        InvalidProblem: no problem for a rule that makes tests, or too many neighbours.
+    """
+    if v_structures == "standard":
+        return _by_separating_sets(skeleton)
+    if problem is None:
+        raise InvalidProblem(
+            f'v_structures="{v_structures}" makes tests, which needs the problem; give it as orient(..., problem=...)'
+        )
+    return iter([_by_votes(skeleton, v_structures, problem)])
+
+
+def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
+    """(t, 3) int64: every i - k - j with i < j not adjacent, some of one k at a time."""
+    for k, row in enumerate(adjacency):
+        neighbours = np.flatnonzero(row)
+        for some in np.array_split(neighbours, len(neighbours) ** 2 // MAX_TRIPLES + 1):
+            i, j = np.nonzero(~adjacency[np.ix_(some, neighbours)])
+            i, j = some[i], neighbours[j]
+            i, j = i[i < j], j[i < j]
+            if len(i):
+                yield np.stack([i, np.full(len(i), k), j], axis=1)
+
+
+def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
+    sepsets, p = skeleton.sepsets, len(skeleton.names)
+    pairs, gaps = (array.astype(np.int64) @ [p, 1] for array in (sepsets.pairs, sepsets.gaps))
+    members = np.repeat(np.arange(len(pairs)), sepsets.sizes()) * p + sepsets.members
+    for triples in _unshielded(skeleton.adjacency):
+        i, k, j = triples.T
+        number, stored = find(pairs, i * p + j)
+        _, member = find(members, number * p + k)
+        _, untested = find(gaps, i * p + j)
+        yield Triples(triples[~(stored & member) & ~untested], triples[untested])
+
+
+def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triples:
+    triples = np.concatenate([np.empty((0, 3), np.int64), *_unshielded(skeleton.adjacency)])
+    members, separating = _votes(triples, skeleton.adjacency, problem)
+    if v_structures == "conservative":
+        collider, other = members == 0, members == separating
+    else:
+        collider, other = 2 * members < separating, 2 * members > separating
+    known = separating > 0
+    return Triples(triples[known & collider], triples[~known | ~(collider | other)])
+
+
+def find(ascending: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each wanted number would stand, and whether it stands there."""
+    at = np.searchsorted(ascending, wanted)
+    found = at < len(ascending)
+    found[found] = ascending[at[found]] == wanted[found]
+    return at, found
+
+
+def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """(t,) int64 each: how many of the separating sets of a triple's ends hold its middle, and how many there are.
+
+    As in pcalg, a set of neighbours of both ends counts twice: it is drawn from either.
+    """
+    p, retest = len(adjacency), get_family(problem.family).retest(problem)
+    ends = triples[:, [0, 2]] @ [p, 1]
+    pairs, of_pair = np.unique(ends, return_inverse=True)
+    counts, separating = np.zeros((len(pairs), p), np.int64), np.zeros(len(pairs), np.int64)
+    for tested, sets, numbers in _tests(pairs, adjacency, problem):
+        ratios, _ = retest.ratios(tested, sets)
+        hits = np.flatnonzero(ratios <= 1)
+        np.add.at(separating, numbers[hits], 1)
+        np.add.at(counts, (np.repeat(numbers[hits], sets.shape[1]), sets[hits].reshape(-1)), 1)
+    return counts[of_pair, triples[:, 1]], separating[of_pair]
+
+
+def _tests(
+    keys: np.ndarray, adjacency: np.ndarray, problem: Problem
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The tests of pairs, in batches of one level: (t, 2) the owner of the set and the other end, (t, level) the set,
+    and (t,) the number of the pair."""
+    p = len(adjacency)
+    pairs = np.stack(np.divmod(keys, p), axis=1)
+    neighbours = [np.flatnonzero(row) for row in adjacency]
+    owners = np.concatenate([pairs, pairs[:, ::-1]])
+    longest = max((len(neighbours[owner]) for owner in np.unique(owners)), default=0)
+    levels = []
+    for level in range(longest + 1):
+        if problem.obstacle(level) is not None or (problem.max_level is not None and level > problem.max_level):
+            break
+        levels.append(level)
+    subsets = sum(math.comb(longest, level) for level in levels)
+    if subsets > MAX_SUBSETS:
+        widest = max(np.unique(owners), key=lambda owner: len(neighbours[owner]))
+        raise InvalidProblem(
+            f"{problem.names[widest]} has {longest} neighbours, and {subsets:,} subsets of them would have to be "
+            f'tested, more than {MAX_SUBSETS:,}; set max_level lower, lower alpha, or take v_structures="standard"'
+        )
+    degrees = np.array(list(map(len, neighbours)), np.int64)[owners[:, 0]]
+    for level, n in itertools.product(levels, np.unique(degrees).tolist()):
+        alike = np.flatnonzero(degrees == n)
+        rows = np.stack([neighbours[owner] for owner in owners[alike, 0]])
+        for positions in _combinations(n, level):
+            count = len(positions)
+            for part in mapped.pieces(len(alike), max(TESTS_AT_ONCE // count, 1)):
+                some = alike[part]
+                sets = rows[part][:, positions].reshape(len(some) * count, level)
+                yield np.repeat(owners[some], count, axis=0), sets, np.repeat(some % len(pairs), count)
+
+
+def _combinations(n: int, size: int) -> Iterator[np.ndarray]:
+    """(c, size) int64: the subsets of range(n), some at a time."""
+    subsets = itertools.combinations(range(n), size)
+    while some := list(itertools.islice(subsets, TESTS_AT_ONCE)):
+        yield np.array(some, np.int64).reshape(len(some), size)

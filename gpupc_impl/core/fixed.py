@@ -1,0 +1,71 @@
+"""Pairs of variables that a search does not decide: edges that stay whatever the data say, and gaps that are no edges.
+
+pcalg calls them ``fixedEdges`` and ``fixedGaps``. A gap is gone before level 0, so it is in nobody's neighbourhood; a
+required edge is in its ends' neighbourhoods to the end. Neither is ever tested.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FixedPairs:
+    """Required edges and forbidden ones of a problem.
+
+    Attributes:
+        required, forbidden: (k, 2) int32 pairs i < j, ascending, each once; no pair is in both.
+    """
+
+    required: np.ndarray
+    forbidden: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.required) + len(self.forbidden)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FixedPairs):
+            return NotImplemented
+        return np.array_equal(self.required, other.required) and np.array_equal(self.forbidden, other.forbidden)
+
+    @property
+    def digest(self) -> bytes:
+        """sha256 over both lists."""
+        digest = hashlib.sha256(b"fixed pairs")
+        for pairs in (self.required, self.forbidden):
+            digest.update(len(pairs).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(pairs, np.int32).data)
+        return digest.digest()
+
+    def apply(self, adjacency: np.ndarray) -> None:
+        """Write the edges and gaps into a (p, p) adjacency matrix."""
+        write(adjacency, self.forbidden, False)
+        write(adjacency, self.required, True)
+
+    def broken_by(self, adjacency: np.ndarray) -> np.ndarray:
+        """(k, 2) pairs that are not in a (p, p) bool adjacency matrix as they should be."""
+        missing = self.required[~adjacency[tuple(self.required.T)]]
+        return np.concatenate([missing, self.forbidden[adjacency[tuple(self.forbidden.T)]]])
+
+    def without_tests(self, degrees: np.ndarray) -> np.ndarray:
+        """(p,) bool: the variables none of whose (p,) `degrees` edges is ever tested, since all are required."""
+        return degrees <= np.bincount(self.required.reshape(-1), minlength=len(degrees))
+
+    def most_tested_degree(self, degrees: np.ndarray) -> int:
+        """The largest of (p,) degrees that has an edge to test; what ends a search (core/pc_stable.py)."""
+        return int(degrees[~self.without_tests(degrees)].max(initial=0))
+
+
+def sorted_pairs(pairs: np.ndarray) -> np.ndarray:
+    """(k, 2) int32 pairs i < j, ascending and each once, of pairs in any order."""
+    pairs = np.sort(np.asarray(pairs, np.int32).reshape(-1, 2), axis=1)
+    return np.unique(pairs, axis=0) if len(pairs) else pairs
+
+
+def write(matrix: np.ndarray, pairs: np.ndarray, value: object) -> None:
+    """Write a value into both cells of (k, 2) pairs."""
+    i, j = pairs.T
+    matrix[i, j] = matrix[j, i] = value

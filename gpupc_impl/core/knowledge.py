@@ -1,0 +1,325 @@
+"""Background knowledge: what is known of a graph's edges and directions before the data are looked at.
+
+Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed`; pcalg's ``fixedEdges`` and
+``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpupc_impl.core.fixed import FixedPairs, sorted_pairs
+from gpupc_impl.core.problem import InvalidProblem, Problem
+
+Variable = str | int
+AnyProblem = TypeVar("AnyProblem", bound=Problem)
+
+PAIR_FIELDS = ("required_edges", "forbidden_edges", "required_directions", "forbidden_directions")
+
+
+@dataclasses.dataclass(frozen=True)
+class BackgroundKnowledge:
+    """What is known before the search.
+
+    A variable is its name (text) or its index (a whole number, from 0 on). Anything iterable will do for a field; what
+    is kept are tuples.
+
+    Attributes:
+        required_edges: pairs that are an edge, in whichever direction.
+        forbidden_edges: pairs that are no edge.
+        required_directions: pairs (cause, effect): an edge, in this direction.
+        forbidden_directions: pairs (cause, effect): if there is an edge, it has the other direction. Forbidding both
+            directions forbids the edge.
+        tiers: groups of variables, the first of which come first: nothing causes a variable of an earlier tier. A
+            variable may be in none.
+
+    Raises:
+        InvalidProblem: a field has no pairs, an edge joins a variable with itself, a variable is in two tiers, or two
+            of the statements contradict each other; the message names them.
+    """
+
+    required_edges: tuple[tuple[Variable, Variable], ...] = ()
+    forbidden_edges: tuple[tuple[Variable, Variable], ...] = ()
+    required_directions: tuple[tuple[Variable, Variable], ...] = ()
+    forbidden_directions: tuple[tuple[Variable, Variable], ...] = ()
+    tiers: tuple[tuple[Variable, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _groups(field.name, getattr(self, field.name)))
+        for name in PAIR_FIELDS:
+            for pair in getattr(self, name):
+                if len(pair) != 2:
+                    raise InvalidProblem(f"{name} has {_listed(pair)}; each entry must be two variables")
+        mentioned = {variable: None for group in self._all_groups() for variable in group}
+        numbers = {variable: number for number, variable in enumerate(mentioned)}
+        _constraints(self, numbers.__getitem__, list(map(str, numbers)))
+
+    def _all_groups(self) -> Iterable[tuple[Variable, ...]]:
+        return itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> BackgroundKnowledge:
+        """From a YAML file whose keys are this class's attributes, each with a list of lists of variables.
+
+        Raises:
+            InvalidProblem: it holds something else, or contradicts itself.
+            OSError: it cannot be read.
+        """
+        try:
+            import yaml  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise InvalidProblem(
+                "background knowledge in a file needs the package pyyaml; pip install pyyaml, or the extra reproduce"
+            ) from error
+        name = Path(path).name
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise InvalidProblem(f"{name} is not a YAML file: {error}") from error
+        known = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(content, dict):
+            raise InvalidProblem(f"{name} holds no keys; it may have: {', '.join(known)}")
+        for key in content:
+            if key not in known:
+                raise InvalidProblem(f"{name} has the key {key!r}; it may have: {', '.join(known)}")
+        try:
+            return cls(**{key: value for key, value in content.items() if value is not None})
+        except InvalidProblem as error:
+            raise InvalidProblem(f"{name}: {error}") from error
+
+    @classmethod
+    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> BackgroundKnowledge:
+        """From causal-learn's ``BackgroundKnowledge``, whose nodes have the names of the variables.
+
+        A required edge of causal-learn is a required direction here, and a forbidden one a forbidden direction.
+
+        Args:
+            knowledge: its ``BackgroundKnowledge``.
+            names: the variables' names, which its patterns are matched with; not needed where it has none.
+        """
+
+        def pairs(kind: str) -> list[tuple[str, str]]:
+            found = [
+                (cause.get_name(), effect.get_name()) for cause, effect in getattr(knowledge, f"{kind}_rules_specs")
+            ]
+            for cause_pattern, effect_pattern in getattr(knowledge, f"{kind}_pattern_rules_specs"):
+                causes, effects = (
+                    [name for name in names if re.match(pattern, name)] for pattern in (cause_pattern, effect_pattern)
+                )
+                found += [pair for pair in itertools.product(causes, effects) if pair[0] != pair[1]]
+            return sorted(set(found))
+
+        tiers = [
+            sorted(node.get_name() for node in knowledge.tier_map[tier]) for tier in range(len(knowledge.tier_map))
+        ]
+        within = sorted(getattr(knowledge, "forbidden_within_tiers", ()))
+        return cls(
+            forbidden_edges=tuple(pair for tier in within for pair in itertools.combinations(tiers[tier], 2)),
+            required_directions=tuple(pairs("required")),
+            forbidden_directions=tuple(pairs("forbidden")),
+            tiers=tuple(map(tuple, tiers)),
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Constraints:
+    """Background knowledge about p variables, by index.
+
+    Attributes:
+        fixed: the edges that are required and those that are forbidden.
+        arrows: (k, 2) int64: the only direction that an edge may have, by statements about it.
+        tiers: (p,) int64: the tier of each variable, -1 where it has none.
+    """
+
+    fixed: FixedPairs
+    arrows: np.ndarray
+    tiers: np.ndarray
+
+    def directed(self, adjacency: np.ndarray) -> np.ndarray:
+        """(k, 2) arrows: the edges of a (p, p) bool adjacency matrix that may have one direction only."""
+        edges = np.argwhere(adjacency)
+        before, after = self.tiers[edges].T
+        of_tiers = edges[(before >= 0) & (before < after)]
+        stated = self.arrows[adjacency[tuple(self.arrows.T)]]
+        return np.unique(np.concatenate([of_tiers, stated]), axis=0)
+
+
+def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
+    """Background knowledge about variables of these names.
+
+    Args:
+        knowledge: a `BackgroundKnowledge`, or causal-learn's.
+
+    Raises:
+        InvalidProblem: it is neither, names a variable that is not there, or contradicts itself.
+    """
+    if hasattr(knowledge, "required_rules_specs"):
+        knowledge = BackgroundKnowledge.from_causallearn(knowledge, names)
+    if not isinstance(knowledge, BackgroundKnowledge):
+        raise InvalidProblem(
+            f"knowledge is a {type(knowledge).__name__}; it must be a BackgroundKnowledge, of this package or of "
+            "causal-learn"
+        )
+    by_name = {name: k for k, name in enumerate(names)}
+    return _constraints(knowledge, lambda variable: _index(variable, by_name), names)
+
+
+def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
+    """The problem with the edges that background knowledge requires and forbids.
+
+    Raises:
+        InvalidProblem: what `constraints` says; the problem has other knowledge already; or it is a workload whose
+            edges do not go because of tests.
+    """
+    fixed = constraints(knowledge, problem.names).fixed
+    if problem.fixed is not None and problem.fixed != fixed:
+        raise InvalidProblem("the problem has other required or forbidden edges already; give it knowledge once")
+    if not len(fixed):
+        return problem
+    if not problem.decided_by_tests:
+        raise InvalidProblem(
+            "background knowledge cannot be used in a workload of a fixed number of tests an edge, which is no search; "
+            "leave one of them out"
+        )
+    return dataclasses.replace(problem, fixed=fixed)
+
+
+def _groups(name: str, value: Any) -> tuple[tuple[Variable, ...], ...]:
+    """A field's groups of variables as tuples."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidProblem(f"{name} is {value!r}; it must be a list of lists of variables")
+    groups = []
+    for group in value.tolist() if isinstance(value, np.ndarray) else value:
+        if isinstance(group, str) or not isinstance(group, Iterable):
+            raise InvalidProblem(f"{name} has {group!r}; each entry must be a list of variables")
+        groups.append(tuple(_variable(name, variable) for variable in group))
+    return tuple(groups)
+
+
+def _variable(name: str, variable: Any) -> Variable:
+    if isinstance(variable, np.integer):
+        variable = int(variable)
+    if isinstance(variable, bool) or not isinstance(variable, (str, int)):
+        raise InvalidProblem(
+            f"{name} has {variable!r}; a variable is its name (in quotes, where YAML reads something else) or its index"
+        )
+    return variable
+
+
+def _index(variable: Variable, by_name: dict[str, int]) -> int:
+    """The index of a variable."""
+    p = len(by_name)
+    if isinstance(variable, int):
+        if not 0 <= variable < p:
+            raise InvalidProblem(f"background knowledge has the variable {variable}; indexes go from 0 to {p - 1}")
+        if by_name.get(str(variable), variable) != variable:
+            raise InvalidProblem(
+                f"background knowledge has the variable {variable}, which is an index and the name of another one; "
+                "give the name as text"
+            )
+        return variable
+    if variable not in by_name:
+        near = difflib.get_close_matches(variable, by_name, n=3)
+        shown = near or list(by_name)[:3]
+        raise InvalidProblem(
+            f"background knowledge has the variable {variable!r}, which the data do not have; "
+            f"{'near it' if near else f'the first of {p}'}: {', '.join(shown)}"
+        )
+    return by_name[variable]
+
+
+def _constraints(
+    knowledge: BackgroundKnowledge, index_of: Callable[[Variable], int], names: Sequence[str]
+) -> Constraints:
+    """What is stated, by index.
+
+    Raises:
+        InvalidProblem: two statements contradict each other.
+    """
+    p = len(names)
+
+    def pairs(field: str) -> np.ndarray:
+        stated = [(index_of(i), index_of(j)) for i, j in getattr(knowledge, field)]
+        found = np.array(stated, np.int64).reshape(-1, 2)
+        for i, _ in found[found[:, 0] == found[:, 1]]:
+            raise InvalidProblem(f"{field} has an edge from {names[i]} to itself")
+        return found
+
+    edges, gaps, required, forbidden = map(pairs, PAIR_FIELDS)
+    tiers = np.full(p, -1)
+    for number, tier in enumerate(knowledge.tiers):
+        for k in map(index_of, tier):
+            if tiers[k] not in (-1, number):
+                raise _contradiction(f"{names[k]} is in tier {tiers[k] + 1} and in tier {number + 1}")
+            tiers[k] = number
+
+    def among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.isin(some @ [p, 1], others @ [p, 1])
+        return found
+
+    def backwards(arrows: np.ndarray) -> np.ndarray:
+        """Whether the tiers forbid the arrows."""
+        found: np.ndarray = (tiers[arrows[:, 1]] >= 0) & (tiers[arrows[:, 0]] > tiers[arrows[:, 1]])
+        return found
+
+    for i, j in required[among(required, required[:, ::-1])]:
+        raise _contradiction(f"{names[i]} -> {names[j]} and {names[j]} -> {names[i]} are both required")
+    for i, j in required[among(required, forbidden)]:
+        raise _contradiction(f"{names[i]} -> {names[j]} is required and forbidden")
+    for i, j in required[backwards(required)]:
+        raise _contradiction(
+            f"{names[i]} -> {names[j]} is required, but {names[j]} is in tier {tiers[j] + 1}, before {names[i]} in "
+            f"tier {tiers[i] + 1}"
+        )
+    neither = forbidden[among(forbidden, forbidden[:, ::-1]) | backwards(forbidden[:, ::-1])]
+    all_edges, gaps = sorted_pairs(np.concatenate([edges, required])), sorted_pairs(gaps)
+    for i, j in all_edges[among(all_edges, gaps)]:
+        raise _contradiction(f"the edge between {names[i]} and {names[j]} is required and forbidden")
+    neither = sorted_pairs(neither)
+    for i, j in all_edges[among(all_edges, neither)]:
+        raise _contradiction(
+            f"the edge between {names[i]} and {names[j]} is required, but both its directions are forbidden"
+        )
+    fixed = FixedPairs(all_edges, sorted_pairs(np.concatenate([gaps, neither])))
+    arrows = np.unique(np.concatenate([required, forbidden[:, ::-1]]), axis=0)
+    found = Constraints(fixed, arrows[~among(np.sort(arrows, axis=1), fixed.forbidden)], tiers)
+    _check_no_cycle(found, names)
+    return found
+
+
+def _check_no_cycle(found: Constraints, names: Sequence[str]) -> None:
+    """Check that the edges which are certain, with the directions that are left to them, go nowhere in a circle."""
+    import networkx
+    from scipy import sparse
+
+    p, (i, j) = len(names), found.fixed.required.astype(np.int64).T
+    before, after = found.tiers[i], found.tiers[j]
+    ordered = (before >= 0) & (after >= 0) & (before != after)
+    of_tiers = np.stack([np.where(before < after, i, j), np.where(before < after, j, i)], axis=1)[ordered]
+    certain = np.isin(np.sort(found.arrows, axis=1) @ [p, 1], found.fixed.required.astype(np.int64) @ [p, 1])
+    arrows = np.concatenate([found.arrows[certain], of_tiers])
+    matrix = sparse.coo_array((np.ones(len(arrows)), tuple(arrows.T)), shape=(p, p))
+    components, of = sparse.csgraph.connected_components(matrix, directed=True, connection="strong")
+    if components == p:
+        return
+    inside = arrows[of[arrows[:, 0]] == of[arrows[:, 1]]]
+    cycle = networkx.find_cycle(networkx.DiGraph(inside.tolist()))
+    path = " -> ".join(names[k] for k in [*(tail for tail, _ in cycle), cycle[0][0]])
+    raise _contradiction(f"the required directions go round in a circle, {path}")
+
+
+def _contradiction(what: str) -> InvalidProblem:
+    return InvalidProblem(f"the background knowledge contradicts itself: {what}; take one of these statements back")
+
+
+def _listed(group: Sequence[Variable]) -> str:
+    return f"[{', '.join(map(str, group))}]"

@@ -1,0 +1,117 @@
+"""How near graphs come to the truth, ours beside causal-learn's, from records and saved skeletons."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpupc_impl.core.orientation import orient
+from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks
+from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.tables import Table
+from gpupc_impl.verification.accuracy import Accuracy, accuracy, bootstrap_mean, dag_of_edges, with_arrows
+
+MEASURES = {
+    "shd": "SHD",
+    "edge_precision": "edge precision",
+    "edge_recall": "edge recall",
+    "arrow_precision": "arrow precision",
+    "arrow_recall": "arrow recall",
+}
+"""What is shown of each group of graphs, and how the table names it."""
+
+
+@table("accuracy", "Distance to the truth", paper="Accuracy", experiments=("accuracy",))
+def accuracy_table(
+    runs: Sequence[VerifiedRecord],
+    problems: Sequence[Mapping[str, Any]],
+    sweeps: Mapping[str, Mapping[str, float]],
+) -> Table:
+    """How near the CPDAGs come to that of the true graph on generated data: the structural Hamming distance, and the
+    precision and recall of edges and arrows. Means over graphs, with 95 % intervals by the bootstrap over graphs.
+    causal-learn's skeletons are directed by its own rules, ours by ours. Numbers of each graph:
+    ``results/tables/accuracy.csv``.
+    """
+    truths = {facts["name"]: facts.get("true_edges") for facts in problems}
+    found = {(run.dataset, run.setting): told for run in runs if (told := _accuracy(run, truths[run.dataset]))}
+    settings = {run.setting: run for run in runs}
+    rows, plain, notes = [], [], []
+    for parameter, by_graph in sweeps.items():
+        for value in dict.fromkeys(by_graph.values()):
+            graphs = [graph for graph, its in by_graph.items() if its == value]
+            for setting in settings:
+                here = [run for run in runs if run.setting == setting and run.dataset in graphs]
+                told = [found[key] for run in here if (key := (run.dataset, setting)) in found]
+                cells = [_cell([getattr(each, name) for each in told]) for name in MEASURES]
+                shown = f"{label(setting)}{mark(*here)}"
+                rows.append([f"{parameter} = {value:,}", shown, f"{len(told)} of {len(graphs)}", *cells])
+                for run in here:
+                    numbers = found.get((run.dataset, setting))
+                    own = dataclasses.asdict(numbers) if numbers else dict.fromkeys(MEASURES)
+                    row = {"parameter": parameter, "value": value, "graph": run.dataset}
+                    plain.append(row | csv_row(run, "setting method backend status verification edges") | own)
+            notes += _difference(f"{parameter} = {value:,}", graphs, list(settings), found)
+    sizes = sorted({(run.problem["n_variables"], run.problem["alpha"]) for run in runs if run.problem})
+    notes = [
+        f"{'; '.join(f'{p:,} variables, alpha {alpha:g}' for p, alpha in sizes)}. "
+        "In brackets: 95 % of the means of resampled sets of graphs (percentile bootstrap).",
+        "SHD: pairs of variables on which the CPDAG found and that of the true graph differ. Arrows: those of the "
+        "CPDAGs; one on an edge that the true CPDAG leaves undirected is wrong.",
+        *_directions(runs),
+        *notes,
+        *places(runs),
+        *remarks(runs),
+    ]
+    header = ["graphs", "method", "finished", *MEASURES.values()]
+    return Table("Distance to the truth", header, rows, notes, plain)
+
+
+def _accuracy(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -> Accuracy | None:
+    """None where there is no skeleton, or no truth."""
+    if true_edges is None or not run.counts or (skeleton := run.skeleton) is None:
+        return None
+    arrows = skeleton.facts.get("arrows")
+    cpdag = orient(skeleton) if arrows is None else with_arrows(skeleton, arrows)
+    return accuracy(cpdag, dag_of_edges(true_edges, len(skeleton.names)))
+
+
+def _cell(values: Sequence[float | None]) -> str:
+    """The mean with its interval; graphs on which a measure says nothing (no arrow was found) are left out."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean, low, high = bootstrap_mean(known)
+    some = f" of {len(known)}" if len(known) < len(values) else ""
+    return f"{number(mean)} [{number(low)}–{number(high)}]{some}"
+
+
+def _difference(
+    group: str, graphs: Sequence[str], settings: Sequence[str], found: Mapping[tuple[str, str], Accuracy]
+) -> list[str]:
+    """The first setting's distance less each other's, on the graphs that both finished."""
+    first, *others = settings
+    notes = []
+    for other in others:
+        both = [graph for graph in graphs if (graph, first) in found and (graph, other) in found]
+        if both:
+            mean, low, high = bootstrap_mean([found[each, first].shd - found[each, other].shd for each in both])
+            notes.append(
+                f"{group}: SHD of {label(first)} less that of {label(other)}: {mean:+.2f} [{low:+.2f} to {high:+.2f}]."
+            )
+    return notes
+
+
+def _directions(runs: Sequence[VerifiedRecord]) -> list[str]:
+    """Who directed the edges of which settings."""
+    own = {run.setting: "arrows" in run.skeleton.facts for run in runs if run.counts and run.skeleton is not None}
+    notes = []
+    if ours := [label(setting) for setting, by_itself in own.items() if not by_itself]:
+        notes.append(f"{', '.join(ours)}: directed by our rule; edges asked for both ways stay undirected.")
+    if theirs := [label(setting) for setting, by_itself in own.items() if by_itself]:
+        notes.append(
+            f"{', '.join(theirs)}: directed by causal-learn (uc_rule 0, uc_priority 2): by the union of all separating "
+            "sets, and of contradicting v-structures the first wins."
+        )
+    return notes

@@ -1,0 +1,66 @@
+"""Charts of a run: what its levels did, how many neighbours variables have, edges against alpha."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpupc_impl.views.plots import COLOURS, LINE, drawing
+from gpupc_impl.views.result import Result, skeleton_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SIZE = (3.6, 2.3)
+"""Inches."""
+
+
+def tests_per_level(result: Result) -> Axes:
+    found = skeleton_of(result)
+    axes = _bars(range(found.levels_run), found.tests_per_level, "level", "tests")
+    if max(found.tests_per_level, default=0) > 0:
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.5)
+    return axes
+
+
+def seconds_per_level(result: Result) -> Axes:
+    found = skeleton_of(result)
+    return _bars(range(found.levels_run), found.seconds_per_level, "level", "seconds")
+
+
+def degrees(result: Result) -> Axes:
+    """How many variables have how many neighbours."""
+    found = np.bincount(skeleton_of(result).adjacency.sum(axis=1))
+    return _bars(range(len(found)), found, "neighbours", "variables")
+
+
+def _bars(at: Sequence[int], heights: Sequence[float] | np.ndarray, x: str, y: str) -> Axes:
+    with drawing(None, SIZE) as axes:
+        axes.bar(at, heights, width=0.8, color=COLOURS["directed"])
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.grid(axis="y")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    return axes
+
+
+def edges_against_alpha(alphas: Sequence[float], edges: Sequence[int], ax: Axes | None, title: str) -> Axes:
+    with drawing(ax, (4.6, 3.0)) as axes:
+        axes.plot(alphas, edges, marker="o", ms=4, lw=1.2, color=COLOURS["directed"])
+        axes.set_xscale("log")
+        if len(alphas) <= 8:
+            axes.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
+            axes.xaxis.minorticks_off()
+        axes.set_xlabel("alpha")
+        axes.set_ylabel("edges")
+        axes.set_ylim(0, 1.12 * max(*edges, 1))
+        axes.grid(axis="y")
+        axes.set_title(title, parse_math=False)
+        above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "size": 7, "color": LINE}
+        for alpha, count in zip(alphas, edges, strict=True):
+            if len(alphas) <= 12:
+                axes.annotate(f"{count:,}", (alpha, count), **above)
+    return axes

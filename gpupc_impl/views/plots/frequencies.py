@@ -1,0 +1,58 @@
+"""How often edges were found: a graph with widths, and a matrix of shades."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import networkx
+
+from gpupc_impl.views.plots import require
+from gpupc_impl.views.plots.graph import Drawn, draw
+from gpupc_impl.views.plots.heatmap import draw_cells
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+WIDTHS = 0.6, 3.0
+"""Points, of an edge that is in no resample and of one that is in all."""
+
+SHADES = "Blues"
+
+
+def plot(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
+    """Draw the edges of `Bootstrap.to_frame`."""
+    number = {name: k for k, name in enumerate(names)}
+    thin, thick = WIDTHS
+    drawn = [
+        Drawn(
+            number[row.source],
+            number[row.target],
+            "directed" if row.directed > row.frequency / 2 else "undirected",
+            thin + (thick - thin) * row.frequency,
+            f"{row.frequency:.0%}" if row.frequency < 1 else "",
+        )
+        for row in edges.itertuples(index=False)
+    ]
+    return draw(names, drawn, ax, title)
+
+
+def heatmap(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
+    """Draw the frequencies of `Bootstrap.to_frame` by shades."""
+    matplotlib = require()
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize, to_hex
+
+    number = {name: k for k, name in enumerate(names)}
+    shades = matplotlib.colormaps[SHADES]
+    graph = networkx.Graph()
+    cells = []
+    for row in edges.itertuples(index=False):
+        i, j = number[row.source], number[row.target]
+        graph.add_edge(i, j, weight=row.frequency)
+        cells += [(i, j, to_hex(shades(row.frequency))), (j, i, to_hex(shades(row.frequency)))]
+    axes = draw_cells(names, graph, cells, ax, title)
+    shown = ScalarMappable(Normalize(0, 1), shades)
+    axes.figure.colorbar(shown, ax=axes, label="share of resamples with the edge", shrink=0.7)
+    return axes

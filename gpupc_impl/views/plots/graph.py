@@ -1,0 +1,195 @@
+"""A graph as boxes and arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gpupc_impl.views.plots import BOX, COLOURS, LINE, drawing, shown_names
+from gpupc_impl.views.plots.heatmap import heatmap
+from gpupc_impl.views.plots.layout import places
+from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MAX_NODES = 100
+
+ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
+"""Inches: the height of a box, the width of a letter in it, and what a box has beside its letters."""
+
+LABEL = 0.4
+"""Inches that an edge is longer where edges have texts."""
+
+WIDEST = 15.0
+"""Inches of a figure; a larger graph is drawn smaller."""
+
+ALONE_SHOWN = 30
+"""Names of variables without an edge that are listed below a graph."""
+
+LOOKS = {"undirected": "-", "directed": "-|>", "conflict": "-", "bidirected": "<|-|>"}
+
+
+class Drawn(NamedTuple):
+    """An edge of a picture.
+
+    Attributes:
+        source, target: numbers of variables.
+        kind: a key of `COLOURS`.
+        width: of its line, in points.
+        label: text beside it.
+    """
+
+    source: int
+    target: int
+    kind: str
+    width: float = 1.1
+    label: str = ""
+
+
+def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, title: str | None = None) -> Axes:
+    """See `core.shown.Shown.plot`."""
+    skeleton = skeleton_of(result)
+    if many(result, max_nodes):
+        return heatmap(result, ax, title=title)
+    edges = [Drawn(i, j, kind) for i, j, kind in numbered_edges(result)]
+    if title is None:
+        title = f"{len(skeleton.names):,} variables, {len(edges):,} edges"
+    return draw(skeleton.names, edges, ax, title)
+
+
+def many(result: Result, max_nodes: int = MAX_NODES) -> bool:
+    """Whether more variables have an edge than boxes and arrows can show."""
+    return int(np.count_nonzero(skeleton_of(result).adjacency.any(axis=1))) > max_nodes
+
+
+def draw(names: Sequence[str], edges: Sequence[Drawn], ax: Axes | None, title: str) -> Axes:
+    """Draw a graph; variables without an edge are listed below it."""
+    import networkx
+
+    connected = sorted({end for edge in edges for end in edge[:2]})
+    number = {node: k for k, node in enumerate(connected)}
+    edges = [edge._replace(source=number[edge.source], target=number[edge.target]) for edge in edges]
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(len(connected)))
+    graph.add_edges_from(edge[:2] for edge in edges)
+    labels = shown_names([names[node] for node in connected])
+    boxes = np.array([(LETTER * len(label) + MARGIN, ROW) for label in labels]).reshape(-1, 2)
+    arrows = [edge[:2] for edge in edges if edge.kind == "directed"]
+    centres = places(graph, arrows, boxes, LABEL if any(edge.label for edge in edges) else 0.0)
+    low = (centres - boxes / 2).min(axis=0, initial=0.0) - 0.1
+    high = (centres + boxes / 2).max(axis=0, initial=0.0) + 0.1
+    size = np.maximum(high - low, (3.2, 0.6))
+    size *= min(1.0, WIDEST / size.max())
+    note = _alone([name for k, name in enumerate(names) if k not in number], size[0])
+    with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + 0.15 * note.count("\n"))) as axes:
+        axes.set_axis_off()
+        axes.set_aspect("equal")
+        axes.set_xlim(low[0], high[0])
+        axes.set_ylim(low[1], high[1])
+        room = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
+        letters = 8 * min(1.0, room / (high - low)[0])
+        for edge in edges:
+            _draw_edge(axes, edge, centres, boxes)
+        for label, centre, box in zip(labels, centres, boxes, strict=True):
+            _draw_box(axes, label, centre, box, letters)
+        axes.set_title(title, parse_math=False)
+        _legend(axes, {edge.kind for edge in edges})
+        if note:
+            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "top"}
+            axes.annotate(note, (0.5, 0), (0, -18), size=7.5, color=LINE, parse_math=False, **place)
+    return axes
+
+
+def _alone(names: Sequence[str], width: float) -> str:
+    """What is said of variables without an edge."""
+    import textwrap
+
+    if not names:
+        return ""
+    shown = ", ".join(shown_names(names[:ALONE_SHOWN]))
+    more = f", … ({len(names):,} in all)" if len(names) > ALONE_SHOWN else ""
+    return textwrap.fill(f"without an edge: {shown}{more}", max(int(width / 0.062), 40))
+
+
+def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, letters: float) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    corner, rounding = centre - box / 2, 0.05
+    inner = (*(corner + rounding), *(box - 2 * rounding))
+    look = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
+    axes.add_patch(FancyBboxPatch(inner[:2], *inner[2:], **look))
+    axes.text(*centre, label, ha="center", va="center", size=letters, zorder=4, parse_math=False)
+
+
+def _draw_edge(axes: Axes, edge: Drawn, centres: np.ndarray, boxes: np.ndarray) -> None:
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    source, target = edge.source, edge.target
+    curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
+    start = _inside(curve, centres[source], boxes[source])
+    stop = _inside(curve[::-1], centres[target], boxes[target])
+    points = curve[start : len(curve) - stop] if start + stop < len(curve) - 1 else curve
+    axes.add_patch(
+        FancyArrowPatch(
+            path=Path(points),
+            arrowstyle=LOOKS[edge.kind],
+            mutation_scale=8 + edge.width,
+            lw=edge.width,
+            ls=(0, (4, 2.5)) if edge.kind == "conflict" else "-",
+            color=COLOURS[edge.kind],
+            joinstyle="miter",
+            zorder=2,
+        )
+    )
+    if edge.label:
+        behind = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+        look = {"size": 6.5, "color": COLOURS[edge.kind], "bbox": behind, "zorder": 2.5}
+        axes.text(*points[len(points) // 2], edge.label, ha="center", va="center", parse_math=False, **look)
+
+
+BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
+"""Heights of an edge's arc over its length, in the order in which they are tried."""
+
+
+def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 65) -> np.ndarray:
+    """(points, 2) of a parabola between two places."""
+    along = np.linspace(0, 1, points)[:, None]
+    across = np.array([start[1] - end[1], end[0] - start[0]])
+    return start + along * (end - start) + 4 * bend * along * (1 - along) * across
+
+
+def _inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
+    """How many of a curve's first points lie in a box, with a little room around it."""
+    inside = (np.abs(curve - centre) <= box / 2 + 0.03).all(axis=1)
+    return int(np.argmin(inside)) if not inside.all() else 0
+
+
+def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray) -> float:
+    """The first bend with which the edge meets no box of another variable; else the one that meets fewest."""
+    others = np.delete(np.arange(len(boxes)), [source, target])
+    met = []
+    for bend in BENDS:
+        curve = _curve(centres[source], centres[target], bend)
+        away = np.abs(curve[:, None] - centres[others]) - boxes[others] / 2 - 0.04
+        met.append(int((away <= 0).all(axis=2).any(axis=0).sum()))
+        if not met[-1]:
+            break
+    return BENDS[int(np.argmin(met))]
+
+
+def _legend(axes: Axes, kinds: set[str]) -> None:
+    """Below a graph with edges of several kinds."""
+    from matplotlib.lines import Line2D
+
+    if len(kinds) < 2:
+        return
+    lines = [
+        Line2D([], [], color=COLOURS[kind], ls="--" if kind == "conflict" else "-", lw=1.2, label=kind)
+        for kind in COLOURS
+        if kind in kinds
+    ]
+    axes.legend(handles=lines, loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=7.5, ncols=3)

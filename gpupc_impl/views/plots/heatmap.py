@@ -1,0 +1,94 @@
+"""A graph as a matrix, its variables ordered by community."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import networkx
+import numpy as np
+
+from gpupc_impl.views.plots import COLOURS, LINE, drawing, shown_names
+from gpupc_impl.views.plots.layout import communities
+from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NAMED = 60
+"""Rows up to which they have names."""
+
+
+def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:
+    """See `core.shown.Shown.heatmap`. An arrow is in the row of its tail; other edges are there twice."""
+    names = skeleton_of(result).names
+    edges = numbered_edges(result)
+    cells = [(i, j, COLOURS[kind]) for i, j, kind in edges]
+    cells += [(j, i, COLOURS[kind]) for i, j, kind in edges if kind != "directed"]
+    if title is None:
+        title = f"{len(names):,} variables, {len(edges):,} edges"
+    graph = networkx.Graph([(i, j) for i, j, _ in edges])
+    kinds = [kind for kind in COLOURS if any(kind == found for _, _, found in edges)]
+    legend = [(kind + (": row → column" if kind == "directed" else ""), COLOURS[kind]) for kind in kinds]
+    return draw_cells(names, graph, cells, ax, title, legend if len(kinds) > 1 or "directed" in kinds else [])
+
+
+def draw_cells(
+    names: Sequence[str],
+    graph: networkx.Graph,
+    cells: Sequence[tuple[int, int, str]],
+    ax: Axes | None,
+    title: str,
+    legend: Sequence[tuple[str, str]] = (),
+) -> Axes:
+    """Draw coloured cells of a matrix, its variables ordered by the communities of a graph.
+
+    Args:
+        graph: of the variables that are shown.
+        cells: row, column, colour.
+        legend: text and colour.
+    """
+    from matplotlib.collections import PatchCollection
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Rectangle
+
+    groups = communities(graph)
+    order = [node for group in groups for node in group]
+    place = {node: k for k, node in enumerate(order)}
+    size = len(order)
+    inches = float(np.clip(0.16 * size, 2.5, 7.5))
+    named = size <= NAMED
+    with drawing(ax, (inches + 0.9, inches + 0.9 + 0.25 * bool(legend))) as axes:
+        axes.set_xlim(-0.5, max(size, 1) - 0.5)
+        axes.set_ylim(max(size, 1) - 0.5, -0.5)
+        axes.set_aspect("equal")
+        side = max(1.0, size / 250)  # a cell that would be less than a third of a millimetre cannot be seen
+        squares = [Rectangle((place[j] - side / 2, place[i] - side / 2), side, side) for i, j, _ in cells]
+        colours = [colour for _, _, colour in cells]
+        axes.add_collection(PatchCollection(squares, facecolors=colours, lw=0, rasterized=size > NAMED))
+        start = 0
+        for group in groups:
+            frame = Rectangle((start - 0.5, start - 0.5), len(group), len(group), fill=False, ec=LINE, lw=0.6)
+            axes.add_patch(frame)
+            start += len(group)
+        if named:
+            labels = shown_names([names[node] for node in order], 16)
+            font = {"size": 7, "parse_math": False}
+            axes.set_xticks(range(size), labels, rotation=90, **font)
+            axes.set_yticks(range(size), labels, **font)
+            axes.tick_params(length=0)
+        alone = len(names) - size
+        without = f"\n{alone:,} without an edge left out" if alone else ""
+        axes.set_title(title + without, parse_math=False)
+        for spine in axes.spines.values():
+            spine.set_visible(True)
+        if not named:
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.set_xlabel(f"{size:,} variables in {len(groups):,} communities")
+        if legend:
+            handles = [Line2D([], [], ls="", marker="s", color=colour, label=text) for text, colour in legend]
+            axes.figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=7.5, ncols=3) if (
+                ax is None
+            ) else axes.legend(handles=handles, loc="upper right", fontsize=7.5)
+    return axes

@@ -1,0 +1,211 @@
+"""What every method of every family must do with required and forbidden edges; a new method is tested unasked."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gpupc_impl import BackgroundKnowledge, DeviceMemoryError, InvalidProblem, methods, skeleton
+from gpupc_impl.core.family import families, get_family, load_problem
+from gpupc_impl.core.knowledge import with_knowledge
+from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from gpupc_impl.measurement.answers import check_answer
+
+P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5}
+SAMPLES = {"gaussian": 150, "discrete": 400, "nonlinear": 60, "mixed": 60}
+OPTIONS = {
+    "discrete": {"df_rule": "adjusted"},  # causal-learn's
+    "nonlinear": {"permutations": 30, "k_cmi": 5, "k_perm": 5},
+    "mixed": {"permutations": 30, "k_cmi": 5, "k_perm": 5, "categories": ["V0"]},
+}
+
+
+def settings():
+    for name, method in methods().items():
+        for backend in method.backends:
+            if method.family not in P:
+                continue
+            reason = unavailable(method, "auto" if backend == "cpu" else backend)
+            marks = [pytest.mark.gpu] if backend == "cuda" else []
+            marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason and method.knowledge else []
+            yield pytest.param((method, backend), marks=marks, id=f"{name}-{backend}")
+
+
+@pytest.fixture(params=settings())
+def any_setting(request):
+    """Any method that knows of fixed edges, and the backend it runs on."""
+    if not request.param[0].knowledge:
+        pytest.skip("a program of other people, which refuses them; see the test below")
+    return request.param
+
+
+def make_problem(family, seed, share=0.25, p=None):
+    """A problem with random knowledge, and one without."""
+    rng = np.random.default_rng(seed)
+    p, n = p or P[family], SAMPLES[family]
+    weights = np.tril(rng.random((p, p)) < 0.4, -1) * rng.uniform(0.4, 1, (p, p))
+    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, n))).T
+    if family == "discrete":
+        data = np.digitize(data, [-0.7, 0.7])
+    if family == "mixed":
+        data[:, 0] = np.digitize(data[:, 0], [-0.7, 0.7])
+    free = get_family(family).problem.from_data(data, **OPTIONS.get(family, {}))
+    pairs = rng.permutation(np.array(list(itertools.combinations(range(p), 2))))
+    count = max(1, round(share * len(pairs) / 2))
+    flip = rng.random(len(pairs)) < 0.5
+    pairs[flip] = pairs[flip, ::-1]
+    knowledge = BackgroundKnowledge(required_edges=pairs[:count], forbidden_edges=pairs[count : 2 * count])
+    return with_knowledge(free, knowledge), free
+
+
+def run(problem, any_setting, **how):
+    method, backend = any_setting
+    open_backend = open_method_backend(method, "auto" if backend == "cpu" else backend)
+    return solve(problem, method, open_backend, **how)
+
+
+def by_hand(problem):
+    """Serial PC-stable as pcalg's, word by word: edges, sets and levels, by the family's test from scratch."""
+    p, fixed = problem.n_variables, problem.fixed
+    required, forbidden = (set(map(tuple, pairs.tolist())) for pairs in (fixed.required, fixed.forbidden))
+    retest = get_family(problem.family).retest(problem)
+    graph = {(i, j) for i, j in itertools.combinations(range(p), 2) if (i, j) not in forbidden}
+    sets, edges_per_level = {}, []
+    for level in range(p):
+        near = [[j for j in range(p) if (min(i, j), max(i, j)) in graph] for i in range(p)]
+        to_test = sorted(graph - required)
+        if level and not any(len(near[i]) > level or len(near[j]) > level for i, j in to_test):
+            break
+        for i, j in to_test:
+            for owner, other in ((i, j), (j, i)) if level else ((i, j),):
+                candidates = [k for k in near[owner] if k != other]
+                found = (s for s in itertools.combinations(candidates, level) if separates(retest, owner, other, s))
+                if (members := next(found, None)) is not None:
+                    sets[i, j] = members
+                    graph.discard((i, j))
+                    break
+        edges_per_level.append(len(graph))
+    return graph, sets, edges_per_level
+
+
+def separates(retest, i, j, members):
+    ratios, _ = retest.ratios(np.array([[i, j]]), np.array([members], int).reshape(1, -1))
+    return ratios[0] <= 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_fixed_edges_are_kept_to_and_never_tested(any_setting, seed):
+    method, _ = any_setting
+    problem, _ = make_problem(method.family, seed)
+    found = run(problem, any_setting)
+    check_answer(found, problem)
+    fixed = problem.fixed
+    assert not len(fixed.broken_by(found.adjacency))
+    assert found.tests_per_level[0] == problem.n_variables * (problem.n_variables - 1) // 2 - len(fixed)
+    assert found.facts["problem"]["required_edges"] == len(fixed.required)
+    for pair in map(tuple, fixed.forbidden.tolist()):
+        assert pair not in found.sepsets
+    assert len(dict(found.sepsets)) == len(found.sepsets)
+    if method.random:
+        return
+    graph, sets, edges_per_level = by_hand(problem)
+    assert set(map(tuple, found.edges.tolist())) == graph
+    assert list(found.edges_per_level) == edges_per_level
+    assert found.stopped_because.startswith("complete")
+    if method.canonical:
+        assert dict(found.sepsets) == sets
+
+
+def test_p_values_of_fixed_edges_are_not_recorded(any_setting):
+    problem, _ = make_problem(any_setting[0].family, 3)
+    found = run(problem, any_setting, pmax=True)
+    fixed = np.concatenate([problem.fixed.required, problem.fixed.forbidden])
+    assert np.isnan(found.pmax[tuple(fixed.T)]).all()
+    assert np.isnan(found.pmax[tuple(fixed.T[::-1])]).all()
+    others = np.triu(np.ones_like(found.adjacency), 1)
+    others[tuple(fixed.T)] = False
+    assert np.isfinite(found.pmax[others]).all()
+
+
+def test_first_come_keeps_to_them_too(any_setting):
+    problem, _ = make_problem(any_setting[0].family, 4)
+    found = run(problem, any_setting, separating_sets="first-come")
+    assert not len(problem.fixed.broken_by(found.adjacency))
+    if not any_setting[0].random:
+        assert np.array_equal(found.adjacency, run(problem, any_setting).adjacency)
+
+
+@pytest.mark.parametrize("p", [2, 3])
+@pytest.mark.parametrize("kind", ["required_edges", "forbidden_edges"])
+def test_every_pair_fixed(any_setting, p, kind):
+    _, free = make_problem(any_setting[0].family, 5, p=p)
+    pairs = list(itertools.combinations(range(p), 2))
+    found = run(with_knowledge(free, BackgroundKnowledge(**{kind: pairs})), any_setting)
+    assert found.n_edges == (len(pairs) if kind == "required_edges" else 0)
+    assert (found.levels_run, found.tests_per_level, found.edges_per_level) == (1, (0,), (found.n_edges,))
+    assert len(found.sepsets) == 0
+
+
+def test_no_level_at_all(any_setting):
+    """Where no test can be made, forbidden edges are gone all the same."""
+    if any_setting[0].family != "gaussian":
+        pytest.skip("these tests can be made with any number of samples")
+    data = np.random.default_rng(0).standard_normal((3, 4))
+    found = skeleton(data, method=any_setting[0].name, knowledge=BackgroundKnowledge(forbidden_edges=[(0, 1)]))
+    assert found.levels_run == 0
+    assert found.n_edges == 5
+    assert not found.adjacency[0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("out-of-core-block", {"layout": "blocks", "block_size": 8}),
+        ("out-of-core-block", {"layout": "panels"}),
+        ("out-of-core-block", {"layout": "gather"}),
+        ("out-of-core-um", {"level_one": "pairs"}),
+        ("pair-scan", {"together": "always"}),
+    ],
+)
+@pytest.mark.parametrize("pmax", [False, True])
+def test_ways_of_a_method_that_need_a_choice(name, params, pmax):
+    method = methods()[name]
+    for seed in range(2):
+        problem, _ = make_problem("gaussian", seed, p=16)
+        expected = run(problem, (methods()["cupc-s"], "host"), pmax=pmax)
+        found = solve(problem, method, open_method_backend(method, "host"), params, pmax=pmax)
+        assert found == expected
+        assert found.stopped_because == expected.stopped_because
+        if pmax:
+            assert np.allclose(found.pmax, expected.pmax, rtol=1e-9, equal_nan=True)
+
+
+def test_out_of_core_in_the_smallest_budget():
+    """Rows whose neighbours do not fit are split."""
+    problem, _ = make_problem("gaussian", 1, p=40)
+    expected = run(problem, (methods()["cupc-s"], "host"))
+    method = methods()["out-of-core-block"]
+    with pytest.raises(DeviceMemoryError) as refused:
+        solve(problem, method, open_method_backend(method, "host", 1000))
+    found = solve(problem, method, open_method_backend(method, "host", refused.value.requested))
+    assert found == expected
+
+
+@pytest.mark.parametrize("family", sorted(families().keys() & P.keys()))
+def test_they_are_part_of_the_problem(family, tmp_path):
+    problem, free = make_problem(family, 6)
+    other, _ = make_problem(family, 7)
+    assert len({problem.fingerprint, free.fingerprint, other.fingerprint}) == 3
+    problem.save(tmp_path / "problem.npz")
+    loaded = load_problem(tmp_path / "problem.npz")
+    assert loaded.fixed == problem.fixed
+    assert loaded.fingerprint == problem.fingerprint
+    assert "required_edges" not in free.facts()
+
+
+@pytest.mark.parametrize("name", [name for name, method in methods().items() if not method.knowledge])
+def test_programs_that_know_of_no_fixed_edges_refuse_them(name):
+    method = methods()[name]
+    problem, _ = make_problem(method.family, 8)
+    with pytest.raises(InvalidProblem, match=f"{name}.* knows nothing of required and forbidden edges.*take one of"):
+        solve(problem, method, None)

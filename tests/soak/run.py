@@ -1,0 +1,342 @@
+"""Soaking: random problems of every family, solved by every method in one process until the time is up (``make soak``).
+
+Each problem is solved by the serial reference of its family and then by all other methods, on every backend that is
+here, with random launch parameters, thread counts and budgets of device memory: edges and separating sets must be the
+reference's. The process's memory, file descriptors and threads are written down, and must not grow.
+
+The log has a line every few seconds. A later call with the same log goes on behind its last problem, and the summary
+counts all of it. A problem is drawn from its number alone: ``--first 1234 --problems 1`` draws number 1234 again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from gpupc_impl import GaussianProblem, InvalidParameter, Skeleton, methods
+from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.registry import Method, Parameter
+from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from tests.conformance import (
+    test_agreement,
+    test_cmiknn_agreement,
+    test_discrete_agreement,
+    test_mixed_agreement,
+)
+
+REFERENCES = {
+    "gaussian": "stable-serial",
+    "discrete": "discrete-serial",
+    "nonlinear": "cmiknn-serial",
+    "mixed": "mixed-serial",
+}
+MOST_SETS = 50_000
+"""Tests that the deepest level of a problem could need if no edge were removed."""
+THREADS = (1, 1, 2, 2, 3, 5, 16)
+BUDGETS = (None, None, None, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 24)
+"""Bytes of device memory; a method may say that a problem does not fit, but not answer otherwise."""
+
+LINE_S = 5.0
+"""Seconds between two lines of the log."""
+
+SETTLED = 0.25
+"""The first part of a process's lines, in which it compiles kernels and caches fill; growth is measured behind it."""
+
+LEAST_LINES = 12
+"""A process of fewer lines is not judged by its growth."""
+
+MOST_GROWTH_BYTES = 16 << 20
+"""What the smallest resident memory of the last quarter may exceed that of the first by: an allocator's fragments."""
+
+
+def draw_problem(number: int) -> Problem:
+    """The problem of a number: families take turns."""
+    rng = np.random.default_rng([number, 0])
+    family = list(REFERENCES)[number % len(REFERENCES)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # constant variables are meant
+        return DRAW[family](rng)
+
+
+def _gaussian(rng: np.random.Generator) -> Problem:
+    p, m = int(rng.integers(2, 25)), int(rng.integers(5, 200))
+    data = test_agreement.draw_data(rng, str(rng.choice(test_agreement.STRUCTURES)), p, m)
+    noises = test_agreement.COPY_NOISE[rng.integers(len(test_agreement.COPY_NOISE))]
+    for noise in rng.choice(noises, rng.integers(4)):
+        original, copy = rng.integers(p, size=2)
+        data[:, copy] = data[:, original] + noise * data[:, original].std() * rng.standard_normal(m)
+    return GaussianProblem.from_data(
+        data,
+        alpha=float(rng.choice([0.001, 0.01, 0.05, 0.2, 0.5])),
+        df_convention=str(rng.choice(["pcalg", "cupc"])),
+        pseudo_inverse=str(rng.choice(["near-singular", "always"])),
+        max_level=_deepest(p),
+    )
+
+
+def _discrete(rng: np.random.Generator) -> Problem:
+    p, n = int(rng.integers(2, 12)), int(10 ** rng.uniform(1, 3.3))
+    categories = rng.integers(1, rng.choice([2, 3, 5, 9, 17]) + 1, p)
+    structure = str(rng.choice(test_discrete_agreement.STRUCTURES))
+    codes = test_discrete_agreement.draw_codes(rng, structure, categories, n, float(rng.choice([1, 3, 8])))
+    return test_discrete_agreement.make_problem(
+        codes,
+        alpha=float(rng.choice([0.001, 0.01, 0.05, 0.2, 0.5, 0.9])),
+        test=str(rng.choice(test_discrete_agreement.TESTS)),
+        df_rule=str(rng.choice(test_discrete_agreement.DF_RULES)),
+        max_level=min(_deepest(p), 3),
+    )
+
+
+def _nonlinear(rng: np.random.Generator) -> Problem:
+    return test_cmiknn_agreement.draw_problem(rng, most_samples=60, most_permutations=20)
+
+
+def _mixed(rng: np.random.Generator) -> Problem:
+    return test_mixed_agreement.draw_problem(rng, most_samples=50, most_permutations=20)
+
+
+DRAW: dict[str, Callable[[np.random.Generator], Problem]] = {
+    "gaussian": _gaussian,
+    "discrete": _discrete,
+    "nonlinear": _nonlinear,
+    "mixed": _mixed,
+}
+
+
+def _deepest(p: int) -> int:
+    """The deepest level that is affordable where no edge goes."""
+    sets, level = p * (p - 1), 0
+    while level + 3 <= p and sets * (p - 2 - level) / (level + 1) <= MOST_SETS:
+        sets, level = sets * (p - 2 - level) / (level + 1), level + 1
+    return level
+
+
+def draw_parameters(method: Method, rng: np.random.Generator) -> dict[str, Any]:
+    """Launch parameters of a method: any that it allows, up to a few times the defaults."""
+
+    def value(parameter: Parameter) -> Any:
+        if parameter.choices is not None:
+            return parameter.choices[rng.integers(len(parameter.choices))]
+        if isinstance(parameter.default, bool):
+            return bool(rng.integers(2))
+        if not isinstance(parameter.default, int):  # a file
+            return parameter.default
+        low = parameter.minimum or 0
+        high = max(16, low + 4 * parameter.default)
+        return int(rng.integers(low, min(high, parameter.maximum or high) + 1))
+
+    while True:
+        given = {name: value(each) for name, each in method.params.items() if name != "inverse"}
+        try:
+            return method.parse_params(given)
+        except InvalidParameter:  # each is in its range, but not all together
+            continue
+
+
+def settings_here() -> dict[str, list[tuple[Method, str]]]:
+    """By family: the methods that must find the same, with each backend that they run on here."""
+    return {
+        family: [
+            (method, backend)
+            for method in methods(family).values()
+            for backend in method.backends
+            if method.canonical and method.name != reference and unavailable(method, backend) is None
+        ]
+        for family, reference in REFERENCES.items()
+    }
+
+
+def draw_run(method: Method, backend: str, rng: np.random.Generator) -> dict[str, Any]:
+    """How a method is run: what a fault is reported with."""
+    return {
+        "method": method.name,
+        "backend": backend,
+        "params": draw_parameters(method, rng),
+        "threads": THREADS[rng.integers(len(THREADS))],
+        "device_memory_limit": None if backend == "cpu" else BUDGETS[rng.integers(len(BUDGETS))],
+    }
+
+
+def run(method: Method, problem: Problem, how: dict[str, Any]) -> Skeleton | None:
+    """A method's answer; None where it says that the problem does not fit."""
+    os.environ["GPUPC_HOST_THREADS"] = str(how["threads"])
+    try:
+        backend = open_method_backend(method, how["backend"], how["device_memory_limit"])
+        return solve(problem, method, backend, how["params"])
+    except DeviceMemoryError:
+        return None
+
+
+def difference(found: Skeleton, expected: Skeleton) -> str | None:
+    """What differs, as a sentence."""
+    if not np.array_equal(found.adjacency, expected.adjacency):
+        return f"{np.count_nonzero(found.adjacency != expected.adjacency) // 2} edges differ"
+    if found.sepsets != expected.sepsets:
+        return "separating sets differ"
+    if found.stopped_because != expected.stopped_because:
+        return f"it stopped because {found.stopped_because!r}, the reference because {expected.stopped_because!r}"
+    return None
+
+
+@dataclasses.dataclass
+class Soak:
+    """A soak at work.
+
+    Attributes:
+        log: a line of JSON every `LINE_S`.
+        number: of the next problem.
+        first: whether it has not yet written; a killed process may have left half a line.
+    """
+
+    log: Path
+    number: int
+    settings: dict[str, list[tuple[Method, str]]] = dataclasses.field(default_factory=settings_here)
+    first: bool = True
+    counts: Counter[str] = dataclasses.field(default_factory=Counter)
+    faults: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def one(self) -> None:
+        """Solve the next problem in every way."""
+        problem, rng = draw_problem(self.number), np.random.default_rng([self.number, 1])
+        reference = methods(problem.family)[REFERENCES[problem.family]]
+        expected = solve(problem, reference, None)
+        self.counts[f"problems of family {problem.family}"] += 1
+        for method, backend in self.settings[problem.family]:
+            how, found = draw_run(method, backend, rng), None
+            try:
+                found = run(method, problem, how)
+                fault = None if found is None else difference(found, expected)
+            except Exception as error:
+                fault = f"{type(error).__name__}: {error}"
+            self.counts[f"runs of {method.name} on {backend}"] += found is not None
+            self.counts["runs that did not fit in the budget"] += found is None and fault is None
+            if fault is not None:
+                self.faults.append({"number": self.number, "family": problem.family, "fault": fault, **how})
+                print(json.dumps(self.faults[-1]), flush=True)
+        self.number += 1
+
+    def write(self, seconds: float) -> None:
+        """Add a line to the log, and forget what stands in it."""
+        gc.collect()
+        process = psutil.Process()
+        line = {
+            "pid": process.pid,
+            "next": self.number,
+            "seconds": round(seconds, 2),
+            "memory_bytes": process.memory_info().rss,
+            "descriptors": process.num_fds(),
+            "threads": process.num_threads(),
+            "counts": dict(self.counts),
+            "faults": self.faults,
+        }
+        with self.log.open("a") as file:
+            file.write("\n" * self.first + json.dumps(line) + "\n")
+        self.first = False
+        self.counts, self.faults = Counter(), []
+
+    def until(self, end: float, problems: int | None) -> None:
+        began = written = time.monotonic()
+        last = None if problems is None else self.number + problems
+        while time.monotonic() < end and self.number != last:
+            self.one()
+            if time.monotonic() > written + LINE_S:
+                self.write(time.monotonic() - written)
+                written = time.monotonic()
+        if self.counts or began == written:
+            self.write(time.monotonic() - written)
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a log; one that a killed process left half-written is passed over."""
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
+def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a log says, as it is published."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line["counts"])
+    settled = [_of(lines, pid) for pid in dict.fromkeys(line["pid"] for line in lines)]
+    growth = [grown(part) for part in settled if len(part) >= LEAST_LINES]
+    faults = [fault for line in lines for fault in line["faults"]]
+    return {
+        "commit": _commit(),
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "backends": sorted({backend for each in settings_here().values() for _, backend in each}),
+        "seconds": round(sum(line["seconds"] for line in lines), 1),
+        "problems": sum(count for name, count in counts.items() if name.startswith("problems")),
+        "runs": sum(count for name, count in counts.items() if name.startswith("runs of")),
+        "counts": dict(sorted(counts.items())),
+        "differences": faults,
+        "processes": growth,
+        "flat": all(part["flat"] for part in growth),
+    }
+
+
+def _of(lines: Sequence[dict[str, Any]], pid: int) -> list[dict[str, Any]]:
+    """A process's lines behind its beginning."""
+    own = [line for line in lines if line["pid"] == pid]
+    return own[int(SETTLED * len(own)) :]
+
+
+def grown(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How a process's memory (a quarter's smallest), descriptors and threads (largest) went from the first to the last
+    quarter of its lines."""
+    quarter = max(len(lines) // 4, 1)
+    first, last = lines[:quarter], lines[-quarter:]
+    memory = [min(line["memory_bytes"] for line in part) for part in (first, last)]
+    found: dict[str, Any] = {"lines": len(lines), "memory_bytes": memory}
+    for name in ("descriptors", "threads"):
+        found[name] = [max(line[name] for line in part) for part in (first, last)]
+    steady = all(found[name][1] <= found[name][0] for name in ("descriptors", "threads"))
+    return found | {"flat": steady and memory[1] <= memory[0] + MOST_GROWTH_BYTES}
+
+
+def _commit() -> str | None:
+    said = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True)
+    return said.stdout.strip() or None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.run", description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--log", type=Path, default=Path("build/soak/log.jsonl"))
+    parser.add_argument("--summary", type=Path, default=Path("build/soak/summary.json"))
+    parser.add_argument("--first", type=int, help="number of the first problem (default: behind the log's last)")
+    parser.add_argument("--problems", type=int, help="how many (default: until the time is up)")
+    options = parser.parse_args(argv)
+    options.log.parent.mkdir(parents=True, exist_ok=True)
+    before = list(read_log(options.log))
+    first = options.first if options.first is not None else before[-1]["next"] if before else 0
+    Soak(options.log, first).until(time.monotonic() + 60 * options.minutes, options.problems)
+    found = summary(list(read_log(options.log)))
+    options.summary.write_text(json.dumps(found, indent=1) + "\n")
+    done = f"{found['problems']:,} problems, {found['runs']:,} runs in {found['seconds']:,.0f} s"
+    use = "flat" if found["flat"] else f"not flat: {found['processes']}"
+    print(f"{done}: {len(found['differences'])} differences, {use}")
+    return 0 if found["flat"] and not found["differences"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

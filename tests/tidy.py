@@ -1,0 +1,59 @@
+"""clang-tidy on every kernel, as the host backend compiles it: ``python -m tests.tidy``, which `make lint` calls."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
+from gpupc_impl.backends.simt.build import find_compiler, kernel_unit
+
+ROOT = PACKAGE_ROOT.parent
+TIDY = Path(sys.executable).with_name("clang-tidy")
+ROOMS = ("gaussian", "discrete", "nonlinear", "mixed", "out_of_core")
+LEVEL = 2
+"""Up to which level kernels are looked at: each is another instance of the same template."""
+
+
+def units() -> Iterator[tuple[str, str]]:
+    """The translation unit of each kernel file with all its kernels, by a name."""
+    kernels: dict[str, list[str]] = {}
+    for room in ROOMS:
+        all_kernels = importlib.import_module(f"gpupc_impl.{room}.device").all_kernels
+        for kernel in itertools.starmap(KernelSource, all_kernels(LEVEL)):
+            kernels.setdefault(str(kernel.source), []).append(kernel.expression)
+    for source, (first, *others) in kernels.items():
+        more = (f"[[maybe_unused]] static const auto also_{k} = &{name};\n" for k, name in enumerate(others))
+        yield Path(source).stem, kernel_unit(PACKAGE_ROOT / source, first) + "".join(more)
+
+
+def complaint(name: str, unit: str, folder: Path) -> str:
+    """What clang-tidy says of a unit; nothing when all is well."""
+    path = folder / f"{name}.cpp"
+    path.write_text(unit)
+    command = [TIDY, f"--config-file={ROOT / '.clang-tidy'}", "--quiet", path]
+    compiled = ["--", "-x", "c++", "-std=c++17", "-pthread", "-I", PACKAGE_ROOT]
+    done = subprocess.run([*command, *compiled], capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def main() -> int:
+    compiler = find_compiler()
+    if "ziglang" in compiler.command:
+        print("clang-tidy: skipped; it needs the headers of g++ or clang++, and neither is here")
+        return 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        said = list(pool.map(lambda each: complaint(*each, Path(folder)), units()))
+    print("".join(said), end="")
+    return 1 if any(said) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Bootstrap: a plain loop over `pc`, in any order, in other processes, and after an interruption."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpupc_impl import GaussianProblem, InvalidProblem, bootstrap, pc, resampled_rows
+from gpupc_impl.studies import bootstrap as module
+
+matplotlib.use("Agg")
+SEARCH = module._Job.search
+
+OPTIONS = {"backend": "host", "method": "cupc-s"}
+N = 12
+
+
+@pytest.fixture(scope="module")
+def data():
+    """a -> c <- b, c -> d, and e."""
+    rng = np.random.default_rng(1)
+    a, b, e = rng.normal(size=(3, 80))
+    c = a + b + rng.normal(size=80)
+    return pd.DataFrame({"a": a, "b <i>": b, "c": c, "d": 0.5 * c + rng.normal(size=80), "=e": e})
+
+
+@pytest.fixture(scope="module")
+def plain(data):
+    """Counts of a plain loop."""
+    graphs = [pc(data.iloc[resampled_rows(len(data), 7, k)], 0.05, **OPTIONS) for k in range(N)]
+    return sum(graph.directed.astype(int) for graph in graphs), sum(graph.undirected.astype(int) for graph in graphs)
+
+
+def assert_counts(found, counts):
+    assert np.array_equal(found.directed, counts[0])
+    assert np.array_equal(found.undirected, counts[1])
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_equals_a_plain_loop(data, plain):
+    found = bootstrap(data, N, seed=7, **OPTIONS)
+    assert_counts(found, plain)
+    assert found.names == tuple(data)
+    assert found.graph == pc(data, **OPTIONS)
+    assert np.allclose(found.edge_frequencies, (plain[0] + plain[0].T + plain[1]) / N)
+    assert np.allclose(found.direction_frequencies, plain[0] / N)
+
+
+def test_arrays_and_labels(data):
+    labels = (data > 0).apply(lambda column: column.map({True: "high", False: "low"}))
+    found = bootstrap(labels, 3, seed=1, backend="host")
+    graphs = [pc(labels.iloc[resampled_rows(len(data), 1, k)], backend="host") for k in range(3)]
+    assert found.graph.skeleton.problem.family == "discrete"
+    assert_counts(found, (sum(g.directed.astype(int) for g in graphs), sum(g.undirected.astype(int) for g in graphs)))
+    assert_counts(bootstrap(data.to_numpy(), 2, **OPTIONS), astuple(bootstrap(data, 2, **OPTIONS)))
+
+
+def astuple(found):
+    return found.directed, found.undirected
+
+
+def test_in_processes_and_executors(data, plain, tmp_path):
+    assert_counts(bootstrap(data, N, seed=7, processes=2, folder=tmp_path / "many", **OPTIONS), plain)
+    with ThreadPoolExecutor(3) as executor:
+        assert_counts(bootstrap(data, N, seed=7, executor=executor, folder=tmp_path / "pool", **OPTIONS), plain)
+    bootstrap(data, N, seed=7, folder=tmp_path / "one", **OPTIONS)
+    assert content(tmp_path / "one") == content(tmp_path / "many") == content(tmp_path / "pool")
+
+
+def test_resumed_is_not_resumed_byte_for_byte(data, plain, tmp_path, monkeypatch):
+    bootstrap(data, N, seed=7, folder=tmp_path / "whole", **OPTIONS)
+    searched = []
+
+    def interrupted(job, k):
+        if len(searched) == 5:
+            raise KeyboardInterrupt
+        searched.append(k)
+        return SEARCH(job, k)
+
+    monkeypatch.setattr(module._Job, "search", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap(data, N, seed=7, folder=tmp_path / "broken", **OPTIONS)
+    (tmp_path / "broken" / "000002.npy").write_bytes(b"half")
+    searched.clear()
+    monkeypatch.setattr(module._Job, "search", lambda job, k: searched.append(k) or SEARCH(job, k))
+    assert_counts(bootstrap(data, N, seed=7, folder=tmp_path / "broken", **OPTIONS), plain)
+    assert searched == [2, *range(5, N)]
+    assert content(tmp_path / "broken") == content(tmp_path / "whole")
+    searched.clear()
+    more = bootstrap(data, N + 2, seed=7, folder=tmp_path / "broken", **OPTIONS)
+    assert (searched, more.n) == ([N, N + 1], N + 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 8}, "resamples of seed 7"),
+        ({"alpha": 0.01}, "resamples of other data, or another alpha or test"),
+        ({"df_convention": "cupc"}, "other data, or another alpha or test"),
+        ({"replace": False, "fraction": 0.5}, r"resamples of fraction 1\.0"),
+        ({"method": "cupc-e"}, "resamples of options"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(data, tmp_path, change, message):
+    bootstrap(data, 1, seed=7, folder=tmp_path, **OPTIONS)
+    with pytest.raises(InvalidProblem, match=message):
+        bootstrap(data, 1, **{"seed": 7, "folder": tmp_path, **OPTIONS, **change})
+    (tmp_path / module.SETTINGS).write_text("{")
+    with pytest.raises(InvalidProblem, match="damaged"):
+        bootstrap(data, 1, seed=7, folder=tmp_path, **OPTIONS)
+
+
+def test_rows():
+    rows = resampled_rows(50, 3, 4)
+    assert rows.shape == (50,)
+    assert np.array_equal(rows, resampled_rows(50, 3, 4))
+    assert not np.array_equal(rows, resampled_rows(50, 3, 5))
+    assert not np.array_equal(rows, resampled_rows(50, 4, 4))
+    part = resampled_rows(50, 3, 4, replace=False, fraction=0.5)
+    assert len(set(part.tolist())) == len(part) == 25
+    assert len(set(resampled_rows(50, 0, 0, replace=False).tolist())) == 50
+    many = np.concatenate([resampled_rows(10, 0, k) for k in range(2000)])
+    assert np.abs(np.bincount(many) / len(many) - 0.1).max() < 0.01
+
+
+def test_to_frame(data, plain):
+    found = bootstrap(data, N, seed=7, **OPTIONS)
+    frame = found.to_frame()
+    number = {name: k for k, name in enumerate(found.names)}
+    assert (frame.frequency.diff().dropna() <= 0).all()
+    assert (frame.directed >= frame.reversed).all()
+    assert np.allclose(frame.frequency, frame.directed + frame.reversed + frame.undirected)
+    for row in frame.itertuples():
+        i, j = number[row.source], number[row.target]
+        assert (row.directed, row.reversed) == (plain[0][i, j] / N, plain[0][j, i] / N)
+    assert len(frame) == np.count_nonzero(np.triu(plain[0] + plain[0].T + plain[1]))
+    assert (found.to_frame(0.9).frequency >= 0.9).all()
+
+
+def test_pictures(data):
+    found = bootstrap(data, 4, seed=7, **OPTIONS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for axes in (found.plot(), found.plot(at_least=1.0), found.heatmap(), found.heatmap(at_least=1.0)):
+            axes.figure.canvas.draw()
+    shown = {text.get_text() for text in found.plot().texts}
+    less = {f"{frequency:.0%}" for frequency in found.to_frame(0.5).frequency if frequency < 1}
+    assert {"c", "b <i>"} | less <= shown
+    plt.close("all")
+
+
+def test_what_is_warned_of_in_a_resample_is_said_once(data):
+    rare = data.assign(rare=(np.arange(len(data)) == 0) / 3)
+    with pytest.warns(UserWarning, match="in a resample: 1 constant variable") as caught:
+        bootstrap(rare, 8, **OPTIONS)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": 0}, "n is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"processes": 0}, "processes is 0"),
+        ({"fraction": 0}, "fraction is 0"),
+        ({"fraction": 1.5, "replace": False}, r"fraction is 1\.5"),
+        ({"n_samples": 10}, "cannot be resampled"),
+        ({"alpha": 2.0}, "alpha is 2"),
+    ],
+)
+def test_what_cannot_be_used(data, change, message):
+    with pytest.raises(InvalidProblem, match=message):
+        bootstrap(data, **change)
+    with pytest.raises(InvalidProblem, match="cannot be resampled"):
+        bootstrap(GaussianProblem.from_data(data))
+
+
+def test_settings_say_what_the_folder_is_of(data, tmp_path):
+    bootstrap(data, 1, folder=tmp_path, **OPTIONS)
+    settings = json.loads((tmp_path / module.SETTINGS).read_text())
+    assert settings.keys() == {"data", "seed", "replace", "fraction", "options"}
+    assert settings["options"] == {"method": "'cupc-s'"}

@@ -1,0 +1,137 @@
+"""Variables called anything: names survive every export, and no shell, spreadsheet or browser runs them."""
+
+import csv
+import html.parser
+import re
+import subprocess
+from pathlib import Path
+
+import networkx
+import numpy as np
+import pandas
+import pytest
+
+from gpupc_impl import Skeleton, pc
+from gpupc_impl.cli import main
+from gpupc_impl.core.orientation import CPDAG
+from gpupc_impl.reporting.tables import Table
+
+ROOT = Path(__file__).parents[2]
+NAMES = (
+    "=cmd|' /C calc'!A0",
+    "=1+1",
+    "+sum(A1)",
+    "-2+3",
+    "@name",
+    "--output",
+    'quote "double"',
+    "it's",
+    "two\nlines",
+    "<script>alert(1)</script>",
+    "a&b &amp; c",
+    "$(touch hacked)",
+    "`touch hacked`; touch hacked",
+    "a,b;c\td",
+    "ünïcode ☃",
+    "-3.5",
+)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Samples of a chain through all variables, so that each is in some edge."""
+    noise = np.random.default_rng(0).normal(size=(300, len(NAMES)))
+    return pandas.DataFrame(np.cumsum(noise, axis=1), columns=list(NAMES))
+
+
+@pytest.fixture(scope="module")
+def graph(table):
+    return pc(table, method="stable-serial", max_level=1)
+
+
+def is_number(cell):
+    return re.fullmatch(r"[-+]?[0-9.]+", cell) is not None
+
+
+def test_names_survive_in_memory_and_in_archives(graph, tmp_path):
+    assert graph.names == NAMES
+    graph.save(tmp_path / "g.npz")
+    assert CPDAG.load(tmp_path / "g.npz").names == Skeleton.load(tmp_path / "g.npz").names == NAMES
+    assert set(graph.to_networkx()) == set(NAMES)
+    frame = graph.to_frame()
+    assert set(frame.source) | set(frame.target) == set(NAMES)
+
+
+def test_names_survive_in_graphml(graph, tmp_path):
+    graph.skeleton.save(tmp_path / "g.graphml")
+    found = networkx.read_graphml(tmp_path / "g.graphml")
+    assert set(found) == set(NAMES)
+    assert {frozenset(edge) for edge in found.edges} == {frozenset(edge) for edge in graph.skeleton.to_networkx().edges}
+
+
+@pytest.mark.parametrize("what", ["skeleton", "cpdag"])
+def test_csv_has_every_name_and_no_formula(graph, tmp_path, what):
+    result = graph if what == "cpdag" else graph.skeleton
+    result.save(tmp_path / "g.csv")
+    with open(tmp_path / "g.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    cells = [row[column] for row in rows for column in ("source", "target")]
+    for cell in cells:
+        assert not cell.startswith(FORMULA) or is_number(cell), cell
+    read = [cell.removeprefix("'") for cell in cells]
+    frame = result.to_frame()
+    assert read == [name for pair in zip(frame.source, frame.target, strict=True) for name in pair]
+    assert set(read) == set(NAMES)
+
+
+def test_the_command_line_runs_nothing(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "$(touch hacked) '; touch hacked; '.npz"
+    np.savez(data, x=table.to_numpy(), names=list(NAMES))
+    out = tmp_path / "-out & `touch hacked`.npz"
+    assert main(["skeleton", str(data), "--method", "stable-serial", "--max-level", "1", "--output", str(out)]) == 0
+    assert Skeleton.load(out).names == NAMES
+    assert not (tmp_path / "hacked").exists()
+    assert "edges:" in capsys.readouterr().out
+
+
+def test_no_code_starts_a_shell():
+    found = subprocess.run(
+        ["git", "ls-files", "*.py", "*.smk", "Snakefile"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    shell = re.compile(r"shell\s*=\s*True|os\.(system|popen)\(|^\s*shell:", re.MULTILINE)
+    ours = [ROOT / name for name in found.stdout.split() if not name.startswith("tests/")]
+    assert len(ours) > 100
+    assert not [path for path in ours if path.exists() and shell.search(path.read_text(encoding="utf-8"))]
+
+
+class Text(html.parser.HTMLParser):
+    """The tags of a page, and the text of its cells and list items."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.texts, self.open = set(), [], None
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        if tag in ("td", "th", "li", "h1"):
+            self.texts.append("")
+            self.open = tag
+
+    def handle_endtag(self, tag):
+        if tag == self.open:
+            self.open = None
+
+    def handle_data(self, text):
+        if self.open:
+            self.texts[-1] += text
+
+
+def test_html_shows_names_as_text(tmp_path):
+    table = Table(NAMES[9], ["name", "<b>"], [[name, "1"] for name in NAMES], list(NAMES), [{"name": n} for n in NAMES])
+    table.write(tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
+    page = Text()
+    page.feed((tmp_path / "t.html").read_text(encoding="utf-8"))
+    assert set(NAMES) <= set(page.texts)
+    assert not page.tags & {"script", "b"}

@@ -1,0 +1,60 @@
+"""Soaking, for seconds: every family has a turn, a difference is reported with what makes it again, growth is seen."""
+
+import dataclasses
+import json
+
+import pytest
+
+from gpupc_impl.backends.host import HostBackend
+from tests.soak import run as soak
+
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUPC_HOST_THREADS", "1")  # set back at the end
+    return tmp_path
+
+
+def call(folder, *arguments):
+    status = soak.main(["--log", str(folder / "log.jsonl"), "--summary", str(folder / "summary.json"), *arguments])
+    return status, json.loads((folder / "summary.json").read_text())
+
+
+def test_every_method_agrees_and_a_second_call_goes_on(folder):
+    status, found = call(folder, "--problems", "4")
+    assert (status, found["problems"], found["differences"], found["flat"]) == (0, 4, [], True)
+    assert {name for name in found["counts"] if name.startswith("problems")} == {
+        f"problems of family {family}" for family in soak.REFERENCES
+    }
+    assert found["runs"] > 10
+    with (folder / "log.jsonl").open("a") as file:
+        file.write('{"pid": 1, "next": 99')  # a killed process's
+    status, found = call(folder, "--problems", "1")
+    assert (status, found["problems"]) == (0, 5)
+    assert [line["next"] for line in soak.read_log(folder / "log.jsonl")] == [4, 5]
+
+
+def test_a_difference_is_reported_with_how_to_make_it_again(folder, monkeypatch, capsys):
+    solve = soak.solve
+
+    def wrong(problem, method, backend, params=None):
+        found = solve(problem, method, backend, params)
+        return dataclasses.replace(found, adjacency=~found.adjacency) if method.name == "cupc-s" else found
+
+    monkeypatch.setattr(soak, "solve", wrong)
+    status, found = call(folder, "--first", "8", "--problems", "1")
+    assert status == 1
+    (fault,) = found["differences"]
+    assert (fault["number"], fault["method"], fault["backend"]) == (8, "cupc-s", "host")
+    assert fault["fault"].endswith("edges differ")
+    assert {"theta", "delta"} <= fault["params"].keys()
+    assert '"number": 8' in capsys.readouterr().out
+
+
+def test_growth_is_seen():
+    flat = [{"memory_bytes": 1 << 30, "descriptors": 9, "threads": 4}] * 8
+    assert soak.grown(flat)["flat"]
+    for name, more in (("memory_bytes", 1 << 31), ("descriptors", 10), ("threads", 5)):
+        assert not soak.grown([*flat[:6], *[line | {name: more} for line in flat[6:]]])["flat"]

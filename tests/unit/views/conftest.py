@@ -1,0 +1,70 @@
+"""A CPDAG with every kind of edge, and names of every kind."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pytest
+
+from gpupc_impl import CPDAG, SeparatingSets, Skeleton
+from gpupc_impl.core.result import edges_to_adjacency
+
+matplotlib.use("Agg")
+
+NAMES = (
+    "plain",
+    'quote"s, comma; \\back\\',
+    "line\nbreak",
+    "<b>&amp;</b>",
+    "=cmd|'/c calc'!A1",
+    "-dash",
+    "β–漢字🙂",
+    "$x_1$ and $",
+    "a name that is longer than any box can hold, really",
+    " space ",
+)
+DIRECTED = [(0, 1), (2, 1), (1, 3), (4, 5)]
+UNDIRECTED = [(3, 4), (6, 7)]
+CONFLICTS = [(5, 6)]  # variables 8 and 9 have no edge
+
+
+@pytest.fixture
+def skeleton():
+    return skeleton_of_names(NAMES)
+
+
+def skeleton_of_names(names):
+    adjacency = edges_to_adjacency([*DIRECTED, *UNDIRECTED, *CONFLICTS], len(names))
+    return Skeleton(
+        adjacency=adjacency,
+        sepsets=SeparatingSets.from_levels(adjacency, [(np.array([(0, 2)]), np.array([[9]]))]),
+        names=tuple(names),
+        tests_per_level=(45, 12),
+        edges_per_level=(8, 7),
+        seconds_per_level=(0.5, 0.25),
+        levels_run=2,
+        stopped_because="complete: for the sake of the <test>",
+        facts={
+            "method": "cupc-s",
+            "backend": "host",
+            "params": {"theta": 64},
+            "problem": {"alpha": 0.01, "n_samples": 1234, "max_level": None},
+        },
+    )
+
+
+@pytest.fixture
+def cpdag(skeleton):
+    return cpdag_of(skeleton)
+
+
+def cpdag_of(skeleton):
+    directed = np.zeros_like(skeleton.adjacency)
+    directed[tuple(np.array(DIRECTED).T)] = True
+    undirected = edges_to_adjacency([*UNDIRECTED, *CONFLICTS], len(skeleton.names))
+    return CPDAG(directed, undirected, np.array(CONFLICTS), skeleton)
+
+
+@pytest.fixture(params=["skeleton", "cpdag"])
+def result(request):
+    return request.getfixturevalue(request.param)

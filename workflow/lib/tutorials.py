@@ -1,0 +1,114 @@
+"""Tutorials: scripts in docs/tutorials, run cell by cell into pages with what they print and draw.
+
+    python -m workflow.lib.tutorials [NAME ...]
+
+A script has cells as notebooks in text form do, and opens as one in Jupyter (jupytext), VS Code and Spyder: ``# %%``
+begins code, ``# %% [markdown]`` text in comments. A page has the text, the code, what was printed, and a picture for
+each figure that a cell leaves open, whose label (``fig.set_label``) says what it shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from datasets.dataset import DatasetUnavailable
+
+FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
+
+STYLE = {
+    **{"figure.dpi": 100, "savefig.dpi": 160, "figure.constrained_layout.use": True, "font.size": 9},
+    **{"axes.spines.top": False, "axes.spines.right": False},
+}
+"""matplotlib's settings in a tutorial, beside its own defaults."""
+
+
+def page(script: Path, pictures: Path) -> str:
+    """Run a script, draw its pictures into a folder, and return its page.
+
+    Raises:
+        DatasetUnavailable: the script's data cannot be had; the message is a sentence.
+    """
+    space: dict[str, Any] = {"__name__": script.stem}
+    parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **STYLE}):
+        for is_text, source, line in _cells(script.read_text(encoding="utf-8")):
+            if is_text:
+                parts.append(source)
+                continue
+            parts.append(f"```python\n{source}\n```")
+            printed = _run(source, line, script, space)
+            if printed:
+                parts.append(f"```text\n{printed}\n```")
+            for number in plt.get_fignums():
+                figure, drawn = plt.figure(number), drawn + 1
+                parts.append(_picture(figure, pictures / f"{script.stem}-{drawn}.png"))
+                plt.close(figure)
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
+    """The cells: whether they are text, their text or code, and the line that it begins on."""
+    for cell in re.finditer(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", text, re.MULTILINE | re.DOTALL):
+        body = cell[2]
+        first = text.count("\n", 0, cell.start(2)) + 1 + len(body) - len(body.lstrip("\n"))
+        if cell[1]:
+            body = re.sub(r"^# ?", "", body, flags=re.MULTILINE)
+        yield bool(cell[1]), body.strip("\n"), first
+
+
+def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
+    """Run a cell's code; returns what it printed."""
+    code = compile("\n" * (line - 1) + source, str(script), "exec")  # errors name the script's own lines
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, space)
+    return "\n".join(text.rstrip() for text in out.getvalue().rstrip().splitlines())
+
+
+def _picture(figure: Figure, path: Path) -> str:
+    """Save a figure; returns the Markdown that shows it.
+
+    Raises:
+        ValueError: it has no label, so nobody who cannot see it knows what it shows.
+    """
+    label = str(figure.get_label())
+    if not label:
+        raise ValueError(f"{path.stem}: the figure has no label; say what it shows with fig.set_label(...)")
+    figure.savefig(path)
+    return f"![{label}]({path.name})"
+
+
+def main(names: list[str]) -> int:
+    """Make the pages of scripts, by default of all; 1 where the data of one cannot be had, whose page then stays."""
+    missing = 0
+    for script in sorted(FOLDER.glob("*.py")):
+        if names and script.stem not in names:
+            continue
+        try:
+            made = page(script, FOLDER)
+        except DatasetUnavailable as error:
+            print(f"{script.name}: left as it is: {error}", file=sys.stderr)
+            missing = 1
+            continue
+        script.with_suffix(".md").write_text(made, encoding="utf-8")
+        print(f"written: {script.with_suffix('.md').relative_to(FOLDER.parents[1])}")
+    return missing
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Run the tutorials and write their pages and pictures.")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="a script in docs/tutorials, without .py (default: all)"
+    )
+    sys.exit(main(parser.parse_args().names))
