@@ -64,8 +64,9 @@ class Shown:
             progress: a progress bar; None: where somebody can see it, and tqdm is installed.
 
         Returns:
-            A row a pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()`` and ``"removed"``; ``p_value``;
-            ``given``, a tuple of names; and the effect in that test, in a column named after it:
+            A row a pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()``, ``"removed"``, or
+            ``"forbidden"`` by background knowledge; ``p_value``, NaN where knowledge left nothing to test; ``given``, a
+            tuple of names; and the effect in that test, in a column named after it:
             ``partial_correlation``, ``cramers_v`` (given a set: of the statistic over all strata),
             ``mutual_information`` (of the G-square test, in nats) or ``cmi`` (in nats).
 

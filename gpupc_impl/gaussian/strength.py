@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpupc_impl.gaussian.pairwise import PairwiseProblem
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
 
@@ -20,6 +21,10 @@ class Strength:
         found = partial_correlations(self._problem, pairs, sets)
         if self._problem.obstacle(level) is not None:  # no search makes such a test
             return np.full(len(pairs), np.nan), found
+        if isinstance(self._problem, PairwiseProblem):
+            variables = np.concatenate([sets, pairs], axis=1)
+            sizes = self._problem.sizes[variables[:, :, None], variables[:, None, :]].min(axis=(1, 2))
+            return self._problem.p_values(np.square(found), sizes, level), found
         return np.asarray(self._problem.p_value(np.square(found), level)), found
 
 

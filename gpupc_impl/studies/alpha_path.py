@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.api import prepare_for
+from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.views.progress import bar
@@ -90,6 +91,7 @@ def alpha_path(
     max_level: int | None = None,
     missing: str = "error",
     transpose: bool | None = None,
+    knowledge: Any = None,
     device_memory_limit: int | None = None,
     progress: bool | None = None,
     **options: Any,
@@ -126,6 +128,8 @@ def alpha_path(
         device_memory_limit,
         options,
     )
+    if knowledge is not None:
+        problem = with_knowledge(problem, knowledge)
     found: dict[float, Skeleton] = {}
     with bar(progress, len(grid), "alphas", " alphas") as shown:
         for alpha in grid:

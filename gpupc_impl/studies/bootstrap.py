@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.api import pc
+from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import read_json, save_json, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.intake import take
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
@@ -143,11 +145,12 @@ def bootstrap(
     """`pc` of resampled data: how often is each edge found, and each direction?
 
     Resample k is ``data`` in the rows ``resampled_rows(len(data), seed, k, replace, fraction)``, searched by itself;
-    none depends on how many there are, or on where and in which order they are searched.
+    none depends on how many there are, or on where and in which order they are searched. Rows that
+    ``missing="drop-rows"`` drops are dropped before.
 
     Args:
-        data: samples in rows and variables in columns, array or DataFrame. Categories of a column that is no pandas
-            Categorical are those that occur in a resample.
+        data: samples, as `pc` takes them. Categories of a column that is no pandas Categorical are those that occur in
+            a resample.
         n: number of resamples.
         alpha, options: all that `pc` takes, but for ``progress``.
         seed: of the resamples, at least 0.
@@ -168,7 +171,8 @@ def bootstrap(
     """
     _check(data, n, seed, replace, fraction, processes, options)
     graph = pc(data, alpha, **options)  # which checks the rest
-    job = _Job(data, alpha, seed, replace, fraction, options)
+    family = graph.skeleton.problem.family
+    job = _Job(*_samples(data, family, options), alpha, seed, replace, fraction)
     store = None if folder is None else Path(folder)
     if store is not None:
         told = {name: repr(value) for name, value in options.items() if name not in ONLY_HOW}
@@ -236,6 +240,23 @@ ONLY_HOW = ("names", "backend", "device_memory_limit")
 """Options that change no graph."""
 
 
+def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The samples of a user's data, read, turned and without the rows that are dropped; and what is left to be said of
+    them to `pc`, which has been given the data before and warned of what is odd."""
+    missing = options.get("missing", "error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = take(
+            data,
+            names=options.get("names"),
+            kind=get_family(family).data,
+            missing=missing,
+            transpose=options.get("transpose"),
+        )
+    said = {"names": table.names, "transpose": False, "missing": "pairwise" if missing == "pairwise" else "error"}
+    return table.values, {**options, **said, "family": family}
+
+
 # --- searches --------------------------------------------------------------------------------------------------------
 
 
@@ -244,11 +265,11 @@ class _Job:
     """What all resamples share; a process gets it once."""
 
     data: Any
+    options: Mapping[str, Any]
     alpha: float
     seed: int
     replace: bool
     fraction: float
-    options: Mapping[str, Any]
 
     def search(self, k: int) -> tuple[int, np.ndarray, list[str]]:
         """Resample k: its edges, (k, 3) int32, and what was warned of."""

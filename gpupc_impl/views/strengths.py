@@ -2,12 +2,13 @@
 
 A removed pair's test is the one that separated it. An edge's tests are those of the search: at every level that was
 run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC, Algorithm 1).
+What background knowledge fixes was never tested.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,15 +34,20 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
         raise ValueError(f"pairs is {pairs!r}; choose one of: {', '.join(PAIRS)}")
     skeleton = skeleton_of(result)
     test = _tests_of(skeleton, backend)
+    fixed = skeleton.problem.fixed
     parts = []
     if pairs != "removed":
         edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
-        with bar(progress, int(_counts(skeleton, edges).sum()), "tests of the edges", " tests") as shown:
-            parts.append((edges, edges_with_kind(result)["kind"].tolist(), *_of_edges(skeleton, edges, test, shown)))
+        tested = ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
+        with bar(progress, int(_counts(skeleton, edges[tested]).sum()), "tests of the edges", " tests") as shown:
+            found = _untested(_of_edges(skeleton, edges[tested], test, shown), tested)
+        parts.append((edges, edges_with_kind(result)["kind"].tolist(), *found))
     if pairs != "edges":
         removed = np.argwhere(np.triu(~skeleton.adjacency, 1))
-        with bar(progress, len(removed), "removed pairs", " pairs") as shown:
-            parts.append((removed, ["removed"] * len(removed), *_of_removed(skeleton, removed, test, shown)))
+        tested = ~_among(removed, skeleton.sepsets.gaps)
+        with bar(progress, int(tested.sum()), "removed pairs", " pairs") as shown:
+            found = _untested(_of_removed(skeleton, removed[tested], test, shown), tested)
+        parts.append((removed, np.where(tested, "removed", "forbidden").tolist(), *found))
     names = skeleton.names
     rows = [
         (names[i], names[j], kind, p_value, tuple(names[v] for v in given), effect)
@@ -66,6 +72,20 @@ def _tests_of(skeleton: Skeleton, backend: str) -> Strength:
 
 Found = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
 """Of some pairs: p-values, sets and effects."""
+
+
+def _among(pairs: np.ndarray, some: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
+    """(k,) bool: which of the (k, 2) pairs are among some others, i < j in all."""
+    known = {tuple(pair) for pair in np.asarray(some).tolist()}
+    return np.array([tuple(pair) in known for pair in pairs.tolist()], bool)
+
+
+def _untested(found: Found, tested: np.ndarray) -> Found:
+    """What was found of the pairs that were tested, with NaN and no set for the others."""
+    p_values, effects = np.full(len(tested), np.nan), np.full(len(tested), np.nan)
+    p_values[tested], effects[tested] = found[0], found[2]
+    given = iter(found[1])
+    return p_values, [next(given) if one else () for one in tested], effects
 
 
 def _of_removed(skeleton: Skeleton, pairs: np.ndarray, test: Strength, shown: Any) -> Found:

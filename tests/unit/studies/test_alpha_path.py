@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpupc_impl import GaussianProblem, InvalidProblem, alpha_path, skeleton
+from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidProblem, alpha_path, skeleton
 
 matplotlib.use("Agg")
 
@@ -27,6 +27,7 @@ def data():
         {"backend": "host"},
         {"backend": "host", "method": "cupc-e", "max_level": 1, "df_convention": "cupc"},
         {"backend": "host", "correlations": "device"},
+        {"backend": "host", "knowledge": BackgroundKnowledge(required_edges=[("g0", "g1")])},
         {"family": "discrete", "backend": "host"},
         {"family": "nonlinear", "backend": "host", "permutations": 20, "max_level": 0},
     ],

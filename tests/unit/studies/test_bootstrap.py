@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpupc_impl import GaussianProblem, InvalidProblem, bootstrap, pc, resampled_rows
+from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidProblem, bootstrap, pc, resampled_rows
 from gpupc_impl.studies import bootstrap as module
 
 matplotlib.use("Agg")
@@ -67,6 +67,22 @@ def test_arrays_and_labels(data):
 
 def astuple(found):
     return found.directed, found.undirected
+
+
+def test_data_as_people_bring_them(data, tmp_path):
+    """A file, variables in rows, missing values: the rows that are left are drawn from."""
+    holes = data.mask(np.random.default_rng(0).random(data.shape) < 0.02)
+    holes.to_csv(tmp_path / "holes.csv", index=False)
+    whole = holes.dropna()
+    graphs = [pc(whole.iloc[resampled_rows(len(whole), 0, k)], **OPTIONS) for k in range(3)]
+    counts = sum(g.directed.astype(int) for g in graphs), sum(g.undirected.astype(int) for g in graphs)
+    for given, options in ((tmp_path / "holes.csv", {}), (holes, {}), (holes.T, {"transpose": True})):
+        found = bootstrap(given, 3, missing="drop-rows", **options, **OPTIONS)
+        assert_counts(found, counts)
+        assert found.names == tuple(data)
+    known = BackgroundKnowledge(required_edges=[("c", "=e")])
+    found = bootstrap(holes, 2, missing="pairwise", knowledge=known)
+    assert found.edge_frequencies[2, 4] == 1
 
 
 def test_in_processes_and_executors(data, plain, tmp_path):

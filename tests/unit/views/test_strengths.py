@@ -12,7 +12,7 @@ from scipy.stats import chi2_contingency
 from scipy.stats.contingency import association
 
 import gpupc_impl
-from gpupc_impl import Skeleton, pc, skeleton
+from gpupc_impl import BackgroundKnowledge, Skeleton, pc, skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.nonlinear import retest
 from gpupc_impl.views import strengths as views_strengths
@@ -126,6 +126,25 @@ def test_mixed(numbers):
     data = numbers.iloc[:60, :5].assign(g1=lambda frame: (frame.g1 > 0).astype(str))
     options = {"family": "mixed", "backend": "host", "pmax": True, "permutations": 40}
     assert_largest(pc(data, 0.05, **options), at_most=0)
+
+
+def test_missing_values_pairwise(numbers):
+    holes = numbers.mask(np.random.default_rng(4).random(numbers.shape) < 0.1)
+    assert_largest(pc(holes, 0.01, missing="pairwise", pmax=True))
+
+
+@pytest.mark.parametrize("family", ["gaussian", "nonlinear"])
+def test_what_knowledge_fixes_is_not_tested(numbers, family):
+    known = BackgroundKnowledge(required_edges=[("g0", "g1"), ("g4", "g2")], forbidden_edges=[("g0", "g3")])
+    data = numbers.iloc[:60, :5]
+    result = pc(data, 0.05, knowledge=known, family=family, backend="host", pmax=True)
+    found, untested = result.skeleton, []
+    for i, j, given, row in rows_of(result.strengths("all"), result.names):
+        if np.isnan(row.p_value):
+            untested.append(({i, j}, row.kind == "forbidden", tuple(given)))
+        else:
+            assert row.p_value == pytest.approx(found.pmax[i, j], abs=1e-9)
+    assert sorted(untested, key=str) == [({0, 1}, False, ()), ({0, 3}, True, ()), ({2, 4}, False, ())]
 
 
 def test_a_test_that_is_not_defined_is_passed_over():
