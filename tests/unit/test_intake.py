@@ -192,7 +192,7 @@ def test_variables_in_rows_are_doubted_and_turned(frame, tmp_path, capsys):
         assert skeleton(tmp_path / name, **METHOD, transpose=True).names == tuple("abcd")
         assert main(["skeleton", str(tmp_path / name), "--transpose", "--method", "stable-serial"]) == 0
         assert "samples: 300" in capsys.readouterr().out
-        with pytest.raises(DataError, match="--row-names if (it|that column) names the rows"):
+        with pytest.raises(DataError, match=r"--row-names if (it|that column) names the rows"):
             skeleton(tmp_path / name)
 
 
