@@ -213,7 +213,7 @@ class PairwiseSearch:
 
     def __init__(self, problem: PairwiseProblem, pmax: bool):
         self._problem = problem
-        self._adjacent = ~np.eye(problem.n_variables, dtype=bool)
+        self._adjacent = problem.start_graph()
         self._pmax = np.full(self._adjacent.shape, np.nan) if pmax else None
 
     def adjacency(self) -> np.ndarray:
@@ -226,7 +226,7 @@ class PairwiseSearch:
         """Edges are tested side by side, each set by set in canonical order, as many sets of each at a time as fit."""
         critical = self._problem.critical_of_sizes(level)
         rows = _Rows(self._adjacent, level)
-        pairs = np.argwhere(np.triu(self._adjacent)).astype(np.int32)
+        pairs = self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent))).astype(np.int32)
         sets = np.full((len(pairs), level), -1, np.int32)
         separated, done = np.zeros(len(pairs), bool), np.zeros(len(pairs), np.int64)
         totals = rows.count(pairs).sum(axis=1)
@@ -249,9 +249,10 @@ class PairwiseSearch:
                 self._record(pairs[edge], self._problem.p_values(r_squared, sizes, level), first)
         i, j = pairs[separated].T
         self._adjacent[i, j] = self._adjacent[j, i] = False
+        degrees = self._adjacent.sum(axis=1)
         return LevelOutcome(
-            edges=len(pairs) - len(i),
-            max_degree=int(self._adjacent.sum(axis=1).max()),
+            edges=int(degrees.sum()) // 2,
+            max_degree=self._problem.most_tested_degree(degrees),
             tests=tests,
             pairs=pairs[separated] if level else None,
             sets=sets[separated] if level else None,

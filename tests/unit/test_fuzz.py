@@ -308,6 +308,22 @@ def test_what_declares_more_than_it_holds(tmp_path, name, shape):
         resource.setrlimit(resource.RLIMIT_AS, largest)
 
 
+def test_other_members_and_headers_of_archives(tmp_path):
+    """A member that is no array is left alone; long headers, which NumPy writes in format 2, are read."""
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2, 4), }".ljust(117) + b"\n"
+    member = b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + np.arange(8.0).tobytes()
+    with zipfile.ZipFile(tmp_path / "table.npz", "w") as archive:
+        archive.writestr("x.npy", member)
+        archive.writestr("zzz.txt", "later than an array's first bytes")
+        archive.writestr("aaa.txt", "and earlier, empty or not")
+        archive.writestr("empty", "")
+    values, _ = read_npz(tmp_path / "table.npz")
+    np.testing.assert_array_equal(values, np.arange(8.0).reshape(2, 4))
+    (tmp_path / "third.npy").write_bytes(member.replace(b"NUMPY\x02", b"NUMPY\x03", 1))
+    with pytest.raises(DataError, match="format"):
+        read_numpy(tmp_path / "third.npy")
+
+
 @pytest.mark.parametrize(
     ("seed", "array", "content"),
     [

@@ -56,6 +56,14 @@ def test_what_levels_did_is_collected():
     assert seen[1].seconds == 7.5
 
 
+def test_one_variable_has_no_level():
+    search = Search()
+    search.adjacency = lambda: np.zeros((1, 1), bool)
+    found = pc_stable(problem(1), search)
+    assert (search.ran, found.levels_run, found.edges_per_level) == ([], 0, ())
+    assert found.stopped_because == "complete: no variable has the 1 neighbours that a test of level 0 needs"
+
+
 def test_defaults_of_an_outcome():
     outcome = LevelOutcome(1, 2, 3)
     assert (outcome.undefined, outcome.pseudo_inverses, outcome.seconds) == (0, 0, None)
@@ -67,6 +75,7 @@ def test_defaults_of_an_outcome():
         (0, 1, {}, None),
         (0, 0, {}, "complete: no variable has the 1 neighbours that a test of level 0 needs"),
         (3, 3, {}, "complete: no variable has the 4 neighbours that a test of level 3 needs"),
+        (1, 3, {"max_level": 2}, None),
         (2, 3, {"max_level": 2}, None),
         (3, 9, {"max_level": 2}, "max_level: levels up to 2 were asked for"),
         (96, 200, {}, "too many sets: .* subsets of size 96, .* set max_level to 95 or lower alpha"),

@@ -182,6 +182,11 @@ def test_write_whole_leaves_the_old_file_when_it_fails(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_write_whole_makes_the_folders(tmp_path):
+    files.save_json([1], tmp_path / "one" / "two" / "file.json")
+    assert files.read_json(tmp_path / "one" / "two" / "file.json") == [1]
+
+
 def test_without_jsonschema_a_record_is_written_and_said_to_be_unchecked(record, tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     record.save(tmp_path / "s.json")

@@ -376,6 +376,20 @@ def test_without_skeletons_digests_settle_equality(problem, right, tmp_path):
     assert fresh[1]["certificates_checked"] == math.comb(problem.n_variables, 2) - right.n_edges
 
 
+@pytest.mark.parametrize("digest", ["0" * 63 + "1", "f" * 64])
+def test_digests_of_other_sets_are_another_answer(problem, right, tmp_path, digest):
+    """Whichever of the two is the larger."""
+    problem.save(tmp_path / "problem.npz")
+    for reference, candidate in (("8" * 64, digest), (digest, "8" * 64)):
+        for name, sets in (("reference", reference), ("candidate", candidate)):
+            made = record_of(problem, right, name, reference=name == "reference")
+            result = dataclasses.replace(made.result, sepsets_sha256=sets)
+            dataclasses.replace(made, result=result).save(tmp_path / f"{name}.json")
+        paths = tmp_path / "problem.npz", [tmp_path / f"{name}.json" for name in ("reference", "candidate")]
+        rows = verify.verify_files(*paths, earlier=[])
+        assert [row["status"] for row in rows] == ["equal", "unexplained"]
+
+
 def test_without_results_no_problem_is_needed(problem, tmp_path):
     record_of(problem, None, status="skipped").save(tmp_path / "record.json")
     assert verify.verify_files(tmp_path / "absent.npz", [tmp_path / "record.json"])[0]["status"] == "not-run"

@@ -1,0 +1,94 @@
+"""Made-up answers compared edge by edge and set by set, and every way in which a difference is explained."""
+
+import numpy as np
+import pytest
+
+from gpupc_impl.core import mapped
+from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
+from gpupc_impl.verification import compare
+from gpupc_impl.verification.answer import Answer
+from gpupc_impl.verification.compare import Comparison
+
+P = 6
+
+
+def answer(removed, ratio=0.5, tolerance=1e-9, *, canonical=True, random=False):
+    """An answer of six variables that removed these pairs with these sets, in whose eyes every test has this ratio."""
+    adjacency = complete_graph(P)
+    for i, j in removed:
+        adjacency[i, j] = adjacency[j, i] = False
+    sizes = {len(members) for members in removed.values() if members}
+    levels = [[(pair, members) for pair, members in removed.items() if len(members) == size] for size in sizes]
+    sets = [tuple(map(np.array, zip(*level, strict=True))) for level in levels]
+    made = Answer.__new__(Answer)
+    sepsets = SeparatingSets.from_levels(adjacency, sets)
+    made.skeleton = Skeleton(adjacency, sepsets, tuple("abcdef"), (), (), (), 0, "made up")
+    made.canonical, made.random, made._p = canonical, random, P
+    made.sizes, made.set_keys = sepsets.sizes(), made._key(sepsets.pairs)
+    made.ratios = lambda pairs, _: (np.array([ratio]), np.array([tolerance]), np.zeros(len(pairs), bool))
+    return made
+
+
+OURS = {(0, 1): (2,), (0, 2): (1, 3), (0, 3): (1,), (1, 2): (), (1, 3): (0,), (2, 3): (0,), (4, 5): (), (1, 4): ()}
+THEIRS = {
+    (0, 1): (2, 3),
+    (0, 2): (1,),
+    (0, 3): (2,),
+    (1, 2): (0,),
+    (1, 3): (0,),
+    (4, 5): (),
+    (1, 4): (2,),
+    (0, 5): (1,),
+}
+
+
+@pytest.mark.parametrize("piece", [1, mapped.PIECE_BYTES])
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_differs(monkeypatch, turned, piece):
+    monkeypatch.setattr(mapped, "PIECE_BYTES", piece)
+    one, other = (answer(THEIRS), answer(OURS)) if turned else (answer(OURS), answer(THEIRS))
+    found = Comparison(one, other)
+    assert found.edges.tolist() == [[0, 5], [2, 3]]
+    assert {tuple(pair) for pair in found.sets.tolist()} == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 4)}
+    assert Comparison(one, one).edges.shape == Comparison(one, one).sets.shape == (0, 2)
+    without = Comparison(one, answer(OURS, canonical=False))
+    assert without.sets.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("owner", "other", "status"),
+    [
+        ((1 + 1e-12, 1e-9), (0.5, 1e-9), "near-threshold"),
+        ((1 - 1e-12, 1e-9), (0.5, 1e-9), "near-threshold"),
+        ((1 + 1e-8, 1e-9), (0.5, 1e-9), "unexplained"),  # its own set does not separate
+        ((2.0, 1e-9), (2.0, 1e-9), "unexplained"),
+        ((0.5, 1e-9), (1 + 1e-12, 1e-9), "near-threshold"),
+        ((0.5, 1e-9), (1 - 1e-12, 1e-9), "near-threshold"),
+        ((0.5, 1e-9), (1 + 1e-8, 1e-9), "convention"),
+        ((0.5, 1e-9), (2.0, 1e-9), "convention"),
+        ((0.5, 1e-9), (0.7, 1e-9), "unexplained"),  # the other should have found it
+    ],
+)
+def test_why_one_removed_what_the_other_kept(owner, other, status):
+    removed, kept = answer({(0, 1): (2,)}, *owner), answer({}, *other)
+    for pair in ((removed, kept), (kept, removed)):
+        assert Comparison(*pair).statuses() == ([status], [])
+
+
+def test_random_numbers_explain_everything():
+    removed = {(0, 1): (2,)}
+    for pair in ((answer(removed, random=True), answer({})), (answer({}), answer(removed, random=True))):
+        assert Comparison(*pair).statuses() == (["random"], [])
+
+
+def test_what_follows_from_another_difference_is_explained_by_that():
+    """a - b went given c; the other could not find that, as it had removed both a - c and b - c before."""
+    one = answer({(0, 1): (2,)}, 0.5)
+    other = answer({(0, 2): (), (1, 2): ()}, 1 + 1e-12)
+    assert Comparison(one, other).statuses() == (["near-threshold"] * 3, [])
+
+
+def test_explanations_are_bounded_for_edges_and_sets_together(monkeypatch):
+    monkeypatch.setattr(compare, "EXPLAINED_AT_MOST", 4)
+    edges, sets = Comparison(answer(OURS), answer(THEIRS)).statuses()
+    assert (len(edges), len(sets)) == (2, 2)
