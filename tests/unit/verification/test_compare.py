@@ -1,5 +1,7 @@
 """Made-up answers compared edge by edge and set by set, and every way in which a difference is explained."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,7 @@ def answer(removed, ratio=0.5, tolerance=1e-9, *, canonical=True, random=False):
     made = Answer.__new__(Answer)
     sepsets = SeparatingSets.from_levels(adjacency, sets)
     made.skeleton = Skeleton(adjacency, sepsets, tuple("abcdef"), (), (), (), 0, "made up")
+    made.problem = types.SimpleNamespace(fixed=None)
     made.canonical, made.random, made._p = canonical, random, P
     made.sizes, made.set_keys = sepsets.sizes(), made._key(sepsets.pairs)
     made.ratios = lambda pairs, _: (np.array([ratio]), np.array([tolerance]), np.zeros(len(pairs), bool))
