@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
+from gpupc_impl.core.result import NO_PAIRS, SeparatingSets, Skeleton, complete_graph
 from gpupc_impl.verification import compare
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.compare import Comparison
@@ -25,7 +25,7 @@ def answer(removed, ratio=0.5, tolerance=1e-9, *, canonical=True, random=False):
     made = Answer.__new__(Answer)
     sepsets = SeparatingSets.from_levels(adjacency, sets)
     made.skeleton = Skeleton(adjacency, sepsets, tuple("abcdef"), (), (), (), 0, "made up")
-    made.problem = types.SimpleNamespace(fixed=None)
+    made.problem, made.gaps = types.SimpleNamespace(fixed=None), NO_PAIRS
     made.canonical, made.random, made._p = canonical, random, P
     made.sizes, made.set_keys = sepsets.sizes(), made._key(sepsets.pairs)
     made.ratios = lambda pairs, _: (np.array([ratio]), np.array([tolerance]), np.zeros(len(pairs), bool))
