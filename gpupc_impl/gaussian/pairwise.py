@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,11 +21,10 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.engine.graph import binomial_table
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem, gaussian_parameters
 from gpupc_impl.gaussian.retest import pseudo_inverse_products
 
@@ -305,7 +305,9 @@ class _Rows:
         self.degrees = adjacent.sum(axis=1)
         self.starts = np.cumsum(self.degrees) - self.degrees
         self.neighbours = np.nonzero(adjacent)[1].astype(np.int32)
-        self.binomials = binomial_table(max(int(self.degrees.max()), level), level).astype(np.int64)
+        longest = max(int(self.degrees.max()), level)
+        table = [[min(math.comb(n, k), MAX_SETS) for n in range(longest + 1)] for k in range(level + 1)]
+        self.binomials = np.array(table, np.int64)
 
     def count(self, pairs: np.ndarray) -> np.ndarray:
         """(k, 2) how many sets there are from either end of (k, 2) pairs; without members there is one in all."""

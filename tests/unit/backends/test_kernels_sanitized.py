@@ -52,6 +52,9 @@ for transform, precision in (("ranks", "float32"), ("none", "float32"), ("none",
             for selection, gamma in itertools.product(("buckets", "counting", "insertion"), (0, 5)):
                 ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
+for selection in ("buckets", "counting"):
+    options = dict(selection=selection, stopping="early")
+    solve(problems[0], methods()["gpucmiknn-parallel"], open_backend("host"), options)
 """
 
 MIXED = """
