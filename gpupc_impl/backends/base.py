@@ -173,7 +173,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
-        """A (rows, width) device array that begins with the columns of a C-contiguous matrix; the rest is undefined."""
+        """A (rows, width) device array that begins with the columns of a C-contiguous matrix; zeros follow."""
 
     @abc.abstractmethod
     def upload_symmetric(self, matrix: np.ndarray) -> Any:

@@ -232,6 +232,7 @@ class CudaBackend(Backend):
         device = self.empty((len(matrix), width), matrix.dtype)
         if not matrix.nbytes:
             return device
+        self.fill(device, 0)
         matrix = np.ascontiguousarray(matrix)
         given, wanted = matrix.shape[1] * matrix.itemsize, width * matrix.itemsize
         count = max(-(-matrix.nbytes // CHUNK_BYTES), TRIANGLE_PARTS if matrix.nbytes > SMALL_BYTES else 1)

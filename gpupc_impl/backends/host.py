@@ -365,6 +365,7 @@ class HostBackend(Backend):
     def upload_rows(self, matrix: np.ndarray, width: int) -> np.ndarray:
         target = self.empty((len(matrix), width), matrix.dtype)
         target[:, : matrix.shape[1]] = matrix
+        target[:, matrix.shape[1] :] = 0
         return target
 
     def upload_symmetric(self, matrix: np.ndarray) -> np.ndarray:

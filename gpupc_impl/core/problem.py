@@ -110,8 +110,8 @@ class Problem:
         """
         return None
 
-    def facts(self) -> dict[str, Any]:
-        """What a result and a record say about the problem."""
+    def outline(self) -> dict[str, Any]:
+        """What a result says about the problem: all but its data."""
         fixed = self.fixed
         counts = (
             {} if fixed is None else {"required_edges": len(fixed.required), "forbidden_edges": len(fixed.forbidden)}
@@ -120,10 +120,13 @@ class Problem:
             "alpha": self.alpha,
             "max_level": self.max_level,
             "n_variables": self.n_variables,
-            "fingerprint": self.fingerprint,
             **{name: getattr(self, name) for name in ("n_samples", *self.PARAMETERS)},
             **counts,
         }
+
+    def facts(self) -> dict[str, Any]:
+        """What a record says about the problem: `outline`, and the fingerprint, for which all data are read."""
+        return {**self.outline(), "fingerprint": self.fingerprint}
 
     @functools.cached_property
     def fingerprint(self) -> str:

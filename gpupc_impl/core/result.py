@@ -308,6 +308,9 @@ class Skeleton(Shown):
                 "pseudo_inverses": self.pseudo_inverses,
                 "facts": dict(self.facts),
             }
+            if self.problem is not None:
+                told = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
+                scalars["facts"]["problem"] = told
             arrays = {} if self.pmax is None else {"pmax": self.pmax}
             if len(self.sepsets.gaps):
                 arrays["sepset_gaps"] = self.sepsets.gaps

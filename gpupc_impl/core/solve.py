@@ -110,7 +110,7 @@ def solve(
         "backend": "cpu" if backend is None else backend.name,
         "params": parsed,
         "separating_sets": separating_sets if method.canonical else "the method's own",
-        "problem": problem.facts(),
+        "problem": problem.outline(),
     }
     found = method.solve(
         problem,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +46,22 @@ MOST_BLOCKS = 1 << 18
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
 """Blocks that run at a time, and a few more to fill gaps; scratch space for more would not be used."""
+
+
+def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
+    """delta, gamma and beta: those asked for, and for the others the backend's defaults, halved until a block fits.
+
+    Args:
+        params: the three, 0 for those not asked for; their product is at most `MAX_THREADS`.
+        backend: its name.
+    """
+    shape = {name: params[name] or 1 for name in DEFAULTS[backend]}
+    for name in ("gamma", "delta", "beta"):
+        size = 1 if params[name] else DEFAULTS[backend][name]
+        while size * math.prod(shape.values()) > MAX_THREADS:
+            size //= 2
+        shape[name] *= size
+    return shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,8 +185,7 @@ class GpuPC(DiscreteSearch):
     name = "gpupc"
 
     def __init__(self, problem: DiscreteProblem, run: Run):
-        defaults = DEFAULTS[run.backend.name]
-        self.shape = {name: run.params[name] or default for name, default in defaults.items()}
+        self.shape = block_shape(run.params, run.backend.name)
         self.plans: list[MemoryPlan] = []
         multiprocessors = run.backend.multiprocessors
         self.resident_blocks = (

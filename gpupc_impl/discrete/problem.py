@@ -210,9 +210,9 @@ class DiscreteProblem(Problem):
 
     # --- identity ---------------------------------------------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def outline(self) -> dict[str, Any]:
         return {
-            **super().facts(),
+            **super().outline(),
             "min_categories": int(self.categories.min()),
             "max_categories": int(self.categories.max()),
             "categories_declared": int(self.declared.sum()),

@@ -100,10 +100,10 @@ class PairwiseProblem(GaussianProblem):
             **parameters,
         )
 
-    def facts(self) -> dict[str, Any]:
+    def outline(self) -> dict[str, Any]:
         off_diagonal = self.sizes[~np.eye(self.n_variables, dtype=bool)]
         least = int(off_diagonal.min(initial=self.n_samples))
-        return {**super().facts(), "missing": "pairwise", "least_samples_of_a_pair": least}
+        return {**super().outline(), "missing": "pairwise", "least_samples_of_a_pair": least}
 
     @property
     def fingerprint(self) -> str:

@@ -112,6 +112,8 @@ def _check_facts(facts: Any, problem: Problem) -> None:
     if not _is_time(facts.get("translation_s", 0.0)):
         raise InvalidAnswer(f"facts['translation_s'] is {_shown(facts['translation_s'])}; it must be seconds")
     ours, said = problem.facts(), facts.get("problem") or problem.facts()
+    if isinstance(said, Mapping):
+        said = {"fingerprint": ours["fingerprint"], **said}
     fits = (
         isinstance(said, Mapping)
         and said.keys() == ours.keys()

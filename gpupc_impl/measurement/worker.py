@@ -112,7 +112,7 @@ class Session:
             "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
             "levels": list(skeleton.seconds_per_level),
             # As the method understood it: a reference may know only one of the problem's conventions.
-            "problem": skeleton.facts.get("problem") or self.problems[problem].facts(),
+            "problem": self.problems[problem].facts() | (skeleton.facts.get("problem") or {}),
             "result": {
                 "edges": skeleton.n_edges,
                 "levels_run": skeleton.levels_run,

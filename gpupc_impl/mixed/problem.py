@@ -121,9 +121,9 @@ class MixedProblem(NonlinearProblem):
             rows.append((own == np.arange(number)[:, None]).astype(own.dtype) if number else own)
         return np.concatenate(rows)
 
-    def facts(self) -> dict[str, Any]:
+    def outline(self) -> dict[str, Any]:
         return {
-            **super().facts(),
+            **super().outline(),
             "categorical_variables": int(np.count_nonzero(self.categories)),
             "max_categories": int(self.categories.max()),
         }

@@ -397,6 +397,7 @@ __device__ __forceinline__ void scan_side(const PairScan& s, double critical_r_s
                 }
             }
             first_rank += n - first;
+            join_lanes();  // no lane reads the prefix's cells any more
             changed = P.advance();
             if (hit_any) partner_count = -1;
         }

@@ -298,6 +298,21 @@ def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
         assert found.levels_run >= 2
 
 
+@pytest.mark.parametrize("name", gpupc.DEFAULTS)
+def test_blocks_fit_with_any_parameters(name):
+    """Those that are not asked for make way for those that are."""
+    sizes = [0, 1, 2, 3, 13, 64, 300, 512]
+    for delta, gamma, beta in itertools.product(sizes, sizes, sizes):
+        asked = {"delta": delta, "gamma": gamma, "beta": beta}
+        if max(delta, 1) * max(gamma, 1) * max(beta, 1) > gpupc.MAX_THREADS:
+            continue
+        shape = gpupc.block_shape(asked, name)
+        assert np.prod(list(shape.values())) <= gpupc.MAX_THREADS
+        assert all(size == asked[each] for each, size in shape.items() if asked[each])
+        if not any(asked.values()):
+            assert shape == gpupc.DEFAULTS[name]
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
