@@ -10,6 +10,7 @@ import collections
 import functools
 import math
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -28,6 +29,10 @@ ROW_BYTES = 1 << 15
 
 AHEAD = 4
 """Parts that may be on their way."""
+
+
+CROWDED_BYTES_PER_S = 2e9
+"""Slower than one core copies: so all cores together are only where others are at work on them."""
 
 
 class PinnedPool:
@@ -110,11 +115,16 @@ def staged_upload(
     """
     flat = source.reshape(-1).view(np.uint8)
     under_way: collections.deque[tuple[np.ndarray, Callable[[], None]]] = collections.deque()
+    crowded = False
     for part in parts:
         if len(under_way) == AHEAD:
             under_way.popleft()[1]()
         staged = pool.array((part.rows * part.width,), np.uint8)
-        _copier()(staged, flat, *part)
+        start = time.perf_counter()
+        _copier()(staged, flat, *part, crowded)
+        # The threads of a BLAS stay on the cores for a tenth of a second after its last product; to wait for others
+        # beside them takes milliseconds a part.
+        crowded = crowded or staged.nbytes < CROWDED_BYTES_PER_S * (time.perf_counter() - start)
         under_way.append((staged, send(staged, part)))
     return [staged for staged, _ in under_way]
 
@@ -156,7 +166,9 @@ def _copier() -> Callable[..., None]:
     return copy_rows
 
 
-def _copy_rows(target: np.ndarray, source: np.ndarray, first: int, rows: int, width: int, stride: int) -> None:
+def _copy_rows(
+    target: np.ndarray, source: np.ndarray, first: int, rows: int, width: int, stride: int, alone: bool = False
+) -> None:
     for row in range(rows):
         start = first + row * stride
         target[row * width : (row + 1) * width] = source[start : start + width]

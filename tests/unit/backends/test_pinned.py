@@ -188,9 +188,10 @@ def random_bytes(size: int) -> np.ndarray:
     return np.random.default_rng(size).integers(0, 256, size, np.uint8)
 
 
-@pytest.fixture(params=["all cores", "one core"])
+@pytest.fixture(params=["all cores", "crowded", "one core"])
 def copier(request, monkeypatch):
-    """With numba, and as where it is not installed."""
+    """With numba, on cores that others are at work on as well, and as where it is not installed."""
+    monkeypatch.setattr(pinned, "CROWDED_BYTES_PER_S", np.inf if request.param == "crowded" else 0)
     if request.param == "one core":
         monkeypatch.setattr(pinned, "_copier", lambda: pinned._copy_rows)
 
