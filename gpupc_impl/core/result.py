@@ -301,16 +301,16 @@ class Skeleton(Shown):
         """
         path = Path(path)
         if path.suffix == ".npz":
+            told = dict(self.facts)
+            if self.problem is not None:
+                told["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
             scalars = {
                 "levels_run": self.levels_run,
                 "stopped_because": self.stopped_because,
                 "undefined_tests": self.undefined_tests,
                 "pseudo_inverses": self.pseudo_inverses,
-                "facts": dict(self.facts),
+                "facts": told,
             }
-            if self.problem is not None:
-                told = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
-                scalars["facts"]["problem"] = told
             arrays = {} if self.pmax is None else {"pmax": self.pmax}
             if len(self.sepsets.gaps):
                 arrays["sepset_gaps"] = self.sepsets.gaps
