@@ -61,7 +61,7 @@ def measure_dataset(
     """
     dataset = facts["name"]
     skipped = {
-        name: f"the config measures {name} on {', '.join(choice['only'])} only"
+        name: f"the config measures {name} on {', '.join(choice['only']) or 'no data set'} only"
         for name, choice in settings.items()
         if dataset not in choice.get("only", [dataset])
     }
