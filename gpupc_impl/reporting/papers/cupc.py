@@ -440,7 +440,8 @@ def heatmaps(
     ys, xs = (sorted({run.params[name] for run in runs}) for name in (y_name, x_name))
     panels = panels_of(runs)
     columns = min(across, len(panels))
-    size = (panel[0] * columns, panel[1] * math.ceil(len(panels) / columns) + 0.6)
+    # A single small panel stands beside the scale of colours and under a heading that need a column's width.
+    size = (max(panel[0] * columns, style.COLUMN_WIDTH), panel[1] * math.ceil(len(panels) / columns) + 0.9)
     figure, grid = plt.subplots(
         math.ceil(len(panels) / columns), columns, figsize=size, sharex=True, sharey=True, squeeze=False
     )
@@ -473,12 +474,12 @@ def heatmaps(
             place = (xs.index(selected[1]) - 0.5, ys.index(selected[0]) - 0.5)
             axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor="black", linewidth=1, zorder=3))
         axes.set(xlim=(-0.5, len(xs) - 0.5), ylim=(-0.5, len(ys) - 0.5), aspect="equal")
-        axes.set_xticks(range(len(xs)), xs, fontsize=6)
+        axes.set_xticks(range(len(xs)), xs, fontsize=6 if len(xs) < 8 else 5)
         axes.set_yticks(range(len(ys)), ys, fontsize=6)
         axes.tick_params(length=0)
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
-        axes.set_title(textwrap.fill(title, int(14 * panel[0])), fontsize=6)
+        axes.set_title(textwrap.fill(title, int(14 * size[0] / columns)), fontsize=6)
         axes.label_outer()
     for axes in grid.flat[len(panels) :]:
         axes.remove()
