@@ -1,0 +1,138 @@
+"""Separating sets that stay in shards until they are asked for."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
+from gpupc_impl.distributed import _shards
+from gpupc_impl.distributed._plan import Plan
+
+BLOCKS_KEPT = 4
+"""Blocks that stay in memory for the next question."""
+
+
+class MissingShard(RuntimeError):
+    """A shard that a result is made of is gone or damaged; the message names it."""
+
+
+class Blocks:
+    """The finished blocks of levels 0 and 1.
+
+    Args:
+        owner: what must live as long as the files do, such as a temporary folder.
+    """
+
+    def __init__(self, folder: _shards.Folder, plan: Plan, owner: tempfile.TemporaryDirectory | None = None):
+        self.folder, self.plan, self._owner = folder, plan, owner
+        self.read = functools.lru_cache(BLOCKS_KEPT)(self._read)
+
+    def _read(self, i: int, j: int) -> dict[str, np.ndarray]:
+        path = self.folder.block(i, j)
+        found = _shards.read(path)
+        if found is None:
+            raise MissingShard(f"{path} is gone or damaged; search again with the same folder, which makes it again")
+        return found[1]
+
+    def edges(self) -> np.ndarray:
+        """(k, 2) int32, ascending: the edges that level 1 left."""
+        parts = [NO_PAIRS]
+        parts += [self._pairs(i, j, self._read(i, j)["left"]) for i, j in self.plan.blocks()]
+        return _ascending(np.concatenate(parts))
+
+    def degrees(self) -> np.ndarray:
+        """(p,) int64: degrees after level 0."""
+        return np.concatenate([self._read(i, i)["degrees"] for i in range(self.plan.panels)]).astype(np.int64)
+
+    def removed(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
+        pairs, members = [NO_PAIRS], [np.empty(0, np.int32)]
+        for i, j in self.plan.blocks():
+            block = self._read(i, j)
+            pairs.append(self._pairs(i, j, block["edges"] & ~block["left"]))
+            members.append(block["members"])
+        return np.concatenate(pairs), np.concatenate(members)[:, None]
+
+    def member(self, i: int, j: int) -> int | None:
+        """What separated two variables, i < j, at level 1; None where that was not so."""
+        rows = self.plan.rows
+        block = self.read(i // rows, j // rows)
+        gone = block["edges"] & ~block["left"]
+        row, word, bit = i % rows, j % rows // 32, j % 32
+        if not gone[row, word] >> np.uint32(bit) & np.uint32(1):
+            return None
+        before = [gone[:row].reshape(-1), gone[row, :word], gone[row, word : word + 1] & np.uint32((1 << bit) - 1)]
+        return int(block["members"][sum(map(_count_bits, before))])
+
+    def _pairs(self, i: int, j: int, bits: np.ndarray) -> np.ndarray:
+        """(k, 2) int32, row by row: the pairs of a block whose bits are set."""
+        at = np.flatnonzero(bits.reshape(-1))
+        word, bit = np.nonzero(bits.reshape(-1)[at, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1))
+        row, column = np.divmod(at[word], bits.shape[1])
+        first = np.array([i, j]) * self.plan.rows
+        return (np.stack([row, 32 * column + bit], axis=1) + first).astype(np.int32)
+
+
+def _count_bits(words: np.ndarray) -> int:
+    return int(np.count_nonzero(np.unpackbits(np.ascontiguousarray(words).view(np.uint8))))
+
+
+def _ascending(pairs: np.ndarray) -> np.ndarray:
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+
+class ShardedSets(SeparatingSets):
+    """Separating sets of which those of level 1, the bulk, stay in shards.
+
+    A single set is read from its shard. What needs all of them (`pairs`, `members`, a comparison, a file) reads them
+    into memory, once: 12 bytes a pair.
+
+    Args:
+        later: sets of levels from 2 on, in memory.
+    """
+
+    def __init__(self, adjacency: np.ndarray, blocks: Blocks, later: list[tuple[np.ndarray, np.ndarray]]):
+        self._adjacency, self.gaps = adjacency, NO_PAIRS
+        self._blocks, self._later = blocks, later
+        self._of_later = SeparatingSets.from_levels(adjacency, later)
+
+    @functools.cached_property
+    def _loaded(self) -> SeparatingSets:
+        return SeparatingSets.from_levels(self._adjacency, [self._blocks.removed(), *self._later])
+
+    @property
+    def pairs(self) -> np.ndarray:
+        return self._loaded.pairs
+
+    @property
+    def members(self) -> np.ndarray:
+        return self._loaded.members
+
+    @property
+    def _sizes(self) -> Any:
+        return self._loaded._sizes
+
+    def with_gaps(self, gaps: np.ndarray) -> ShardedSets:
+        sets = ShardedSets(self._adjacency, self._blocks, self._later)
+        sets.gaps = gaps
+        return sets
+
+    def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
+        if found := self._of_later[pair]:
+            return found
+        i, j = sorted(map(int, pair))
+        if self._is_gap(i, j):
+            raise KeyError(pair)
+        member = self._blocks.member(i, j)
+        return () if member is None else (member,)
+
+    def __repr__(self) -> str:
+        return f"ShardedSets({len(self)} pairs, in {self._blocks.folder.path})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        loaded = self._loaded
+        return SeparatingSets, (self._adjacency, loaded.pairs, loaded._sizes, loaded.members, self.gaps)

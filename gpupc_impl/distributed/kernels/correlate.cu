@@ -1,0 +1,114 @@
+// Correlations whose bits do not depend on where, when and with how many others they are made: entry (i, j) is one chain
+// of fused multiply-adds over the samples, in their order, whatever the tile; and (j, i) is the same, since products
+// commute. Both backends take a tile of entries at a time, and some samples of its variables to fast memory.
+// gpupc_impl/distributed/correlations.py has the same tiles.
+#include "backends/simt/portable.cuh"
+
+#ifdef GPUPC_HOST
+constexpr int TILE_ROWS = 16, TILE_COLUMNS = 64, SAMPLES = 32;
+#else
+constexpr int SIDE = 16, PER_ROW = 8, PER_COLUMN = 4;  // threads a side of a tile, and entries of a thread
+constexpr int TILE_ROWS = SIDE * PER_ROW, TILE_COLUMNS = SIDE * PER_COLUMN, SAMPLES = 16;
+#endif
+
+// Sums of rounded products may leave [-1, 1] by a little.
+__device__ __forceinline__ double as_correlation(double product, int i, int j) {
+    if (i == j) return 1.0;
+    return product > 1.0 ? 1.0 : product < -1.0 ? -1.0 : product;
+}
+
+// Entries (rows[r], columns[c]) of the correlation matrix of standardised samples (m, p), into out[r * n_columns + c].
+// Grid (tiles of columns, tiles of rows), block (16, 16) on a GPU and (1) on CPU cores.
+#ifdef GPUPC_HOST
+
+__global__ void correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns,
+                          int n_columns, double* out) {
+    const int first_row = blockIdx.y * TILE_ROWS, first_column = blockIdx.x * TILE_COLUMNS;
+    const int height = min(TILE_ROWS, n_rows - first_row), width = min(TILE_COLUMNS, n_columns - first_column);
+    double of_rows[SAMPLES][TILE_ROWS], of_columns[SAMPLES][TILE_COLUMNS] = {}, sum[TILE_ROWS][TILE_COLUMNS] = {};
+    for (int s = 0; s < m; s += SAMPLES) {
+        const int count = min(SAMPLES, m - s);
+        for (int k = 0; k < count; ++k) {
+            const double* sample = samples + static_cast<long long>(s + k) * p;
+            for (int r = 0; r < height; ++r) of_rows[k][r] = sample[rows[first_row + r]];
+            for (int c = 0; c < width; ++c) of_columns[k][c] = sample[columns[first_column + c]];
+        }
+        for (int k = 0; k < count; ++k) {
+            for (int r = 0; r < height; ++r) {
+                const double of_row = of_rows[k][r];
+                for (int c = 0; c < TILE_COLUMNS; ++c) sum[r][c] = fma(of_row, of_columns[k][c], sum[r][c]);
+            }
+        }
+    }
+    for (int r = 0; r < height; ++r) {
+        double* const target = out + static_cast<long long>(first_row + r) * n_columns + first_column;
+        for (int c = 0; c < width; ++c) {
+            target[c] = as_correlation(sum[r][c], rows[first_row + r], columns[first_column + c]);
+        }
+    }
+}
+
+#else
+
+// The samples s, s + 1, ... of some variables; 0 beyond the last variable.
+template <int WIDTH>
+__device__ __forceinline__ void load(double (*target)[WIDTH], const double* samples, int p, int s, int count,
+                                     const int* variables, int first, int n) {
+    const int thread = threadIdx.y * SIDE + threadIdx.x;
+#pragma unroll
+    for (int q = 0; q < SAMPLES * WIDTH / (SIDE * SIDE); ++q) {
+        const int at = thread + q * SIDE * SIDE, k = at / WIDTH, v = first + at % WIDTH;
+        target[k][at % WIDTH] =
+            k < count && v < n ? samples[static_cast<long long>(s + k) * p + variables[v]] : 0.0;
+    }
+}
+
+__device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], const double* of_rows,
+                                           const double* of_columns) {
+    double a[PER_ROW], b[PER_COLUMN];
+#pragma unroll
+    for (int r = 0; r < PER_ROW; ++r) a[r] = of_rows[threadIdx.y * PER_ROW + r];
+#pragma unroll
+    for (int c = 0; c < PER_COLUMN; ++c) b[c] = of_columns[threadIdx.x + c * SIDE];
+#pragma unroll
+    for (int r = 0; r < PER_ROW; ++r) {
+#pragma unroll
+        for (int c = 0; c < PER_COLUMN; ++c) sum[r][c] = fma(a[r], b[c], sum[r][c]);
+    }
+}
+
+__global__ void __launch_bounds__(SIDE* SIDE, 2)
+    correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
+              double* out) {
+    __shared__ __align__(16) double of_rows[SAMPLES][TILE_ROWS];
+    __shared__ __align__(16) double of_columns[SAMPLES][TILE_COLUMNS];
+    const int first_row = blockIdx.y * TILE_ROWS, first_column = blockIdx.x * TILE_COLUMNS;
+    double sum[PER_ROW][PER_COLUMN] = {};
+    for (int s = 0; s < m; s += SAMPLES) {
+        const int count = min(SAMPLES, m - s);
+        load<TILE_ROWS>(of_rows, samples, p, s, count, rows, first_row, n_rows);
+        load<TILE_COLUMNS>(of_columns, samples, p, s, count, columns, first_column, n_columns);
+        __syncthreads();
+        if (count == SAMPLES) {
+#pragma unroll
+            for (int k = 0; k < SAMPLES; ++k) add_sample(sum, of_rows[k], of_columns[k]);
+        } else {
+            for (int k = 0; k < count; ++k) add_sample(sum, of_rows[k], of_columns[k]);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int r = 0; r < PER_ROW; ++r) {
+        const int row = first_row + threadIdx.y * PER_ROW + r;
+#pragma unroll
+        for (int c = 0; c < PER_COLUMN; ++c) {
+            const int column = first_column + threadIdx.x + c * SIDE;
+            if (row < n_rows && column < n_columns) {
+                out[static_cast<long long>(row) * n_columns + column] =
+                    as_correlation(sum[r][c], rows[row], columns[column]);
+            }
+        }
+    }
+}
+
+#endif

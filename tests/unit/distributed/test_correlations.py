@@ -1,0 +1,82 @@
+"""Correlations of `distributed`: one chain of fused multiply-adds an entry, whatever is made with it."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import GaussianProblem, skeleton
+from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.distributed.correlations import correlate, fixed_order_correlation, fixed_order_problem, standardised
+from gpupc_impl.gaussian.canonical import fma
+
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return open_backend("host")
+
+
+def sub_matrix(backend, samples, rows, columns):
+    out = backend.empty((len(rows), len(columns)), np.float64)
+    own, others = (backend.upload(np.asarray(variables, np.int32)) for variables in (rows, columns))
+    correlate(backend, backend.upload(samples), own, others, out)
+    return backend.download(out)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(data=st.data())
+def test_same_bits_whatever_is_made_with_an_entry(backend, data):
+    """Any rows with any columns, in any order, are entries of the whole, which is symmetric; the whole is the oracle's."""
+    m, p = data.draw(st.integers(2, 70)), data.draw(st.integers(1, 150))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    samples = standardised(backend, rng.standard_normal((m, p)) * rng.uniform(0.1, 9, p) + rng.uniform(-5, 5, p))
+    whole = sub_matrix(backend, samples, np.arange(p), np.arange(p))
+    assert np.array_equal(whole, whole.T)
+    assert (whole.diagonal() == 1).all()
+    rows, columns = (rng.integers(p, size=data.draw(st.integers(1, 2 * p))) for _ in range(2))
+    assert np.array_equal(sub_matrix(backend, samples, rows, columns), whole[np.ix_(rows, columns)])
+    i, j = rng.integers(p, size=2)
+    if i != j:
+        total = 0.0
+        for one, other in samples[:, [i, j]].tolist():
+            total = fma(one, other, total)
+        assert whole[i, j] == max(-1.0, min(1.0, total))
+    exact = samples.astype(np.longdouble).T @ samples.astype(np.longdouble)
+    assert np.abs(whole - exact)[~np.eye(p, dtype=bool)].max(initial=0) < 1e-14
+
+
+def test_a_constant_and_a_far_column(backend):
+    """They are as from_data's: zeros for the constant one, and no digits lost to the mean of the other."""
+    x = np.random.default_rng(0).standard_normal((60, 5))
+    x[:, 1], x[:, 3] = 7.5, x[:, 0] + 1e9
+    found, expected = fixed_order_correlation(x, backend), GaussianProblem.from_data(x[:, [0, 2, 4]]).correlation
+    assert not found[1, [0, 2, 3, 4]].any()
+    assert np.abs(found[np.ix_([0, 2, 4], [0, 2, 4])] - expected).max() < 1e-14
+    assert found[0, 3] > 1 - 1e-12
+
+
+def test_an_in_core_problem_has_them(backend):
+    x = np.random.default_rng(1).standard_normal((50, 40))
+    x[:, 1:] += x[:, :-1]
+    problem = fixed_order_problem(x, alpha=0.1, backend=backend)
+    assert problem.correlations == "host"
+    assert np.array_equal(problem.correlation, fixed_order_correlation(x, backend))
+    assert skeleton(problem, method="pair-scan", backend="host").n_edges
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_the_kernel_fits_in_registers(architecture, tmp_path):
+    """No spills, and two blocks a multiprocessor."""
+    source = PACKAGE_ROOT / "distributed/kernels/correlate.cu"
+    command = ["nvcc", f"-arch={architecture}", "-std=c++17", "-fmad=false", "-Xptxas", "-v", "-cubin", "-I", PACKAGE_ROOT]
+    done = subprocess.run([*command, source, "-o", tmp_path / "cubin"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr
