@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -187,8 +186,7 @@ class Prepared:
         """
         search |= {"names": table.names, **self.test}
         if n_samples is None:
-            wanted = getattr(sys.modules.get(self.method.module), "PROBLEM_DEFAULTS", {})  # docs/add-a-method.md
-            return self.made_by.from_data(table.values, **{**wanted, **search})
+            return self.made_by.from_data(table.values, **{**self.method.problem_defaults, **search})
         return self.made_by.from_correlation(table.values, n_samples=n_samples, **search)
 
     def solve(self, problem: Problem, **how: Any) -> Skeleton:

@@ -76,7 +76,7 @@ def _local_cluster(backend: str, workers: int) -> Any:
     from distributed import LocalCluster
 
     # Memory is counted by the search, so Dask neither spills nor ends a worker; nothing listens beyond this machine.
-    common: dict[str, Any] = {"memory_limit": 0, "dashboard_address": None, "threads_per_worker": THREADS}
+    common: dict[str, Any] = {"memory_limit": 0, "dashboard_address": "127.0.0.1:0", "threads_per_worker": THREADS}
     if backend == "cuda":
         return _gpu_cluster(workers, common)
     workers = workers or 1

@@ -129,8 +129,8 @@ def choose(
             0,
             device_memory,
             f"method 'distributed' needs {least:,} bytes of device memory and {beside:,} of host memory a worker for "
-            f"{p:,} variables in panels of {rows or STEP}; its workers have {device_memory:,} and {host_memory:,}: give "
-            "them more (device_memory_limit, host_memory_limit), have fewer workers a machine, or fewer variables",
+            f"{p:,} variables in panels of {rows or STEP}; its workers have {device_memory:,} and {host_memory:,}: "
+            "give them more (device_memory_limit, host_memory_limit), have fewer workers a machine, or fewer variables",
         )
     free = device_memory - fixed_bytes(m, p) - block_bytes(rows)
     return Plan(

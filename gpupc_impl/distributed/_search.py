@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import logging
+import math
 import tempfile
 import time
 import uuid
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelSource
+from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
 from gpupc_impl.core import mapped
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
@@ -40,6 +40,9 @@ LEAST_WORK = 1e7
 
 TASKS_A_LEVEL = 256
 """Groups of rows of a level with much work, whatever the number of workers: so a restart finds the same ones."""
+
+GROUP_SLACK = 16 * 512
+"""What a device's allocator may round up for a group of rows."""
 
 TOLD_EVERY = 30.0
 """Seconds between messages about how far a level is."""
@@ -130,8 +133,8 @@ class DistributedSearch:
             "devices": [each["describe"] for each in said.values()],
         }
         logger.info(
-            "%s variables in %d panels of %d, %d blocks; %d workers, each with at least %s bytes of device memory of %s "
-            "(%d panels) and %s of host memory",
+            "%s variables in %d panels of %d, %d blocks; %d workers, which need %s bytes of device memory each and may "
+            "take %s (%d panels), and %s of host memory",
             *(f"{self.p:,}", plan.panels, plan.rows, plan.panels * (plan.panels + 1) // 2, len(said)),
             *(f"{plan.device_bytes:,}", f"{plan.budget:,}", plan.held, f"{plan.host_bytes:,}"),
         )
@@ -305,11 +308,7 @@ class DistributedSearch:
         keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
         totals: Counter = Counter()
         for (group, slots), said in zip(groups, found, strict=True):
-            path = shards.rows(level, group.name)
-            stored = _shards.read(path)
-            if stored is None:
-                raise InvalidProblem(f"{path} is gone or damaged; search again with the same folder")
-            keys[slots] = stored[1]["keys"]
+            keys[slots] = _shards.read_array(shards.rows(level, group.name), "keys")
             totals.update({name: said[name] for name in ("tests", "undefined", "pseudo_inverses")})
         keys[required] = NO_KEY
         pairs, sets = separated(graph, keys, level)
@@ -329,26 +328,27 @@ class DistributedSearch:
         samples = 0 if self._spec.given else self.problem.n_samples
         # Beside the sub-matrices: binomials.
         limit = plan.budget - _plan.fixed_bytes(samples, self.p) - 8 * (level + 1) * (int(degrees.max()) + 1)
-        needed = cluster_bytes(degrees + 1, 1, degrees, False) + 16 * 512
-        if (active & (needed > limit)).any():
-            i = int(np.flatnonzero(active & (needed > limit))[0])
-            least = int(needed[i]) + plan.budget - limit
+        room = limit - 4 * math.isqrt(max(limit, 0)) - GROUP_SLACK  # beside a cluster's matrix its variables
+        needed = cluster_bytes(degrees + 1, 1, degrees, False)
+        if (active & (needed > room)).any():
+            i = int(np.flatnonzero(active & (needed > room))[0])
+            least = int(needed[i]) + plan.budget - room
             raise DeviceMemoryError(
                 least,
                 0,
                 plan.budget,
                 f"level {level} needs {least:,} bytes of a worker's device memory for the {degrees[i]:,} neighbours of "
-                f"{self.problem.names[i]}; it has {plan.budget:,}: give workers more (device_memory_limit), lower alpha, "
-                f"or set max_level to {level - 1}",
+                f"{self.problem.names[i]}; it has {plan.budget:,}: give workers more (device_memory_limit), lower "
+                f"alpha, or set max_level to {level - 1}",
             )
         order = graph.order()
-        clusters = list(_row_groups.clusters(graph, order[active[order]], limit, False))
+        clusters = list(_row_groups.clusters(graph, order[active[order]], room, False))
         work = degrees.astype(np.float64) * special.comb(degrees, level)
         of_clusters = np.array([work[cluster.rows].sum() for cluster in clusters])
-        sizes = np.array([cluster.nbytes(False) + 16 * 512 for cluster in clusters], np.int64)
+        sizes = [cluster.nbytes(False) + 4 * len(cluster.members) + GROUP_SLACK for cluster in clusters]
         is_required = np.zeros(len(graph.neighbours), bool)
         is_required[required] = True
-        for part in _plan.share_out(of_clusters, sizes, limit, LEAST_WORK, TASKS_A_LEVEL):
+        for part in _plan.share_out(of_clusters, np.array(sizes, np.int64), limit, LEAST_WORK, TASKS_A_LEVEL):
             rows = [cluster.rows for cluster in clusters[part]]
             every = np.concatenate(rows)
             slots = _gathered._ranges(graph.starts[every], degrees[every])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
 from gpupc_impl.distributed import _shards
 from gpupc_impl.distributed._plan import Plan
 
+BLOCK = ("edges", "left", "members")
+"""Arrays of a block's shard: bits of the pairs that are edges after level 0 and after level 1, and row by row the
+members of the sets of those between."""
+
 BLOCKS_KEPT = 4
 """Blocks that stay in memory for the next question."""
-
-
-class MissingShard(RuntimeError):
-    """A shard that a result is made of is gone or damaged; the message names it."""
 
 
 class Blocks:
@@ -29,44 +30,40 @@ class Blocks:
 
     def __init__(self, folder: _shards.Folder, plan: Plan, owner: tempfile.TemporaryDirectory | None = None):
         self.folder, self.plan, self._owner = folder, plan, owner
-        self.read = functools.lru_cache(BLOCKS_KEPT)(self._read)
+        self._kept = functools.lru_cache(BLOCKS_KEPT)(lambda i, j: tuple(self._read(i, j, *BLOCK)))
 
-    def _read(self, i: int, j: int) -> dict[str, np.ndarray]:
-        path = self.folder.block(i, j)
-        found = _shards.read(path)
-        if found is None:
-            raise MissingShard(f"{path} is gone or damaged; search again with the same folder, which makes it again")
-        return found[1]
+    def _read(self, i: int, j: int, *names: str) -> Iterator[np.ndarray]:
+        return (_shards.read_array(self.folder.block(i, j), name) for name in names)
 
     def edges(self) -> np.ndarray:
         """(k, 2) int32, ascending: the edges that level 1 left."""
         parts = [NO_PAIRS]
-        parts += [self._pairs(i, j, self._read(i, j)["left"]) for i, j in self.plan.blocks()]
+        parts += [self._pairs(i, j, *self._read(i, j, "left")) for i, j in self.plan.blocks()]
         return _ascending(np.concatenate(parts))
 
     def degrees(self) -> np.ndarray:
         """(p,) int64: degrees after level 0."""
-        return np.concatenate([self._read(i, i)["degrees"] for i in range(self.plan.panels)]).astype(np.int64)
+        return np.concatenate([*(next(self._read(i, i, "degrees")) for i in range(self.plan.panels))]).astype(np.int64)
 
     def removed(self) -> tuple[np.ndarray, np.ndarray]:
         """(k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
         pairs, members = [NO_PAIRS], [np.empty(0, np.int32)]
         for i, j in self.plan.blocks():
-            block = self._read(i, j)
-            pairs.append(self._pairs(i, j, block["edges"] & ~block["left"]))
-            members.append(block["members"])
+            edges, left, of_block = self._read(i, j, *BLOCK)
+            pairs.append(self._pairs(i, j, edges & ~left))
+            members.append(of_block)
         return np.concatenate(pairs), np.concatenate(members)[:, None]
 
     def member(self, i: int, j: int) -> int | None:
         """What separated two variables, i < j, at level 1; None where that was not so."""
         rows = self.plan.rows
-        block = self.read(i // rows, j // rows)
-        gone = block["edges"] & ~block["left"]
+        edges, left, members = self._kept(i // rows, j // rows)
+        gone = edges & ~left
         row, word, bit = i % rows, j % rows // 32, j % 32
         if not gone[row, word] >> np.uint32(bit) & np.uint32(1):
             return None
         before = [gone[:row].reshape(-1), gone[row, :word], gone[row, word : word + 1] & np.uint32((1 << bit) - 1)]
-        return int(block["members"][sum(map(_count_bits, before))])
+        return int(members[sum(map(_count_bits, before))])
 
     def _pairs(self, i: int, j: int, bits: np.ndarray) -> np.ndarray:
         """(k, 2) int32, row by row: the pairs of a block whose bits are set."""

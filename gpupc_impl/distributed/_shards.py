@@ -25,6 +25,10 @@ SETTINGS = "search.json"
 FORMAT = 1
 
 
+class MissingShard(RuntimeError):
+    """A shard that a result is made of is gone or damaged; the message names it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Folder:
     """A folder of shards, which the client and all workers see under the same path."""
@@ -113,6 +117,22 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     except Exception as error:  # a damaged file raises nearly anything
         logger.warning("shard %s is damaged (%s) and is made again", path, error)
         return None
+
+
+def read_array(path: Path, name: str) -> np.ndarray:
+    """One array of a shard that has been written or read before: its archive's own checksum is compared, and no more.
+
+    Raises:
+        MissingShard: it is gone or damaged since.
+    """
+    try:
+        with open_arrays(path) as stored:
+            array: np.ndarray = stored[name]
+            return array
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file raises nearly anything
+        raise MissingShard(f"{path} is gone or damaged ({error}); search again with the same folder") from error
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.distributed._cluster import ClientParameter, missing
 from gpupc_impl.distributed._search import DistributedSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
-
-PROBLEM_DEFAULTS = {"correlations": "device"}
-"""What `from_data` takes unless the user says otherwise: workers make correlations of the samples."""
 
 
 @method(
@@ -22,7 +17,9 @@ PROBLEM_DEFAULTS = {"correlations": "device"}
     summary="on a Dask cluster: pairs of row panels made of the samples, no p x p matrix anywhere",
     params={
         "client": ClientParameter("", "Dask client, or a scheduler's address; none: a cluster of this machine"),
-        "workers": Parameter(0, "workers of the cluster of this machine; 0: one a GPU, or one", minimum=0, maximum=1024),
+        "workers": Parameter(
+            0, "workers of the cluster of this machine; 0: one a GPU, or one", minimum=0, maximum=1024
+        ),
         "workers_on": Parameter(
             "auto",
             "where the workers' kernels run; auto: as `backend`, which may differ from the client's machine",
@@ -30,8 +27,12 @@ PROBLEM_DEFAULTS = {"correlations": "device"}
         ),
         "panel": Parameter(0, "variables a panel, rounded up to 32; 0: by the workers' memory", minimum=0),
         "host_memory_limit": Parameter(0, "bytes of host memory a worker; 0: its share of what is free", minimum=0),
-        "folder": Parameter("", "where shards go, seen by all; a search called again finds them. None: a temporary one"),
+        "folder": Parameter(
+            "", "where shards go, seen by all; a search called again finds them. None: a temporary one"
+        ),
     },
+    cluster=True,
+    problem_defaults={"correlations": "device"},  # workers make them, of the samples
     unavailable=missing,
 )
 def distributed(problem: GaussianProblem, run: Run) -> Skeleton:

@@ -1,11 +1,12 @@
-// Blocks of pairs I x J of method `distributed`: level 0 of whole rows, and what is kept of a block after level 1, whose
-// scan is that of out_of_core/kernels/panels.cu. Rows of bits are as in engine/kernels/bit_graph.cuh.
+// Blocks of pairs I x J of method `distributed`: level 0 of whole rows, and what is kept of a block after level 1,
+// whose scan is that of out_of_core/kernels/panels.cu. Rows of bits are as in engine/kernels/bit_graph.cuh.
 #include "engine/kernels/bit_graph.cuh"
 
 constexpr unsigned NO_MEMBER = ~0u;
 
 // Level 0 of the variables `first` to `first` + count - 1, whose correlations with all p are `rows`: the graph's rows.
-// Background knowledge, both or none: rows of the edges that stay and of those that are none. Grid (any), block (warps).
+// Background knowledge, both or none: rows of the edges that stay and of those that are none. Grid (any), block
+// (warps).
 __global__ void decide_rows(const double* rows, int count, int first, int p, int words, double critical_r_squared,
                             const unsigned* required, const unsigned* forbidden, unsigned* near, int* degrees) {
     const WarpRows own(count);

@@ -1,6 +1,6 @@
-// Correlations whose bits do not depend on where, when and with how many others they are made: entry (i, j) is one chain
-// of fused multiply-adds over the samples, in their order, whatever the tile; and (j, i) is the same, since products
-// commute. Both backends take a tile of entries at a time, and some samples of its variables to fast memory.
+// Correlations whose bits do not depend on where, when and with how many others they are made: entry (i, j) is one
+// chain of fused multiply-adds over the samples, in their order, whatever the tile; and (j, i) is the same, since
+// products commute. Both backends take a tile of entries at a time, and some samples of its variables to fast memory.
 // gpupc_impl/distributed/correlations.py has the same tiles.
 #include "backends/simt/portable.cuh"
 
@@ -58,8 +58,7 @@ __device__ __forceinline__ void load(double (*target)[WIDTH], const double* samp
 #pragma unroll
     for (int q = 0; q < SAMPLES * WIDTH / (SIDE * SIDE); ++q) {
         const int at = thread + q * SIDE * SIDE, k = at / WIDTH, v = first + at % WIDTH;
-        target[k][at % WIDTH] =
-            k < count && v < n ? samples[static_cast<long long>(s + k) * p + variables[v]] : 0.0;
+        target[k][at % WIDTH] = k < count && v < n ? samples[static_cast<long long>(s + k) * p + variables[v]] : 0.0;
     }
 }
 
@@ -77,9 +76,8 @@ __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], c
     }
 }
 
-__global__ void __launch_bounds__(SIDE* SIDE, 2)
-    correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
-              double* out) {
+__global__ void __launch_bounds__(SIDE* SIDE, 2) correlate(const double* samples, int m, int p, const int* rows,
+                                                           int n_rows, const int* columns, int n_columns, double* out) {
     __shared__ __align__(16) double of_rows[SAMPLES][TILE_ROWS];
     __shared__ __align__(16) double of_columns[SAMPLES][TILE_COLUMNS];
     const int first_row = blockIdx.y * TILE_ROWS, first_column = blockIdx.x * TILE_COLUMNS;

@@ -33,7 +33,7 @@ def sub_matrix(backend, samples, rows, columns):
 @settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_same_bits_whatever_is_made_with_an_entry(backend, data):
-    """Any rows with any columns, in any order, are entries of the whole, which is symmetric; the whole is the oracle's."""
+    """Any rows with any columns are entries of the whole, which is symmetric and the oracle's."""
     m, p = data.draw(st.integers(2, 70)), data.draw(st.integers(1, 150))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     samples = standardised(backend, rng.standard_normal((m, p)) * rng.uniform(0.1, 9, p) + rng.uniform(-5, 5, p))
@@ -76,7 +76,17 @@ def test_an_in_core_problem_has_them(backend):
 def test_the_kernel_fits_in_registers(architecture, tmp_path):
     """No spills, and two blocks a multiprocessor."""
     source = PACKAGE_ROOT / "distributed/kernels/correlate.cu"
-    command = ["nvcc", f"-arch={architecture}", "-std=c++17", "-fmad=false", "-Xptxas", "-v", "-cubin", "-I", PACKAGE_ROOT]
+    command = [
+        "nvcc",
+        f"-arch={architecture}",
+        "-std=c++17",
+        "-fmad=false",
+        "-Xptxas",
+        "-v",
+        "-cubin",
+        "-I",
+        PACKAGE_ROOT,
+    ]
     done = subprocess.run([*command, source, "-o", tmp_path / "cubin"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr
