@@ -28,8 +28,8 @@ LEAST_PANELS = 16
 
 BLOCKS_A_WORKER = 16
 
-THREADS = 2
-"""Tasks that a worker may have in hand: while one computes, the other writes."""
+THREADS = 3
+"""Tasks that a worker may have in hand: while one computes, the others write."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +61,14 @@ class Plan:
         for i in range(self.panels):
             partners = range(i, self.panels)
             yield from ((i, j) for j in (partners if i % 2 == 0 else reversed(partners)))
+
+    def pairs(self, i: int, j: int, bits: np.ndarray) -> np.ndarray:
+        """(k, 2) int32, row by row: the pairs of a block that are set in its (rows, words) uint32 bits."""
+        at = np.flatnonzero(bits.reshape(-1))
+        word, bit = np.nonzero(bits.reshape(-1)[at, None] >> np.arange(STEP, dtype=np.uint32) & np.uint32(1))
+        row, column = np.divmod(at[word], bits.shape[1])
+        first = np.array([i, j]) * self.rows
+        return (np.stack([row, STEP * column + bit], axis=1) + first).astype(np.int32)
 
     def facts(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

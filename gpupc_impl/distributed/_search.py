@@ -126,7 +126,7 @@ class DistributedSearch:
         )
         self._client = client
         self._blocks = Blocks(folder, plan, owner)
-        self._check_folder()
+        self._prepare_workers()
         self.report |= {
             "plan": plan.facts(),
             "workers": len(said),
@@ -170,11 +170,11 @@ class DistributedSearch:
                 standardised(self.run.backend, problem.samples, out)
                 out.flush()
 
-    def _check_folder(self) -> None:
-        """Every worker must see the numbers where the client wrote them."""
-        path = str(self._spec.shards.numbers)
-        seen = self._client.run(_sees, path, Path(path).stat().st_size)
+    def _prepare_workers(self) -> None:
+        """Every worker must see the numbers where the client wrote them, and brings them to its device."""
+        seen = self._client.run(_worker.prepare, self._spec)
         if blind := [address for address, sees in seen.items() if not sees]:
+            path = str(self._spec.shards.numbers)
             raise InvalidProblem(
                 f"worker {blind[0]}, the first of {len(blind)}, does not see {path!r}, which the client wrote: name a "
                 "folder on a file system that all machines share (folder=...)"
@@ -274,7 +274,15 @@ class DistributedSearch:
         found = self._run_tasks(
             "levels 0 and 1", _worker.make_block, list(self._spec.plan.blocks()), lambda one: _said(shards.block(*one))
         )
-        degrees, self._edges = self._blocks.degrees(), self._blocks.edges()
+        left, degrees = [], np.empty(self.p, np.int64)
+        for (i, j), said in zip(self._spec.plan.blocks(), found, strict=True):
+            sent = said.get("left")
+            left.append(self._blocks.left(i, j) if sent is None else sent)
+            if i == j:
+                sent = said.get("degrees")
+                degrees[self._spec.plan.panel(i)] = self._blocks.degrees(i) if sent is None else sent
+        edges = np.concatenate(left)
+        self._edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
         seconds = time.perf_counter() - started
         spent: Counter = Counter()
         for of_worker in self.report["levels"][-1]["workers"].values():
@@ -370,10 +378,6 @@ def _said(path: Path) -> dict[str, Any] | None:
     """What a whole shard says; None where there is none."""
     found = _shards.read(path)
     return None if found is None else found[0]
-
-
-def _sees(path: str, size: int) -> bool:
-    return Path(path).is_file() and Path(path).stat().st_size == size
 
 
 def graph_of(edges: np.ndarray, p: int) -> _row_groups.Graph:

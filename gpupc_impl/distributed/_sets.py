@@ -35,23 +35,21 @@ class Blocks:
     def _read(self, i: int, j: int, *names: str) -> Iterator[np.ndarray]:
         return (_shards.read_array(self.folder.block(i, j), name) for name in names)
 
-    def edges(self) -> np.ndarray:
-        """(k, 2) int32, ascending: the edges that level 1 left."""
-        parts = [NO_PAIRS]
-        parts += [self._pairs(i, j, *self._read(i, j, "left")) for i, j in self.plan.blocks()]
-        return _ascending(np.concatenate(parts))
+    def left(self, i: int, j: int) -> np.ndarray:
+        """(k, 2) int32: the edges of a block that level 1 left."""
+        return self.plan.pairs(i, j, *self._read(i, j, "left"))
 
-    def degrees(self) -> np.ndarray:
-        """(p,) int64: degrees after level 0."""
-        return np.concatenate([*(next(self._read(i, i, "degrees")) for i in range(self.plan.panels))]).astype(np.int64)
+    def degrees(self, i: int) -> np.ndarray:
+        """(rows,) int32: degrees of a panel's variables after level 0."""
+        return next(self._read(i, i, "degrees"))
 
     def removed(self) -> tuple[np.ndarray, np.ndarray]:
         """(k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
         pairs, members = [NO_PAIRS], [np.empty(0, np.int32)]
         for i, j in self.plan.blocks():
             edges, left, of_block = self._read(i, j, *BLOCK)
-            pairs.append(self._pairs(i, j, edges & ~left))
-            members.append(of_block)
+            pairs.append(self.plan.pairs(i, j, edges & ~left))
+            members.append(of_block.astype(np.int32))
         return np.concatenate(pairs), np.concatenate(members)[:, None]
 
     def member(self, i: int, j: int) -> int | None:
@@ -65,21 +63,9 @@ class Blocks:
         before = [gone[:row].reshape(-1), gone[row, :word], gone[row, word : word + 1] & np.uint32((1 << bit) - 1)]
         return int(members[sum(map(_count_bits, before))])
 
-    def _pairs(self, i: int, j: int, bits: np.ndarray) -> np.ndarray:
-        """(k, 2) int32, row by row: the pairs of a block whose bits are set."""
-        at = np.flatnonzero(bits.reshape(-1))
-        word, bit = np.nonzero(bits.reshape(-1)[at, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1))
-        row, column = np.divmod(at[word], bits.shape[1])
-        first = np.array([i, j]) * self.plan.rows
-        return (np.stack([row, 32 * column + bit], axis=1) + first).astype(np.int32)
-
 
 def _count_bits(words: np.ndarray) -> int:
     return int(np.count_nonzero(np.unpackbits(np.ascontiguousarray(words).view(np.uint8))))
-
-
-def _ascending(pairs: np.ndarray) -> np.ndarray:
-    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
 
 class ShardedSets(SeparatingSets):

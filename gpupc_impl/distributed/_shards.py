@@ -85,7 +85,8 @@ class Folder:
 def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
     """Write a shard, all of it or none, and return its size in bytes; the same content has the same bytes.
 
-    Two workers may write the same one, where a task was thought lost.
+    The disk is not waited for: what a power failure leaves of a shard, the digest tells from a whole one. Two workers
+    may write the same one, where a task was thought lost.
     """
     described = {**said, "sha256": _digest(arrays)}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,8 +94,6 @@ def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
     try:
         with open(temporary, "wb") as file:
             np.savez(file, described=np.array(json.dumps(described, sort_keys=True)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ import numpy as np
 from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct, open_backend
 from gpupc_impl.core import mapped
 from gpupc_impl.distributed import _plan, _shards
-from gpupc_impl.distributed.correlations import correlate
+from gpupc_impl.distributed.correlations import correlate, mirror
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
@@ -41,6 +41,9 @@ ROW_WARPS = 4
 """Warps of a block that take rows each."""
 
 THETA = cupc_s.PARAMETERS["theta"].default
+MOST_SENT = 1 << 14
+"""Pairs left of a block up to which they go to the client with what a task returns; more are read from its shard."""
+
 MOST_DELTA = 1 << 12
 """Blocks that share out the sets of a row, at most."""
 
@@ -164,13 +167,20 @@ class State:
     # --- correlations ------------------------------------------------------------------------------------------------
 
     def rows(self, rows: slice) -> Any:
-        """(rows, p) correlations on the device."""
+        """(rows, p) correlations on the device; what held panels have of them is copied."""
         if self._matrix is not None:
             found = self.backend.upload(self._matrix[rows])
             mapped.release(self._matrix)
             return found
-        out = self.backend.empty((rows.stop - rows.start, self.spec.plan.p), np.float64)
-        correlate(self.backend, self._samples, self._every[rows], self._every, out)
+        p, begin = self.spec.plan.p, 0
+        out = self.backend.empty((rows.stop - rows.start, p), np.float64)
+        for number in [*sorted(self._panels), None]:
+            other = slice(p, p) if number is None else self.spec.plan.panel(number)
+            columns = self._every[begin : other.start]
+            correlate(self.backend, self._samples, self._every[rows], columns, out, begin)
+            if number is not None:
+                mirror(self.backend, self._panels[number].c, other.start, out, rows.start)
+            begin = other.stop
         return out
 
     def squares(self, groups: Sequence[np.ndarray]) -> Any:
@@ -241,6 +251,11 @@ class State:
         self.lap("level_1")
         return {"tests": tests, "undefined": undefined}, found
 
+    def left(self, i: int, j: int, bits: np.ndarray) -> np.ndarray | None:
+        """The pairs that a block's level 1 left, for the client; None where they are too many to be sent."""
+        found = self.spec.plan.pairs(i, j, bits)
+        return found if len(found) <= MOST_SENT else None
+
     def _scan(self, own: Filled, others: Filled, members: Any, counters: Any) -> None:
         """Queue level 1."""
         spec, p = self.spec, self.spec.plan.p
@@ -285,6 +300,7 @@ class State:
             starts = backend.upload(np.concatenate(([0], ends[:-1])))
             self.launch(LIST, n_i, [argument, starts, found])
             separated = backend.download(found)
+        separated = separated.astype(np.uint16 if self.spec.plan.p <= 1 << 16 else np.int32)
         return {**{name: backend.download(array) for name, array in bits.items()}, "members": separated}
 
     def test_rows(self, level: int, critical: float, group: Group) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -352,11 +368,19 @@ def mirrors(owners: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
 _opening = threading.Lock()
 
 
-def _state(spec: Spec) -> State:
+def prepare(spec: Spec, dask_worker: Any = None) -> bool:
+    """Bring the numbers to a worker's device; False where it does not see them."""
+    if not spec.shards.numbers.is_file():
+        return False
+    _state(spec, dask_worker)
+    return True
+
+
+def _state(spec: Spec, worker: Any = None) -> State:
     """What this worker keeps of the search; of another one it forgets all."""
     from distributed import get_worker
 
-    states = _kept(get_worker())
+    states = _kept(worker or get_worker())
     with _opening:
         if spec.key not in states:
             states.clear()
@@ -375,14 +399,15 @@ def forget(key: str, dask_worker: Any = None) -> None:
 
 
 def make_block(spec: Spec, i: int, j: int) -> dict[str, Any]:
-    """Task: the shard of a block, unless it is there."""
+    """Task: the shard of a block."""
     path = spec.shards.block(i, j)
     state = _state(spec)
     with state.lock:
         state.begin()
         said, arrays = state.test_block(i, j)
         facts = state.facts()
-    return _written(path, said, arrays, facts)
+    own = {"left": state.left(i, j, arrays["left"]), "degrees": arrays.get("degrees")}
+    return _written(path, said, arrays, facts) | own
 
 
 def make_rows(spec: Spec, level: int, critical: float, group: Group) -> dict[str, Any]:

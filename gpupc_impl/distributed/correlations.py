@@ -15,6 +15,8 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 CORRELATE = KernelSource("distributed/kernels/correlate.cu", "correlate")
 
+MIRROR = KernelSource("distributed/kernels/correlate.cu", "mirror")
+
 TILES = {"cuda": (128, 64), "host": (16, 64)}
 """Rows and columns of a tile (kernels/correlate.cu)."""
 
@@ -42,20 +44,33 @@ def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None =
     return out
 
 
-def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any) -> None:
+def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any, first: int = 0) -> None:
     """Queue the correlations of some variables with others.
 
     Args:
         samples: (m, p) float64, standardised, on the device.
         rows, columns: int32 variables, on the device.
-        out: (rows, columns) float64, on the device: where they go.
+        out: (rows, width) float64, on the device: they go into its columns from `first` on.
     """
     m, p = samples.shape
     n_rows, n_columns = len(rows), len(columns)
     if n_rows and n_columns:
         height, width = TILES[backend.name]
-        numbers = (samples, np.int32(m), np.int32(p), rows, np.int32(n_rows), columns, np.int32(n_columns), out)
-        backend.kernel(*CORRELATE)((-(-n_columns // width), -(-n_rows // height)), THREADS[backend.name], numbers)
+        given = (samples, np.int32(m), np.int32(p), rows, np.int32(n_rows), columns, np.int32(n_columns))
+        grid = -(-n_columns // width), -(-n_rows // height)
+        place = (out, np.int32(out.shape[1]), np.int32(first))
+        backend.kernel(*CORRELATE)(grid, THREADS[backend.name], [*given, *place])
+
+
+def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int) -> None:
+    """Queue the copying of entries that other whole rows have already.
+
+    Args:
+        other, own: (rows, p) float64 of the variables from `first_other` and from `first` on.
+    """
+    n_other, p = other.shape
+    numbers = [other, np.int32(n_other), np.int32(first_other), own, *map(np.int32, (len(own), first, p))]
+    backend.kernel(*MIRROR)((-(-n_other // 32), -(-len(own) // 32)), (32, 8), numbers)
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:

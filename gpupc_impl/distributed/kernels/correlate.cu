@@ -17,12 +17,12 @@ __device__ __forceinline__ double as_correlation(double product, int i, int j) {
     return product > 1.0 ? 1.0 : product < -1.0 ? -1.0 : product;
 }
 
-// Entries (rows[r], columns[c]) of the correlation matrix of standardised samples (m, p), into out[r * n_columns + c].
-// Grid (tiles of columns, tiles of rows), block (16, 16) on a GPU and (1) on CPU cores.
+// Entries (rows[r], columns[c]) of the correlation matrix of standardised samples (m, p), into out[r * pitch + first +
+// c]. Grid (tiles of columns, tiles of rows), block (16, 16) on a GPU and (1) on CPU cores.
 #ifdef GPUPC_HOST
 
 __global__ void correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns,
-                          int n_columns, double* out) {
+                          int n_columns, double* out, int pitch, int first) {
     const int first_row = blockIdx.y * TILE_ROWS, first_column = blockIdx.x * TILE_COLUMNS;
     const int height = min(TILE_ROWS, n_rows - first_row), width = min(TILE_COLUMNS, n_columns - first_column);
     double of_rows[SAMPLES][TILE_ROWS], of_columns[SAMPLES][TILE_COLUMNS] = {}, sum[TILE_ROWS][TILE_COLUMNS] = {};
@@ -41,7 +41,7 @@ __global__ void correlate(const double* samples, int m, int p, const int* rows, 
         }
     }
     for (int r = 0; r < height; ++r) {
-        double* const target = out + static_cast<long long>(first_row + r) * n_columns + first_column;
+        double* const target = out + static_cast<long long>(first_row + r) * pitch + first + first_column;
         for (int c = 0; c < width; ++c) {
             target[c] = as_correlation(sum[r][c], rows[first_row + r], columns[first_column + c]);
         }
@@ -76,8 +76,9 @@ __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], c
     }
 }
 
-__global__ void __launch_bounds__(SIDE* SIDE, 2) correlate(const double* samples, int m, int p, const int* rows,
-                                                           int n_rows, const int* columns, int n_columns, double* out) {
+__global__ void __launch_bounds__(SIDE* SIDE, 2)
+    correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
+              double* out, int pitch, int first) {
     __shared__ __align__(16) double of_rows[SAMPLES][TILE_ROWS];
     __shared__ __align__(16) double of_columns[SAMPLES][TILE_COLUMNS];
     const int first_row = blockIdx.y * TILE_ROWS, first_column = blockIdx.x * TILE_COLUMNS;
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(SIDE* SIDE, 2) correlate(const double* samples
         for (int c = 0; c < PER_COLUMN; ++c) {
             const int column = first_column + threadIdx.x + c * SIDE;
             if (row < n_rows && column < n_columns) {
-                out[static_cast<long long>(row) * n_columns + column] =
+                out[static_cast<long long>(row) * pitch + first + column] =
                     as_correlation(sum[r][c], rows[row], columns[column]);
             }
         }
@@ -110,3 +111,25 @@ __global__ void __launch_bounds__(SIDE* SIDE, 2) correlate(const double* samples
 }
 
 #endif
+
+// Entries that another panel of whole rows has already, since the matrix is symmetric: rows of `other`, which has those
+// of n_other variables from first_other on, become columns of the `count` rows of `own`, which begin at variable first.
+// Grid (ceil(n_other / 32), ceil(count / 32)), block (32, 8).
+__global__ void mirror(const double* other, int n_other, int first_other, double* own, int count, int first, int p) {
+    __shared__ double tile[32][33];
+    const int column = blockIdx.y * 32 + threadIdx.x;
+    for (int y = threadIdx.y; y < 32; y += blockDim.y) {
+        const int row = blockIdx.x * 32 + y;
+        if (row < n_other && column < count) {
+            tile[y][threadIdx.x] = other[static_cast<long long>(row) * p + first + column];
+        }
+    }
+    __syncthreads();
+    const int target = blockIdx.x * 32 + threadIdx.x;
+    for (int y = threadIdx.y; y < 32; y += blockDim.y) {
+        const int row = blockIdx.y * 32 + y;
+        if (row < count && target < n_other) {
+            own[static_cast<long long>(row) * p + first_other + target] = tile[threadIdx.x][y];
+        }
+    }
+}
