@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from gpupc_impl.backends import backend_class
 from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.core.registry import InvalidParameter, Parameter
+from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
 from gpupc_impl.distributed._plan import THREADS
-
-EXTRA = "pip install 'gpupc[distributed]'"
 
 MEMORY_SHARE = 0.8
 """Of what a GPU has free, or of a machine's memory that its workers share; the rest is for what is not counted."""
@@ -21,9 +19,9 @@ MEMORY_SHARE = 0.8
 
 def missing() -> str | None:
     """What to say where Dask is not installed."""
-    if importlib.util.find_spec("distributed"):
+    if needs_package("distributed", "distributed")() is None:
         return None
-    return f"the package distributed (Dask) is not installed; {EXTRA}"
+    return "the package distributed (Dask) is not installed; pip install 'gpupc[distributed]'"
 
 
 class ClientAddress(str):
@@ -87,11 +85,9 @@ def _local_cluster(backend: str, workers: int) -> Any:
 
 
 def _gpu_cluster(workers: int, common: dict[str, Any]) -> Any:
-    import cupy
     from distributed import Nanny, Scheduler, SpecCluster
 
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    devices = visible.split(",") if visible else [str(k) for k in range(cupy.cuda.runtime.getDeviceCount())]
+    devices = _visible_devices()
     workers = workers or len(devices)
     if workers > len(devices):
         raise InvalidParameter(
@@ -105,13 +101,22 @@ def _gpu_cluster(workers: int, common: dict[str, Any]) -> Any:
                 "memory_limit": 0,
                 "dashboard_address": None,
                 "host": "127.0.0.1",
-                "env": {"CUDA_VISIBLE_DEVICES": device},
+                "env": {"CUDA_VISIBLE_DEVICES": device, "GPUPC_CUDA_DEVICE": ""},  # the first that it sees
             },
         }
         for number, device in enumerate(devices[:workers])
     }
     scheduler = {"cls": Scheduler, "options": {"dashboard_address": None, "dashboard": False, "host": "127.0.0.1"}}
-    return SpecCluster(workers=specs, scheduler=scheduler)
+    return SpecCluster(workers=specs, scheduler=scheduler, silence_logs=logging.WARNING)
+
+
+def _visible_devices() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return visible.split(",")
+    import cupy
+
+    return [str(number) for number in range(cupy.cuda.runtime.getDeviceCount())]
 
 
 def probe(backend: str, device_memory_limit: int | None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from gpupc_impl import (
     skeleton,
 )
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import _plan, _search
+from gpupc_impl.distributed import _cluster, _plan, _search
 from gpupc_impl.distributed.correlations import fixed_order_problem
 
 REASON = unavailable(methods()["distributed"], "host")
@@ -239,6 +239,17 @@ def test_a_cluster_of_its_own_with_processes():
     assert found.facts["distributed"]["workers"] == 2
     assert found.facts["params"]["client"] == ""
     assert_same(found, in_core(x, 0.1))
+
+
+def test_a_process_has_a_gpu_of_its_own(monkeypatch):
+    from distributed import Client
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    with _cluster._local_cluster("cuda", 0) as cluster, Client(cluster) as client:
+        seen = client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
+    assert sorted(seen.values()) == ["3", "5"]
+    with pytest.raises(InvalidParameter, match="at most 2"):
+        _cluster._local_cluster("cuda", 3)
 
 
 def test_bootstrap_on_the_same_cluster(clients):
