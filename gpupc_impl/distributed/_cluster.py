@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import backend_class
+from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
 from gpupc_impl.distributed._plan import THREADS
@@ -119,16 +122,22 @@ def _visible_devices() -> list[str]:
     return [str(number) for number in range(cupy.cuda.runtime.getDeviceCount())]
 
 
+def code() -> str:
+    """Digest of the package's kernels and of this folder: what the client and all workers must have alike."""
+    digest = hashlib.sha256()
+    for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *Path(__file__).parent.glob("*.py")]):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
 def probe(backend: str, device_memory_limit: int | None) -> dict[str, Any]:
     """Run by a worker: what it is and may take."""
     import socket
 
     import psutil
 
-    import gpupc_impl
-
     kind = backend_class(backend)
-    said: dict[str, Any] = {"version": gpupc_impl.__version__, "machine": socket.gethostname()}
+    said: dict[str, Any] = {"code": code(), "machine": socket.gethostname()}
     if reason := kind.unavailable():
         return said | {"unavailable": reason}
     opened = kind(device_memory_limit)

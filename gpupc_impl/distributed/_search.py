@@ -146,10 +146,10 @@ class DistributedSearch:
             client.wait_for_workers(1)
         said = client.run(_cluster.probe, where, limit)
         machines = Counter(each["machine"] for each in said.values())
-        versions = {each["version"] for each in said.values()}
-        if len(versions) > 1:
-            raise BackendUnavailable(f"the workers have gpupc in versions {', '.join(sorted(versions))}; give all one")
+        code = _cluster.code()
         for address, each in said.items():
+            if each["code"] != code:
+                raise BackendUnavailable(f"worker {address} has another version of gpupc; install one everywhere")
             if "unavailable" in each:
                 raise BackendUnavailable(f"worker {address} cannot run kernels on {where}: {each['unavailable']}")
             share = int(_cluster.MEMORY_SHARE * each["host_memory"] / machines[each["machine"]])

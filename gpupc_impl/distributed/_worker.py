@@ -154,7 +154,8 @@ class State:
         self._last = now
 
     def begin(self) -> None:
-        """Begin the clock of a task."""
+        """Begin a task, which may be the first of its thread, and its clock."""
+        self.backend.synchronize()  # CUDA's driver launches nothing in a thread that has not used the runtime
         self.seconds.clear()
         self._last = time.perf_counter()
 

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from datasets.wide import regulated_genes
-from gpupc_impl import __version__, skeleton
+from gpupc_impl.api import skeleton
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.files import save_json
 from gpupc_impl.distributed import _shards
 from gpupc_impl.distributed._cluster import ClientAddress, open_client
 
-PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
+PACKAGES = ("gpupc", "cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
 WARM_UP = {"p": 512, "n": 64, "regulators": 8}
 
 
@@ -108,7 +108,7 @@ def _digest(folder: Path) -> str:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"gpupc": __version__, "python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)
