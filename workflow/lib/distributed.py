@@ -14,6 +14,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
+import resource
 import sys
 import tempfile
 import time
@@ -92,9 +93,15 @@ def measure(values: np.ndarray, workers: int, backend: str, asked: argparse.Name
             "edges_per_level": list(graph.edges_per_level),
             "stopped_because": graph.stopped_because,
             "bytes": {"numbers_read": numbers * workers, "shards_written": written, "shards_read": written},
+            "peak_rss_bytes": sorted(client.run(_peak_rss).values()),
             "answer": {"edges": graph.sha256, "shards": _digest(Path(folder))},
             "report": report,
         }
+
+
+def _peak_rss() -> int:
+    """The most memory that the calling process has had, mapped files included."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _digest(folder: Path) -> str:
