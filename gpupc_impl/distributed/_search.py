@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ TOLD_EVERY = 30.0
 """Seconds between messages about how far a level is."""
 
 
+class ClusterFailure(RuntimeError):
+    """The cluster ended before the search; the message says how to go on."""
+
+
 class DistributedSearch:
     """One search on a cluster; a `LevelSearch` (see core/pc_stable.py).
 
@@ -59,6 +64,7 @@ class DistributedSearch:
         InvalidProblem: the folder is for another search, or a worker does not see it.
         BackendUnavailable: a worker cannot run kernels.
         DeviceMemoryError: the workers' memory does not hold the smallest panels.
+        ClusterFailure: the scheduler died, or a task with several workers one after the other.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run):
@@ -213,7 +219,7 @@ class DistributedSearch:
         Args:
             there: what the shard of a task says, or None.
         """
-        from distributed import as_completed
+        from distributed import KilledWorker, as_completed
 
         found = [there(one) for one in tasks]
         missing = [k for k, said in enumerate(found) if said is None]
@@ -233,6 +239,12 @@ class DistributedSearch:
                         told = now
                         left = (now - started) * (len(missing) - done) / done
                         logger.info("%s: %d of %d tasks, about %.0f s left", title, done, len(missing), left)
+        except (CancelledError, KilledWorker, OSError) as error:
+            raise ClusterFailure(
+                f"{title}: the cluster failed ({type(error).__name__}: {error}); what is done is in "
+                f"{self._spec.folder!r}: search again, with folder=... where it was given, and no more is made than is "
+                "missing"
+            ) from error
         finally:
             if futures:
                 with contextlib.suppress(Exception):

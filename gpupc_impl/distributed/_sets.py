@@ -17,9 +17,6 @@ BLOCK = ("edges", "left", "members")
 """Arrays of a block's shard: bits of the pairs that are edges after level 0 and after level 1, and row by row the
 members of the sets of those between."""
 
-BLOCKS_KEPT = 4
-"""Blocks that stay in memory for the next question."""
-
 
 class Blocks:
     """The finished blocks of levels 0 and 1.
@@ -30,7 +27,7 @@ class Blocks:
 
     def __init__(self, folder: _shards.Folder, plan: Plan, owner: tempfile.TemporaryDirectory | None = None):
         self.folder, self.plan, self._owner = folder, plan, owner
-        self._kept = functools.lru_cache(BLOCKS_KEPT)(lambda i, j: tuple(self._read(i, j, *BLOCK)))
+        self._last: tuple[tuple[int, int], tuple[np.ndarray, ...]] | None = None  # the block that was asked for last
 
     def _read(self, i: int, j: int, *names: str) -> Iterator[np.ndarray]:
         return (_shards.read_array(self.folder.block(i, j), name) for name in names)
@@ -55,7 +52,10 @@ class Blocks:
     def member(self, i: int, j: int) -> int | None:
         """What separated two variables, i < j, at level 1; None where that was not so."""
         rows = self.plan.rows
-        edges, left, members = self._kept(i // rows, j // rows)
+        block = i // rows, j // rows
+        if self._last is None or self._last[0] != block:
+            self._last = block, tuple(self._read(*block, *BLOCK))
+        edges, left, members = self._last[1]
         gone = edges & ~left
         row, word, bit = i % rows, j % rows // 32, j % 32
         if not gone[row, word] >> np.uint32(bit) & np.uint32(1):

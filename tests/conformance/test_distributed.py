@@ -1,5 +1,6 @@
 """Method `distributed` finds what methods in core find with its correlations, on any cluster, whatever fails."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -34,6 +35,7 @@ from gpupc_impl.distributed.correlations import fixed_order_problem
 REASON = unavailable(methods()["distributed"], "host")
 pytestmark = [pytest.mark.skipif(REASON is not None, reason=str(REASON)), pytest.mark.xdist_group("distributed")]
 
+ROOT = Path(__file__).parents[2]
 MB = 1 << 20
 
 
@@ -89,7 +91,7 @@ def clients():
 def search(clients):
     def find(data, alpha=0.05, workers=1, **how):
         how |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
-        return skeleton(data, method="distributed", backend="host", client=clients[workers], **how)
+        return skeleton(data, method="distributed", backend="host", **{"client": clients[workers], **how})
 
     return find
 
@@ -180,30 +182,53 @@ def test_a_worker_is_killed(killed_in, tmp_path, monkeypatch):
     assert_same(found, in_core(x, 0.1, max_level=3))
 
 
-CLIENT = """
-import sys, numpy as np
-from gpupc_impl import skeleton
-skeleton(np.load(sys.argv[1]), 0.1, method="distributed", backend="host", folder=sys.argv[2], panel=32, max_level=2,
-         transpose=False)
-"""
-
-
-def test_everything_is_killed_and_started_again(search, tmp_path):
-    """Client, scheduler and worker; then only what is missing is made, with the same bytes."""
-    x = sample(np.random.default_rng(5), 700, 60, 5)
-    np.save(tmp_path / "x.npy", x)
-    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLIENT, tmp_path / "x.npy", stopped],
-        start_new_session=True,
-        cwd=Path(__file__).parents[2],
+def start(command, *arguments, **environment) -> subprocess.Popen:
+    """A process of Dask's command line, in a group of its own."""
+    words = [sys.executable, "-m", "dask", command, *map(str, arguments)]
+    return subprocess.Popen(
+        words, start_new_session=True, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, cwd=ROOT
     )
-    while len(shards(stopped)) < 20 and process.poll() is None:
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    there = shards(stopped)
+
+
+@contextlib.contextmanager
+def a_cluster(folder: Path):
+    """A scheduler and a worker in processes of their own, and a client; nothing of them is left."""
+    from distributed import Client
+
+    folder.mkdir()
+    told = folder / "scheduler.json"
+    scheduler = start("scheduler", "--scheduler-file", told, "--port", 0, "--no-dashboard", "--host", "127.0.0.1")
+    worker = start(
+        "worker", "--scheduler-file", told, "--nthreads", 1, "--no-dashboard", "--no-nanny", PYTHONPATH=str(ROOT)
+    )
+    try:
+        while not told.exists():
+            time.sleep(0.01)
+        with Client(scheduler_file=str(told), timeout=10) as client:
+            yield client, scheduler
+    finally:
+        for process in (worker, scheduler):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
+    """Then only what is missing is made, with the same bytes."""
+    x = sample(np.random.default_rng(5), 700, 60, 5)
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     how = {"panel": 32, "max_level": 2}
+
+    def kill(process):
+        while len(shards(stopped)) < 20:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+
+    with a_cluster(tmp_path / "cluster") as (client, scheduler):
+        threading.Thread(target=kill, args=(scheduler,), daemon=True).start()
+        with pytest.raises(_search.ClusterFailure, match="folder="):
+            search(x, 0.1, client=client, folder=str(stopped), **how)
+    there = shards(stopped)
     expected = search(x, 0.1, folder=str(whole), **how)
     tasks = expected.facts["distributed"]["levels"][0]["tasks"]
     assert 20 <= len(there) < tasks
