@@ -17,7 +17,7 @@ CORRELATE = KernelSource("distributed/kernels/correlate.cu", "correlate")
 
 MIRROR = KernelSource("distributed/kernels/correlate.cu", "mirror")
 
-TILES = {"cuda": (128, 64), "host": (16, 64)}
+TILES = {"cuda": (128, 64), "host": (64, 64)}
 """Rows and columns of a tile (kernels/correlate.cu)."""
 
 THREADS = {"cuda": (16, 16), "host": (1, 1)}

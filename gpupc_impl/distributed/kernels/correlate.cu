@@ -5,7 +5,7 @@
 #include "backends/simt/portable.cuh"
 
 #ifdef GPUPC_HOST
-constexpr int TILE_ROWS = 16, TILE_COLUMNS = 64, SAMPLES = 32;
+constexpr int TILE_ROWS = 64, TILE_COLUMNS = 64, SAMPLES = 32;
 #else
 constexpr int SIDE = 16, PER_ROW = 8, PER_COLUMN = 4;  // threads a side of a tile, and entries of a thread
 constexpr int TILE_ROWS = SIDE * PER_ROW, TILE_COLUMNS = SIDE * PER_COLUMN, SAMPLES = 16;
@@ -33,8 +33,8 @@ __global__ void correlate(const double* samples, int m, int p, const int* rows, 
             for (int r = 0; r < height; ++r) of_rows[k][r] = sample[rows[first_row + r]];
             for (int c = 0; c < width; ++c) of_columns[k][c] = sample[columns[first_column + c]];
         }
-        for (int k = 0; k < count; ++k) {
-            for (int r = 0; r < height; ++r) {
+        for (int r = 0; r < height; ++r) {
+            for (int k = 0; k < count; ++k) {
                 const double of_row = of_rows[k][r];
                 for (int c = 0; c < TILE_COLUMNS; ++c) sum[r][c] = fma(of_row, of_columns[k][c], sum[r][c]);
             }
