@@ -17,8 +17,8 @@ __device__ __forceinline__ double as_correlation(double product, int i, int j) {
     return product > 1.0 ? 1.0 : product < -1.0 ? -1.0 : product;
 }
 
-// Entries (rows[r], columns[c]) of the correlation matrix of standardised samples (m, p), into out[r * pitch + first +
-// c]. Grid (tiles of columns, tiles of rows), block (16, 16) on a GPU and (1) on CPU cores.
+// Entries (rows[r], columns[c]) of the correlation matrix of standardised samples (m, p) to out[r * pitch + first + c].
+// Grid (tiles of columns, tiles of rows), block (16, 16) on a GPU and (1) on CPU cores.
 #ifdef GPUPC_HOST
 
 __global__ void correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns,

@@ -12,7 +12,14 @@ from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.distributed.correlations import correlate, fixed_order_correlation, fixed_order_problem, standardised
+from gpupc_impl.distributed.correlations import (
+    CORRELATE,
+    TILES,
+    correlate,
+    fixed_order_correlation,
+    fixed_order_problem,
+    standardised,
+)
 from gpupc_impl.gaussian.canonical import fma
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -50,6 +57,24 @@ def test_same_bits_whatever_is_made_with_an_entry(backend, data):
         assert whole[i, j] == max(-1.0, min(1.0, total))
     exact = samples.astype(np.longdouble).T @ samples.astype(np.longdouble)
     assert np.abs(whole - exact)[~np.eye(p, dtype=bool)].max(initial=0) < 1e-14
+
+
+def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
+    """What the kernel does on a GPU, with its block's threads played on a core."""
+    text = (PACKAGE_ROOT / CORRELATE.source).read_text()
+    source = tmp_path / "correlate.cu"
+    source.write_text(text.replace("#ifdef GPUPC_HOST", "#if 0"))
+    rng = np.random.default_rng(2)
+    m, p, (height, width), first = 37, 150, TILES["cuda"], 3
+    samples = standardised(backend, rng.standard_normal((m, p)))
+    rows, columns = np.arange(p, dtype=np.int32), rng.permutation(p).astype(np.int32)[:70]
+    out = backend.full((p, 80), 9.0, np.float64)
+    on_device = [backend.upload(array) for array in (samples, rows, columns)]
+    numbers = [on_device[0], *map(np.int32, (m, p)), on_device[1], np.int32(p), on_device[2], np.int32(70)]
+    grid = -(-70 // width), -(-p // height)
+    backend.kernel(source, "correlate")(grid, (16, 16), [*numbers, out, np.int32(80), np.int32(first)])
+    assert np.array_equal(backend.download(out)[:, first : first + 70], sub_matrix(backend, samples, rows, columns))
+    assert (backend.download(out)[:, [0, 1, 2, 73, 79]] == 9).all()
 
 
 def test_a_constant_and_a_far_column(backend):
