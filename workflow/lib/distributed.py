@@ -69,16 +69,15 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(values: np.ndarray, workers: int, backend: str, asked: argparse.Namespace) -> dict[str, Any]:
     """One search, on a cluster of its own that has been warmed up."""
     how = {"method": "distributed", "backend": backend, "device_memory_limit": asked.device_memory_limit}
+    how |= {"transpose": False, "max_level": asked.max_level}
     with (
         tempfile.TemporaryDirectory(prefix="gpupc-", dir=asked.folder) as folder,
         open_client(ClientAddress(""), backend, workers) as client,
     ):
         small = regulated_genes(WARM_UP["p"], WARM_UP["n"], 0, WARM_UP["regulators"], 0.41).values
-        skeleton(small, 0.01, client=client, panel=32, max_level=asked.max_level, **how)
+        skeleton(small, 0.01, client=client, panel=32, **how)
         started = time.perf_counter()
-        graph = skeleton(
-            values, asked.alpha, client=client, panel=asked.panel, max_level=asked.max_level, folder=folder, **how
-        )
+        graph = skeleton(values, asked.alpha, client=client, panel=asked.panel, folder=folder, **how)
         total = time.perf_counter() - started
         report = graph.facts["distributed"]
         numbers = _shards.Folder(Path(folder)).numbers.stat().st_size
