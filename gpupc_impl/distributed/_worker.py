@@ -301,7 +301,6 @@ class State:
             starts = backend.upload(np.concatenate(([0], ends[:-1])))
             self.launch(LIST, n_i, [argument, starts, found])
             separated = backend.download(found)
-        separated = separated.astype(np.uint16 if self.spec.plan.p <= 1 << 16 else np.int32)
         return {**{name: backend.download(array) for name, array in bits.items()}, "members": separated}
 
     def test_rows(self, level: int, critical: float, group: Group) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -407,6 +406,7 @@ def make_block(spec: Spec, i: int, j: int) -> dict[str, Any]:
         state.begin()
         said, arrays = state.test_block(i, j)
         facts = state.facts()
+    arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32)
     own = {"left": state.left(i, j, arrays["left"]), "degrees": arrays.get("degrees")}
     return _written(path, said, arrays, facts) | own
 
