@@ -6,7 +6,6 @@ Sizes are upper bounds: every device array is counted as the device's allocator 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -94,6 +93,13 @@ def host_bytes(rows: int) -> int:
     return THREADS * (4 * rows * rows + 8 * rows * (rows // 32))
 
 
+def row_bytes(degrees: np.ndarray) -> np.ndarray:
+    """What rows of so many neighbours take at a level from 2 on: their matrices with the tiles that these are made in,
+    keys and places of slots, and what a device's allocator may round up."""
+    sizes = degrees.astype(np.int64) + 1
+    return 8 * sizes**2 + 12 * (sizes // 64 + 1) ** 2 + 20 * sizes + 512
+
+
 def least_device_bytes(m: int, p: int, rows: int, knowledge: bool) -> int:
     return fixed_bytes(m, p) + 2 * panel_bytes(p, rows, knowledge) + block_bytes(rows)
 
@@ -169,8 +175,3 @@ def share_out(work: np.ndarray, sizes: np.ndarray, limit: int, least_work: float
         done, used = done + one, used + size
     if len(work):
         yield slice(start, len(work))
-
-
-def pairs_of(counts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """``(start, stop)`` of consecutive pieces of these sizes."""
-    return itertools.pairwise(np.concatenate(([0], np.cumsum(counts))).tolist())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import math
 import tempfile
 import time
 import uuid
@@ -31,7 +30,6 @@ from gpupc_impl.distributed.correlations import standardised
 from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import _gathered, _row_groups
-from gpupc_impl.out_of_core._plan import cluster_bytes
 from gpupc_impl.views.progress import bar
 
 logger = logging.getLogger("gpupc_impl.distributed")
@@ -41,9 +39,6 @@ LEAST_WORK = 1e7
 
 TASKS_A_LEVEL = 256
 """Groups of rows of a level with much work, whatever the number of workers: so a restart finds the same ones."""
-
-GROUP_SLACK = 16 * 512
-"""What a device's allocator may round up for a group of rows."""
 
 TOLD_EVERY = 30.0
 """Seconds between messages about how far a level is."""
@@ -346,13 +341,12 @@ class DistributedSearch:
         if self.problem.fixed is not None:
             active &= ~self.problem.fixed.without_tests(degrees)
         samples = 0 if self._spec.given else self.problem.n_samples
-        # Beside the sub-matrices: binomials.
+        # Beside what belongs to rows: binomials.
         limit = plan.budget - _plan.fixed_bytes(samples, self.p) - 8 * (level + 1) * (int(degrees.max()) + 1)
-        room = limit - 4 * math.isqrt(max(limit, 0)) - GROUP_SLACK  # beside a cluster's matrix its variables
-        needed = cluster_bytes(degrees + 1, 1, degrees, False)
-        if (active & (needed > room)).any():
-            i = int(np.flatnonzero(active & (needed > room))[0])
-            least = int(needed[i]) + plan.budget - room
+        needed = _plan.row_bytes(degrees)
+        if (active & (needed > limit)).any():
+            i = int(np.flatnonzero(active & (needed > limit))[0])
+            least = int(needed[i]) + plan.budget - limit
             raise DeviceMemoryError(
                 least,
                 0,
@@ -361,29 +355,17 @@ class DistributedSearch:
                 f"{self.problem.names[i]}; it has {plan.budget:,}: give workers more (device_memory_limit), lower "
                 f"alpha, or set max_level to {level - 1}",
             )
-        order = graph.order()
-        clusters = list(_row_groups.clusters(graph, order[active[order]], room, False))
-        work = degrees.astype(np.float64) * special.comb(degrees, level)
-        of_clusters = np.array([work[cluster.rows].sum() for cluster in clusters])
-        sizes = [cluster.nbytes(False) + 4 * len(cluster.members) + GROUP_SLACK for cluster in clusters]
+        order = graph.order()  # neighbours near one another: a row's results end tests of its neighbours' rows
+        order = order[active[order]].astype(np.int64)
+        work = degrees[order] * special.comb(degrees[order], level)
         is_required = np.zeros(len(graph.neighbours), bool)
         is_required[required] = True
-        for part in _plan.share_out(of_clusters, np.array(sizes, np.int64), limit, LEAST_WORK, TASKS_A_LEVEL):
-            rows = [cluster.rows for cluster in clusters[part]]
-            every = np.concatenate(rows)
-            slots = _gathered._ranges(graph.starts[every], degrees[every])
+        for part in _plan.share_out(work, needed[order], limit, LEAST_WORK, TASKS_A_LEVEL):
+            rows = order[part]
+            slots = _gathered._ranges(graph.starts[rows], degrees[rows])
             near = graph.neighbours[slots]
-            name = hashlib.sha256(b"".join(np.ascontiguousarray(one, np.int64).tobytes() for one in (every, near)))
-            yield (
-                _worker.Group(
-                    name=name.hexdigest()[:24],
-                    clusters=rows,
-                    degrees=degrees[every],
-                    neighbours=near,
-                    required=np.flatnonzero(is_required[slots]),
-                ),
-                slots,
-            )
+            name = hashlib.sha256(rows.tobytes() + near.tobytes()).hexdigest()[:24]
+            yield _worker.Group(name, rows, degrees[rows], near, np.flatnonzero(is_required[slots])), slots
 
 
 def _said(path: Path) -> dict[str, Any] | None:

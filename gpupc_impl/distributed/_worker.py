@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct, open_backend
 from gpupc_impl.core import mapped
 from gpupc_impl.distributed import _plan, _shards
-from gpupc_impl.distributed.correlations import correlate, mirror
+from gpupc_impl.distributed.correlations import correlate, correlate_squares, mirror
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
@@ -84,14 +84,14 @@ class Group:
 
     Attributes:
         name: of the shard.
-        clusters: rows of each sub-matrix.
-        degrees: (rows,) numbers of neighbours, of all clusters one after the other.
-        neighbours: (slots,) int32: theirs, ascending in a row.
+        rows: (rows,) int64 variables.
+        degrees: (rows,) int64 numbers of neighbours.
+        neighbours: (slots,) int32: theirs, row after row, ascending in each.
         required: (k,) int64 slots of required edges.
     """
 
     name: str
-    clusters: Sequence[np.ndarray]
+    rows: np.ndarray
     degrees: np.ndarray
     neighbours: np.ndarray
     required: np.ndarray
@@ -184,18 +184,14 @@ class State:
             begin = other.stop
         return out
 
-    def squares(self, groups: Sequence[np.ndarray]) -> Any:
-        """Correlations among the variables of each group, ascending, as matrices one after the other on the device."""
-        if self._matrix is not None:
-            found = [self._matrix[np.ix_(members, members)].reshape(-1) for members in groups]
-            mapped.release(self._matrix)
-            return self.backend.upload(np.concatenate(found))
-        out, end = self.backend.empty(sum(len(members) ** 2 for members in groups), np.float64), 0
-        for members in groups:
-            begin, end = end, end + len(members) ** 2
-            own = self.backend.upload(members.astype(np.int32))
-            correlate(self.backend, self._samples, own, own, out[begin:end].reshape(len(members), len(members)))
-        return out
+    def squares(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
+        """Correlations among the variables of each group, as matrices one after the other on the device."""
+        if self._matrix is None:
+            return correlate_squares(self.backend, self._samples, variables, sizes)
+        groups = np.split(variables, np.cumsum(sizes)[:-1])
+        found = [self._matrix[np.ix_(members, members)].reshape(-1) for members in groups]
+        mapped.release(self._matrix)
+        return self.backend.upload(np.concatenate(found))
 
     def fixed_rows(self, pairs: np.ndarray | None, rows: slice) -> Any:
         """Some rows of the graph of fixed pairs, on the device; None without background knowledge."""
@@ -306,20 +302,18 @@ class State:
     def test_rows(self, level: int, critical: float, group: Group) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """A level from 2 on of some rows: what a shard says, and the best key of each of their slots."""
         spec, backend = self.spec, self.backend
-        degrees, near = group.degrees, group.neighbours
-        rows = np.concatenate(group.clusters)
+        rows, degrees, near = group.rows, group.degrees, group.neighbours
         first_slot = np.concatenate(([0], np.cumsum(degrees)))
         owners = np.repeat(rows, degrees)
-        heights = np.array([len(cluster) for cluster in group.clusters])
-        local = np.empty(spec.plan.p, np.int32)
-        own, neighbours, members = np.empty(len(rows), np.int32), np.empty(len(near), np.int32), []
-        for start, stop in _plan.pairs_of(heights):
-            slots = slice(first_slot[start], first_slot[stop])
-            members.append(np.union1d(rows[start:stop], near[slots]))
-            local[members[-1]] = np.arange(len(members[-1]))
-            own[start:stop], neighbours[slots] = local[rows[start:stop]], local[near[slots]]
-        widths = np.array([len(variables) for variables in members])
-        matrices = self.squares(members)
+        # A row's matrix is of its neighbours and, in its place among them, itself.
+        position = np.arange(len(near)) - np.repeat(first_slot[:-1], degrees)
+        local = (position + (near > owners)).astype(np.int32)
+        own = np.add.reduceat(near < owners, first_slot[:-1]).astype(np.int32)
+        sizes = degrees + 1
+        starts = np.cumsum(sizes) - sizes
+        variables = np.empty(int(sizes.sum()), np.int32)
+        variables[starts + own], variables[np.repeat(starts, degrees) + local] = rows, near
+        matrices = self.squares(variables, sizes)
         self.lap("correlate")
         keys_now = np.full(len(near), NO_KEY, np.uint64)
         keys_now[group.required] = REQUIRED_KEY
@@ -327,11 +321,11 @@ class State:
         widest = int(degrees.max())
         batch = _gathered.BATCH(
             matrices=matrices,
-            matrix_at=backend.upload(np.repeat(np.cumsum(widths**2) - widths**2, heights)),
+            matrix_at=backend.upload(np.cumsum(np.square(sizes)) - np.square(sizes)),
             first_slot=backend.upload(first_slot),
-            sizes=backend.upload(np.repeat(widths, heights).astype(np.int32)),
+            sizes=backend.upload(sizes.astype(np.int32)),
             own=backend.upload(own),
-            neighbours=backend.upload(neighbours),
+            neighbours=backend.upload(local),
             mirrors=backend.upload(mirrors(owners, near, spec.plan.p)),
         )
         search = _split_rows.ROW_SEARCH(

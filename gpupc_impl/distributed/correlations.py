@@ -15,6 +15,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 CORRELATE = KernelSource("distributed/kernels/correlate.cu", "correlate")
 
+SQUARES = KernelSource("distributed/kernels/correlate.cu", "correlate_squares")
 MIRROR = KernelSource("distributed/kernels/correlate.cu", "mirror")
 
 TILES = {"cuda": (128, 64), "host": (64, 64)}
@@ -60,6 +61,36 @@ def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any,
         grid = -(-n_columns // width), -(-n_rows // height)
         place = (out, np.int32(out.shape[1]), np.int32(first))
         backend.kernel(*CORRELATE)(grid, THREADS[backend.name], [*given, *place])
+
+
+def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, sizes: np.ndarray) -> Any:
+    """Queue the correlations among the variables of each of some groups.
+
+    Args:
+        samples: (m, p) float64, standardised, on the device.
+        variables: int32 variables, group after group.
+        sizes: (groups,) how many each group has.
+
+    Returns:
+        the groups' square matrices, one after the other, float64 on the device.
+    """
+    m, p = samples.shape
+    out = backend.empty(int(np.square(sizes).sum()), np.float64)
+    starts, places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, np.square(sizes)))
+    tiles = tiles_of(sizes, *TILES[backend.name])
+    arrays = map(backend.upload, (variables, starts, places, tiles))
+    backend.kernel(*SQUARES)((len(tiles),), THREADS[backend.name], [samples, np.int32(m), np.int32(p), *arrays, out])
+    return out
+
+
+def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
+    """(tiles, 3) int32: matrix, first row and first column of each tile of square matrices of these sizes."""
+    across = -(-sizes // width)
+    counts = -(-sizes // height) * across
+    matrix = np.repeat(np.arange(len(sizes)), counts)
+    number = np.arange(len(matrix)) - np.repeat(np.cumsum(counts) - counts, counts)
+    row, column = np.divmod(number, across[matrix])
+    return np.stack([matrix, height * row, width * column], axis=1).astype(np.int32)
 
 
 def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpupc_impl.backends import KernelSource
 from gpupc_impl.distributed import _worker
-from gpupc_impl.distributed.correlations import CORRELATE, MIRROR
+from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Those of its own; the others are out_of_core's."""
-    return [CORRELATE, MIRROR, _worker.DECIDE, _worker.KEEP, _worker.LIST]
+    return [CORRELATE, SQUARES, MIRROR, _worker.DECIDE, _worker.KEEP, _worker.LIST]

@@ -17,21 +17,27 @@ __device__ __forceinline__ double as_correlation(double product, int i, int j) {
     return product > 1.0 ? 1.0 : product < -1.0 ? -1.0 : product;
 }
 
-// Entries (rows[r], columns[c]) of the correlation matrix of standardised samples (m, p) to out[r * pitch + first + c].
-// Grid (tiles of columns, tiles of rows), block (16, 16) on a GPU and (1) on CPU cores.
+// Some variables with others, and where their correlations go: entry (r, c) to out[r * pitch + c].
+struct Target {
+    const int *rows, *columns;
+    double* out;
+    int n_rows, n_columns, pitch;
+};
+
+// The tile of entries whose first is (first_row, first_column), from standardised samples (m, p); all threads of a
+// block.
 #ifdef GPUPC_HOST
 
-__global__ void correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns,
-                          int n_columns, double* out, int pitch, int first) {
-    const int first_row = blockIdx.y * TILE_ROWS, first_column = blockIdx.x * TILE_COLUMNS;
-    const int height = min(TILE_ROWS, n_rows - first_row), width = min(TILE_COLUMNS, n_columns - first_column);
+inline void make_tile(const double* samples, int m, int p, const Target& to, int first_row, int first_column) {
+    const int height = min(TILE_ROWS, to.n_rows - first_row), width = min(TILE_COLUMNS, to.n_columns - first_column);
+    const int *const rows = to.rows + first_row, *const columns = to.columns + first_column;
     double of_rows[SAMPLES][TILE_ROWS], of_columns[SAMPLES][TILE_COLUMNS] = {}, sum[TILE_ROWS][TILE_COLUMNS] = {};
     for (int s = 0; s < m; s += SAMPLES) {
         const int count = min(SAMPLES, m - s);
         for (int k = 0; k < count; ++k) {
             const double* sample = samples + static_cast<long long>(s + k) * p;
-            for (int r = 0; r < height; ++r) of_rows[k][r] = sample[rows[first_row + r]];
-            for (int c = 0; c < width; ++c) of_columns[k][c] = sample[columns[first_column + c]];
+            for (int r = 0; r < height; ++r) of_rows[k][r] = sample[rows[r]];
+            for (int c = 0; c < width; ++c) of_columns[k][c] = sample[columns[c]];
         }
         for (int r = 0; r < height; ++r) {
             for (int k = 0; k < count; ++k) {
@@ -41,10 +47,8 @@ __global__ void correlate(const double* samples, int m, int p, const int* rows, 
         }
     }
     for (int r = 0; r < height; ++r) {
-        double* const target = out + static_cast<long long>(first_row + r) * pitch + first + first_column;
-        for (int c = 0; c < width; ++c) {
-            target[c] = as_correlation(sum[r][c], rows[first_row + r], columns[first_column + c]);
-        }
+        double* const out = to.out + static_cast<long long>(first_row + r) * to.pitch + first_column;
+        for (int c = 0; c < width; ++c) out[c] = as_correlation(sum[r][c], rows[r], columns[c]);
     }
 }
 
@@ -76,17 +80,15 @@ __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], c
     }
 }
 
-__global__ void __launch_bounds__(SIDE* SIDE, 2)
-    correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
-              double* out, int pitch, int first) {
+__device__ __forceinline__ void make_tile(const double* samples, int m, int p, const Target& to, int first_row,
+                                          int first_column) {
     __shared__ __align__(16) double of_rows[SAMPLES][TILE_ROWS];
     __shared__ __align__(16) double of_columns[SAMPLES][TILE_COLUMNS];
-    const int first_row = blockIdx.y * TILE_ROWS, first_column = blockIdx.x * TILE_COLUMNS;
     double sum[PER_ROW][PER_COLUMN] = {};
     for (int s = 0; s < m; s += SAMPLES) {
         const int count = min(SAMPLES, m - s);
-        load<TILE_ROWS>(of_rows, samples, p, s, count, rows, first_row, n_rows);
-        load<TILE_COLUMNS>(of_columns, samples, p, s, count, columns, first_column, n_columns);
+        load<TILE_ROWS>(of_rows, samples, p, s, count, to.rows, first_row, to.n_rows);
+        load<TILE_COLUMNS>(of_columns, samples, p, s, count, to.columns, first_column, to.n_columns);
         __syncthreads();
         if (count == SAMPLES) {
 #pragma unroll
@@ -102,15 +104,43 @@ __global__ void __launch_bounds__(SIDE* SIDE, 2)
 #pragma unroll
         for (int c = 0; c < PER_COLUMN; ++c) {
             const int column = first_column + threadIdx.x + c * SIDE;
-            if (row < n_rows && column < n_columns) {
-                out[static_cast<long long>(row) * pitch + first + column] =
-                    as_correlation(sum[r][c], rows[row], columns[column]);
+            if (row < to.n_rows && column < to.n_columns) {
+                to.out[static_cast<long long>(row) * to.pitch + column] =
+                    as_correlation(sum[r][c], to.rows[row], to.columns[column]);
             }
         }
     }
 }
 
 #endif
+
+#ifdef GPUPC_HOST
+constexpr int TILE_THREADS = 1;
+#else
+constexpr int TILE_THREADS = SIDE * SIDE;
+#endif
+
+// Variables rows[r] with columns[c] to out[r * pitch + first + c]. Grid (tiles of columns, tiles of rows), block (16,
+// 16) on a GPU and (1) on CPU cores.
+__global__ void __launch_bounds__(TILE_THREADS, 2)
+    correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
+              double* out, int pitch, int first) {
+    const Target to{rows, columns, out + first, n_rows, n_columns, pitch};
+    make_tile(samples, m, p, to, blockIdx.y * TILE_ROWS, blockIdx.x * TILE_COLUMNS);
+}
+
+// Square matrices: matrix g is that of the variables from variables[starts[g]] to variables[starts[g + 1]], and begins
+// at out[places[g]]. Tile t is of matrix tiles[3 * t], and begins at the row and the column that follow there. Grid
+// (tiles), block as above.
+__global__ void __launch_bounds__(TILE_THREADS, 2)
+    correlate_squares(const double* samples, int m, int p, const int* variables, const long long* starts,
+                      const long long* places, const int* tiles, double* out) {
+    const int* tile = tiles + 3 * static_cast<long long>(blockIdx.x);
+    const long long start = starts[tile[0]];
+    const int n = static_cast<int>(starts[tile[0] + 1] - start);
+    const Target to{variables + start, variables + start, out + places[tile[0]], n, n, n};
+    make_tile(samples, m, p, to, tile[1], tile[2]);
+}
 
 // Entries that another panel of whole rows has already, since the matrix is symmetric: rows of `other`, which has those
 // of n_other variables from first_other on, become columns of the `count` rows of `own`, which begin at variable first.

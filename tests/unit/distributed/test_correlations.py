@@ -1,5 +1,6 @@
 """Correlations of `distributed`: one chain of fused multiply-adds an entry, whatever is made with it."""
 
+import re
 import shutil
 import subprocess
 
@@ -16,9 +17,11 @@ from gpupc_impl.distributed.correlations import (
     CORRELATE,
     TILES,
     correlate,
+    correlate_squares,
     fixed_order_correlation,
     fixed_order_problem,
     standardised,
+    tiles_of,
 )
 from gpupc_impl.gaussian.canonical import fma
 
@@ -76,6 +79,17 @@ def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
     assert np.array_equal(backend.download(out)[:, first : first + 70], sub_matrix(backend, samples, rows, columns))
     assert (backend.download(out)[:, [0, 1, 2, 73, 79]] == 9).all()
 
+    sizes = np.array([1, 130, 7])
+    variables = rng.integers(p, size=sizes.sum()).astype(np.int32)
+    parts = np.split(variables, np.cumsum(sizes)[:-1])
+    expected = np.concatenate([sub_matrix(backend, samples, part, part).reshape(-1) for part in parts])
+    assert np.array_equal(backend.download(correlate_squares(backend, on_device[0], variables, sizes)), expected)
+    tiles, out = tiles_of(sizes, height, width), backend.full(len(expected), 9.0, np.float64)
+    places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, sizes**2))
+    arrays = [backend.upload(array) for array in (variables, *places, tiles)]
+    backend.kernel(source, "correlate_squares")((len(tiles),), (16, 16), [*numbers[:3], *arrays, out])
+    assert np.array_equal(backend.download(out), expected)
+
 
 def test_a_constant_and_a_far_column(backend):
     """They are as from_data's: zeros for the constant one, and no digits lost to the mean of the other."""
@@ -114,4 +128,5 @@ def test_the_kernel_fits_in_registers(architecture, tmp_path):
     ]
     done = subprocess.run([*command, source, "-o", tmp_path / "cubin"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr
+    assert "spill stores" in done.stderr
+    assert not re.search(r"[1-9]\d* bytes spill", done.stderr), done.stderr
