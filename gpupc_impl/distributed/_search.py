@@ -34,8 +34,11 @@ from gpupc_impl.views.progress import bar
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
-LEAST_WORK = 1e7
-"""Tests that a group of rows may need, so that a task is worth its while."""
+LEAST_WORK = 1e9
+"""Multiply-adds that a group of rows may need, so that a task is worth its while."""
+
+WORK_OF_A_TEST = 20
+"""In multiply-adds."""
 
 TASKS_A_LEVEL = 256
 """Groups of rows of a level with much work, whatever the number of workers: so a restart finds the same ones."""
@@ -357,7 +360,9 @@ class DistributedSearch:
             )
         order = graph.order()  # neighbours near one another: a row's results end tests of its neighbours' rows
         order = order[active[order]].astype(np.int64)
-        work = degrees[order] * special.comb(degrees[order], level)
+        near = degrees[order]
+        tiles = 64 * (near // 64 + 1)  # a matrix of few variables takes whole tiles all the same
+        work = WORK_OF_A_TEST * near * special.comb(near, level) + (near + 1) * tiles * samples
         is_required = np.zeros(len(graph.neighbours), bool)
         is_required[required] = True
         for part in _plan.share_out(work, needed[order], limit, LEAST_WORK, TASKS_A_LEVEL):
