@@ -229,8 +229,10 @@ class DistributedSearch:
         wanted = None if self.run.progress is not None else False
         try:
             with bar(wanted, len(tasks), title, " tasks", done=len(tasks) - len(missing)) as shown:
-                for done, future in enumerate(as_completed(list(futures)), 1):
-                    found[futures.pop(future)] = future.result()
+                for done, (future, said) in enumerate(as_completed(list(futures), with_results=True), 1):
+                    if isinstance(said, BaseException):  # of a task that was lost with the scheduler
+                        raise said
+                    found[futures.pop(future)] = said
                     shown.update()
                     now = time.perf_counter()
                     if now - told >= TOLD_EVERY:
