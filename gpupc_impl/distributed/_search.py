@@ -240,11 +240,10 @@ class DistributedSearch:
                         left = (now - started) * (len(missing) - done) / done
                         logger.info("%s: %d of %d tasks, about %.0f s left", title, done, len(missing), left)
         except (CancelledError, KilledWorker, OSError) as error:
-            raise ClusterFailure(
-                f"{title}: the cluster failed ({type(error).__name__}: {error}); what is done is in "
-                f"{self._spec.folder!r}: search again, with folder=... where it was given, and no more is made than is "
-                "missing"
-            ) from error
+            again = "search again, with folder=... for what is done to be kept"
+            if self.params["folder"]:
+                again = f"search again with folder={self.params['folder']!r}, and no more is made than is missing"
+            raise ClusterFailure(f"{title}: the cluster failed ({type(error).__name__}: {error}); {again}") from error
         finally:
             if futures:
                 with contextlib.suppress(Exception):
