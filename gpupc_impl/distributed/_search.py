@@ -113,7 +113,8 @@ class DistributedSearch:
             rows=-(-rows // _plan.STEP) * _plan.STEP,
             knowledge=problem.fixed is not None,
         )
-        folder.claim({"fingerprint": problem.fingerprint, "rows": plan.rows})
+        of_problem = problem.fingerprint if params["folder"] else None  # for which all data are read
+        folder.claim({"fingerprint": of_problem, "rows": plan.rows})
         self._write_numbers(folder)
         fixed, one = problem.fixed, stop_reason(problem, 1, max(self.p - 1, 2)) is None
         self._spec = _worker.Spec(
