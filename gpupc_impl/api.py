@@ -186,7 +186,7 @@ class Prepared:
         """
         search |= {"names": table.names, **self.test}
         if n_samples is None:
-            return self.made_by.from_data(table.values, **search)
+            return self.made_by.from_data(table.values, **{**self.method.problem_defaults, **search})
         return self.made_by.from_correlation(table.values, n_samples=n_samples, **search)
 
     def solve(self, problem: Problem, **how: Any) -> Skeleton:

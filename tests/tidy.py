@@ -17,7 +17,7 @@ from gpupc_impl.backends.simt.build import find_compiler, kernel_unit
 
 ROOT = PACKAGE_ROOT.parent
 TIDY = Path(sys.executable).with_name("clang-tidy")
-ROOMS = ("gaussian", "discrete", "nonlinear", "mixed", "out_of_core")
+ROOMS = ("gaussian", "discrete", "nonlinear", "mixed", "out_of_core", "distributed")
 LEVEL = 2
 """Up to which level kernels are looked at: each is another instance of the same template."""
 
@@ -31,7 +31,7 @@ def units() -> Iterator[tuple[str, str]]:
             kernels.setdefault(str(kernel.source), []).append(kernel.expression)
     for source, (first, *others) in kernels.items():
         more = (f"[[maybe_unused]] static const auto also_{k} = &{name};\n" for k, name in enumerate(others))
-        yield Path(source).stem, kernel_unit(PACKAGE_ROOT / source, first) + "".join(more)
+        yield source.replace("/", "-"), kernel_unit(PACKAGE_ROOT / source, first) + "".join(more)
 
 
 def complaint(name: str, unit: str, folder: Path) -> str:

@@ -114,6 +114,9 @@ class Method:
         canonical: whether its separating sets are the canonical ones; only the adjacency of others is compared.
         random: whether its tests draw random numbers of their own, so that even its adjacency may differ.
         knowledge: whether it keeps to `Problem.fixed`, the edges that are required and forbidden.
+        cluster: whether it works on a cluster: its parameters name machines and memory, where those of others shape
+            launches, and it records no largest p-values.
+        problem_defaults: what its problems are made with, unless the user says otherwise: parameters of `from_data`.
         solve: ``(problem, run) -> Skeleton``.
         unavailable_reason: ``() -> str | None``, for a missing library.
         check: ``(params) -> str | None``: what is wrong with a combination of parameters, as a sentence.
@@ -131,6 +134,8 @@ class Method:
     canonical: bool = True
     random: bool = False
     knowledge: bool = True
+    cluster: bool = False
+    problem_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     unavailable_reason: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
     module: str = ""
@@ -169,6 +174,8 @@ def method(
     canonical: bool = True,
     random: bool = False,
     knowledge: bool = True,
+    cluster: bool = False,
+    problem_defaults: Mapping[str, Any] | None = None,
     unavailable: Callable[[], str | None] = lambda: None,
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
 ) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
@@ -190,6 +197,8 @@ def method(
             canonical=canonical and not random,
             random=random,
             knowledge=knowledge,
+            cluster=cluster,
+            problem_defaults=dict(problem_defaults or {}),
             unavailable_reason=unavailable,
             check=check,
             module=solve.__module__,

@@ -15,7 +15,13 @@ FAMILY = Family(
     # On a GPU and on cores alike pair-scan is ahead of all others (docs/performance.md); without a C++ compiler there
     # is the compiled reference.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
-    packages=("gpupc_impl.gaussian", "gpupc_impl.out_of_core", "baselines", "baselines.peers"),
+    packages=(
+        "gpupc_impl.gaussian",
+        "gpupc_impl.out_of_core",
+        "gpupc_impl.distributed",
+        "baselines",
+        "baselines.peers",
+    ),
     default=True,
     pairwise=(PairwiseProblem, METHOD),
     prepare_large=prepare_large,

@@ -60,6 +60,8 @@ def make_problem(family, seed, share=0.25, p=None):
 
 def run(problem, any_setting, **how):
     method, backend = any_setting
+    if how.get("pmax") and method.cluster:
+        pytest.skip("methods on clusters record no largest p-values")
     open_backend = open_method_backend(method, "auto" if backend == "cpu" else backend)
     return solve(problem, method, open_backend, **how)
 

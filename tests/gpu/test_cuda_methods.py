@@ -16,7 +16,11 @@ from gpupc_impl.core.solve import solve
 pytestmark = pytest.mark.gpu
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
-METHODS = [method for method in methods("gaussian").values() if "cuda" in method.backends and method.canonical]
+METHODS = [
+    method
+    for method in methods("gaussian").values()
+    if "cuda" in method.backends and method.canonical and not method.cluster
+]
 RUNS = 20
 
 

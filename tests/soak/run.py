@@ -157,7 +157,10 @@ def settings_here() -> dict[str, list[tuple[Method, str]]]:
             (method, backend)
             for method in methods(family).values()
             for backend in method.backends
-            if method.canonical and method.name != reference and unavailable(method, backend) is None
+            if method.canonical
+            and not method.cluster
+            and method.name != reference
+            and unavailable(method, backend) is None
         ]
         for family, reference in REFERENCES.items()
     }

@@ -25,6 +25,7 @@ MAY_USE = {
     **{family: {"engine", "core", "backends"} for family in FAMILIES},
     "mixed": {"nonlinear", "core", "backends"},
     "out_of_core": {"gaussian", "engine", "core", "backends"},
+    "distributed": {"out_of_core", "gaussian", "engine", "views", "core", "backends"},
     "measurement": {"core", "backends"},
     "verification": {"measurement", "core"},
     "reporting": {"measurement", "verification", "core", "backends"},
@@ -37,7 +38,10 @@ MAY_USE = {
     "gpupc_impl": {"studies", "api", "core", "backends", *FAMILIES},
     "baselines": {"core", "backends", *FAMILIES},
     "datasets": {"tables", "core"},
-    "workflow": {"datasets", "baselines", "gaussian", "reporting", "verification", "measurement", "core", "backends"},
+    "workflow": {
+        *("datasets", "baselines", "gaussian", "reporting", "verification", "measurement", "api", "distributed"),
+        *("core", "backends"),
+    },
 }
 """Room by room, what it may import. Rooms are the folders and modules of gpupc_impl, `gpupc_impl` its own top, and the
 other packages of the project. Families are found by name, which is no arrow."""

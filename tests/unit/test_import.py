@@ -26,6 +26,8 @@ OPTIONAL = (
     "openpyxl",
     "pyarrow",
     "sklearn",
+    "dask",
+    "distributed",
 )
 
 BLOCK = f"""

@@ -121,7 +121,7 @@ rng = np.random.default_rng(1)
 {problems}
 backend = open_backend("host")
 for method in methods("{family}").values():
-    if "host" in method.backends:
+    if "host" in method.backends and not method.cluster:
         found = [solve(problem, method, backend, pmax=True) for problem in problems]
         assert max(skeleton.levels_run for skeleton in found) >= 4, found
         assert method.family != "gaussian" or all(skeleton.pseudo_inverses for skeleton in found), found
@@ -150,8 +150,9 @@ def test_there_are_kernels_to_check():
 
 
 def test_every_kernel_file_goes_through_them():
-    """Here or in tests/unit/out_of_core/test_sanitized.py; the mirror is CUDA's alone."""
-    modules = [module for module, _ in FAMILIES.values()] + ["gpupc_impl.out_of_core.device"]
+    """Here or in test_sanitized.py of tests/unit/out_of_core and tests/unit/distributed; the mirror is CUDA's alone."""
+    modules = [module for module, _ in FAMILIES.values()]
+    modules += ["gpupc_impl.out_of_core.device", "gpupc_impl.distributed.device"]
     checked = {kernel.source for module in modules for kernel in importlib.import_module(module).all_kernels(3)}
     files = {path.relative_to(PACKAGE_ROOT).as_posix() for path in PACKAGE_ROOT.rglob("*.cu")}
     assert files - checked == {"backends/kernels/mirror.cu"}

@@ -14,7 +14,11 @@ from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 from gpupc_impl.gaussian.problem import correlation_fault
 
 DEVICE_METHODS = ("cupc-e", "cupc-s", "baseline-1", "baseline-2")
-HOST_METHODS = [name for name, method in methods("gaussian").items() if "host" in method.backends and method.canonical]
+HOST_METHODS = [
+    name
+    for name, method in methods("gaussian").items()
+    if "host" in method.backends and method.canonical and not method.cluster
+]
 
 
 @pytest.fixture(scope="module")

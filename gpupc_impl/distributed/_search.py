@@ -1,0 +1,401 @@
+"""The client's side of a search: it hands out tasks, and knows the graph between levels."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
+from gpupc_impl.core import mapped
+from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import InvalidParameter, Run
+from gpupc_impl.core.result import SeparatingSets, complete_graph, edges_to_adjacency
+from gpupc_impl.distributed import _cluster, _plan, _shards, _worker
+from gpupc_impl.distributed._sets import Blocks, ShardedSets
+from gpupc_impl.distributed.correlations import standardised
+from gpupc_impl.engine.graph import NO_KEY
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core import _gathered, _row_groups
+from gpupc_impl.views.progress import bar
+
+logger = logging.getLogger("gpupc_impl.distributed")
+
+LEAST_WORK = 1e9
+"""Multiply-adds that a group of rows may need, so that a task is worth its while."""
+
+WORK_OF_A_TEST = 20
+"""In multiply-adds."""
+
+TASKS_A_LEVEL = 256
+"""Groups of rows of a level with much work, whatever the number of workers: so a restart finds the same ones."""
+
+TOLD_EVERY = 30.0
+"""Seconds between messages about how far a level is."""
+
+
+class ClusterFailure(RuntimeError):
+    """The cluster ended before the search; the message says how to go on."""
+
+
+class DistributedSearch:
+    """One search on a cluster; a `LevelSearch` (see core/pc_stable.py).
+
+    Attributes:
+        report: what is recorded of the search: the plan, the workers, and seconds and bytes by level.
+
+    Raises:
+        InvalidParameter: pmax, or a parameter that does not fit the machine.
+        InvalidProblem: the folder is for another search, or a worker does not see it.
+        BackendUnavailable: a worker cannot run kernels.
+        DeviceMemoryError: the workers' memory does not hold the smallest panels.
+        ClusterFailure: the scheduler died, or a task with several workers one after the other.
+    """
+
+    def __init__(self, problem: GaussianProblem, run: Run):
+        if run.pmax:
+            raise InvalidParameter(
+                "method 'distributed' records no pmax, which is a p x p matrix; leave it out, or take out-of-core-block"
+            )
+        self.problem, self.run, self.params, self.p = problem, run, run.params, problem.n_variables
+        self._stack = contextlib.ExitStack()
+        self._client: Any = None
+        self._known: list[LevelOutcome] = []
+        self._later: list[tuple[np.ndarray, np.ndarray]] = []
+        self._edges: np.ndarray | None = None
+        self.report: dict[str, Any] = {"levels": []}
+
+    def __enter__(self) -> DistributedSearch:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._client is not None:
+            with contextlib.suppress(Exception):  # the cluster may be what failed
+                self._client.run(_worker.forget, self._spec.key)
+        self._stack.close()
+
+    # --- before the first level --------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Find the cluster, make the plan, and put the numbers where workers read them."""
+        params, problem = self.params, self.problem
+        where = params["workers_on"]
+        where = self.run.backend.name if where == "auto" else where
+        opened = _cluster.open_client(params["client"], where, params["workers"])
+        client = self._stack.enter_context(opened)
+        owner = None
+        if not params["folder"]:
+            owner = tempfile.TemporaryDirectory(prefix="gpupc-")
+        path = Path(owner.name if owner else params["folder"]).absolute()
+        folder = _shards.Folder(path)
+        said = self._ask_workers(client, where)
+        given = problem.samples is None
+        rows = params["panel"] or folder.rows_claimed()
+        plan = _plan.choose(
+            0 if given else problem.n_samples,
+            self.p,
+            device_memory=min(each["device_memory"] for each in said.values()),
+            host_memory=min(each["host_memory"] for each in said.values()),
+            workers=len(said),
+            rows=-(-rows // _plan.STEP) * _plan.STEP,
+            knowledge=problem.fixed is not None,
+        )
+        of_problem = problem.fingerprint if params["folder"] else None  # for which all data are read
+        folder.claim({"fingerprint": of_problem, "rows": plan.rows})
+        self._write_numbers(folder)
+        fixed, one = problem.fixed, stop_reason(problem, 1, max(self.p - 1, 2)) is None
+        self._spec = _worker.Spec(
+            key=uuid.uuid4().hex,
+            folder=str(path),
+            given=given,
+            plan=plan,
+            backend=where,
+            critical=(problem.critical_r_squared(0), problem.critical_r_squared(1) if one else None),
+            residual_tolerance=problem.residual_tolerance,
+            pivot_tolerance=problem.pivot_tolerance,
+            required=None if fixed is None else fixed.required,
+            forbidden=None if fixed is None else fixed.forbidden,
+        )
+        self._client = client
+        self._blocks = Blocks(folder, plan, owner)
+        self._prepare_workers()
+        self.report |= {
+            "plan": plan.facts(),
+            "workers": len(said),
+            "devices": [each["describe"] for each in said.values()],
+        }
+        logger.info(
+            "%s variables in %d panels of %d, %d blocks; %d workers, which need %s bytes of device memory each and may "
+            "take %s (%d panels), and %s of host memory",
+            *(f"{self.p:,}", plan.panels, plan.rows, plan.panels * (plan.panels + 1) // 2, len(said)),
+            *(f"{plan.device_bytes:,}", f"{plan.budget:,}", plan.held, f"{plan.host_bytes:,}"),
+        )
+
+    def _ask_workers(self, client: Any, where: str) -> dict[str, dict[str, Any]]:
+        """What each worker may take: bytes on its device, and beside that in its process."""
+        limit = self.run.backend.device_memory_limit
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            client.wait_for_workers(1)
+        said = client.run(_cluster.probe, where, limit)
+        machines = Counter(each["machine"] for each in said.values())
+        code = _cluster.code()
+        for address, each in said.items():
+            if each["code"] != code:
+                raise BackendUnavailable(f"worker {address} has another version of gpupc; install one everywhere")
+            if "unavailable" in each:
+                raise BackendUnavailable(f"worker {address} cannot run kernels on {where}: {each['unavailable']}")
+            share = int(_cluster.MEMORY_SHARE * each["host_memory"] / machines[each["machine"]])
+            if each["on_host"]:
+                each["device_memory"] = limit if limit is not None else 3 * share // 4
+                share //= 4
+            each["host_memory"] = self.params["host_memory_limit"] or share
+        return said
+
+    def _write_numbers(self, folder: _shards.Folder) -> None:
+        """The samples, standardised, or the matrix that is given: a file that workers map."""
+        problem = self.problem
+        with write_whole(folder.numbers) as temporary:
+            if problem.samples is None:
+                np.save(temporary, problem.correlation)
+            else:
+                out = mapped.new_npy(temporary, problem.samples.shape)
+                standardised(self.run.backend, problem.samples, out)
+                out.flush()
+
+    def _prepare_workers(self) -> None:
+        """Every worker must see the numbers where the client wrote them, and brings them to its device."""
+        seen = self._client.run(_worker.prepare, self._spec)
+        if blind := [address for address, sees in seen.items() if not sees]:
+            path = str(self._spec.shards.numbers)
+            raise InvalidProblem(
+                f"worker {blind[0]}, the first of {len(blind)}, does not see {path!r}, which the client wrote: name a "
+                "folder on a file system that all machines share (folder=...)"
+            )
+
+    # --- LevelSearch -------------------------------------------------------------------------------------------------
+
+    def run_level(self, level: int) -> LevelOutcome:
+        if level == 0:
+            self._begin()
+            self._known = self._first_levels()
+        if level < 2:
+            return self._known[level]
+        return self._level(level)
+
+    def adjacency(self) -> np.ndarray:
+        if self._edges is None:  # no level was run
+            return complete_graph(self.p)
+        return edges_to_adjacency(self._edges, self.p)
+
+    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
+        if self._edges is None:
+            return SeparatingSets.from_levels(adjacency, [])
+        return ShardedSets(adjacency, self._blocks, self._later)
+
+    def pmax(self) -> None:
+        return None
+
+    # --- tasks -------------------------------------------------------------------------------------------------------
+
+    def _run_tasks(
+        self, title: str, task: Callable[..., Any], tasks: Sequence[tuple], there: Callable[[tuple], Any]
+    ) -> list[dict[str, Any]]:
+        """What the tasks say, in their order; those whose shards are there are not made again.
+
+        Args:
+            there: what the shard of a task says, or None.
+        """
+        from distributed import KilledWorker, as_completed
+
+        found = [there(one) for one in tasks]
+        missing = [k for k, said in enumerate(found) if said is None]
+        logger.info("%s: %d tasks, %d of them done before", title, len(tasks), len(tasks) - len(missing))
+        started = told = time.perf_counter()
+        futures = {
+            self._client.submit(task, self._spec, *tasks[k], pure=False, priority=-n): k for n, k in enumerate(missing)
+        }
+        wanted = None if self.run.progress is not None else False
+        try:
+            with bar(wanted, len(tasks), title, " tasks", done=len(tasks) - len(missing)) as shown:
+                for done, (future, said) in enumerate(as_completed(list(futures), with_results=True), 1):
+                    if isinstance(said, BaseException):  # of a task that was lost with the scheduler
+                        raise said
+                    found[futures.pop(future)] = said
+                    shown.update()
+                    now = time.perf_counter()
+                    if now - told >= TOLD_EVERY:
+                        told = now
+                        left = (now - started) * (len(missing) - done) / done
+                        logger.info("%s: %d of %d tasks, about %.0f s left", title, done, len(missing), left)
+        except (CancelledError, KilledWorker, OSError) as error:
+            again = "search again, with folder=... for what is done to be kept"
+            if self.params["folder"]:
+                again = f"search again with folder={self.params['folder']!r}, and no more is made than is missing"
+            raise ClusterFailure(f"{title}: the cluster failed ({type(error).__name__}: {error}); {again}") from error
+        finally:
+            if futures:
+                with contextlib.suppress(Exception):
+                    self._client.cancel(list(futures))
+        self._record(title, found, len(missing), time.perf_counter() - started)
+        return found
+
+    def _record(self, title: str, found: list[dict[str, Any]], made: int, seconds: float) -> None:
+        """What a level's tasks took, for the facts."""
+        workers: dict[str, dict[str, Any]] = {}
+        for said in found:
+            if "made" not in said:
+                continue
+            of_worker = workers.setdefault(said["worker"], {"tasks": 0, "bytes": 0, "seconds": Counter()})
+            of_worker["tasks"] += 1
+            of_worker["bytes"] += said["bytes"]
+            of_worker["seconds"].update(said["made"]["seconds"])
+            for name in ("panels_made", "panels_held", "peak_device_bytes"):
+                of_worker[name] = max(of_worker.get(name, 0), said["made"][name])
+        for of_worker in workers.values():
+            of_worker["seconds"] = dict(of_worker["seconds"])
+        task_seconds = [sum(said["made"]["seconds"].values()) for said in found if "made" in said]
+        self.report["levels"].append(
+            {
+                "step": title,
+                "tasks": len(found),
+                "made": made,
+                "seconds": seconds,
+                "task_seconds": task_seconds,
+                "workers": workers,
+            }
+        )
+
+    # --- levels ------------------------------------------------------------------------------------------------------
+
+    def _first_levels(self) -> list[LevelOutcome]:
+        """Levels 0 and 1, whose tasks are the same."""
+        started, problem, shards = time.perf_counter(), self.problem, self._spec.shards
+        found = self._run_tasks(
+            "levels 0 and 1", _worker.make_block, list(self._spec.plan.blocks()), lambda one: _said(shards.block(*one))
+        )
+        left, degrees = [], np.empty(self.p, np.int64)
+        for (i, j), said in zip(self._spec.plan.blocks(), found, strict=True):
+            sent = said.get("left")
+            left.append(self._blocks.left(i, j) if sent is None else sent)
+            if i == j:
+                sent = said.get("degrees")
+                degrees[self._spec.plan.panel(i)] = self._blocks.degrees(i) if sent is None else sent
+        edges = np.concatenate(left)
+        self._edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        seconds = time.perf_counter() - started
+        spent: Counter = Counter()
+        for of_worker in self.report["levels"][-1]["workers"].values():
+            spent.update(of_worker["seconds"])
+        first = seconds * (spent["correlate"] + spent["level_0"]) / sum(spent.values()) if spent else 0.0
+        most = problem.most_tested_degree(degrees)
+        zero = LevelOutcome(int(degrees.sum()) // 2, most, problem.tests_of_level_zero, seconds=first)
+        totals = Counter()
+        for said in found:
+            totals.update({name: said[name] for name in ("tests", "undefined")})
+        one = LevelOutcome(*self._left(), totals["tests"], undefined=totals["undefined"], seconds=seconds - first)
+        return [zero, one]
+
+    def _left(self) -> tuple[int, int]:
+        """Edges left, and the largest degree of a variable with an edge to test."""
+        degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
+        return len(self._edges), self.problem.most_tested_degree(degrees)
+
+    def _level(self, level: int) -> LevelOutcome:
+        graph, edges = graph_of(self._edges, self.p), self._edges
+        fixed = self.problem.fixed
+        required = np.empty(0, np.int64) if fixed is None else graph.slots(fixed.required)
+        groups = list(self._groups(graph, level, required))
+        critical, shards = self.problem.critical_r_squared(level), self._spec.shards
+        found = self._run_tasks(
+            f"level {level}",
+            _worker.make_rows,
+            [(level, critical, group) for group, _ in groups],
+            lambda one: _said(shards.rows(level, one[2].name)),
+        )
+        keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
+        totals: Counter = Counter()
+        for (group, slots), said in zip(groups, found, strict=True):
+            keys[slots] = _shards.read_array(shards.rows(level, group.name), "keys")
+            totals.update({name: said[name] for name in ("tests", "undefined", "pseudo_inverses")})
+        keys[required] = NO_KEY
+        pairs, sets = separated(graph, keys, level)
+        self._later.append((pairs, sets))
+        numbers = np.array([self.p, 1])
+        self._edges = edges[~np.isin(edges @ numbers, pairs @ numbers)]
+        return LevelOutcome(
+            *self._left(), totals["tests"], undefined=totals["undefined"], pseudo_inverses=totals["pseudo_inverses"]
+        )
+
+    def _groups(self, graph: _row_groups.Graph, level: int, required: np.ndarray) -> Any:
+        """The tasks of a level, each with the slots of its rows."""
+        degrees, plan = graph.degrees, self._spec.plan
+        active = degrees > level
+        if self.problem.fixed is not None:
+            active &= ~self.problem.fixed.without_tests(degrees)
+        samples = 0 if self._spec.given else self.problem.n_samples
+        # Beside what belongs to rows: binomials.
+        limit = plan.budget - _plan.fixed_bytes(samples, self.p) - 8 * (level + 1) * (int(degrees.max()) + 1)
+        needed = _plan.row_bytes(degrees)
+        if (active & (needed > limit)).any():
+            i = int(np.flatnonzero(active & (needed > limit))[0])
+            least = int(needed[i]) + plan.budget - limit
+            raise DeviceMemoryError(
+                least,
+                0,
+                plan.budget,
+                f"level {level} needs {least:,} bytes of a worker's device memory for the {degrees[i]:,} neighbours of "
+                f"{self.problem.names[i]}; it has {plan.budget:,}: give workers more (device_memory_limit), lower "
+                f"alpha, or set max_level to {level - 1}",
+            )
+        order = graph.order()  # neighbours near one another: a row's results end tests of its neighbours' rows
+        order = order[active[order]].astype(np.int64)
+        near = degrees[order]
+        tiles = 64 * (near // 64 + 1)  # a matrix of few variables takes whole tiles all the same
+        work = WORK_OF_A_TEST * near * special.comb(near, level) + (near + 1) * tiles * samples
+        is_required = np.zeros(len(graph.neighbours), bool)
+        is_required[required] = True
+        for part in _plan.share_out(work, needed[order], limit, LEAST_WORK, TASKS_A_LEVEL):
+            rows = order[part]
+            slots = _gathered._ranges(graph.starts[rows], degrees[rows])
+            near = graph.neighbours[slots]
+            name = hashlib.sha256(rows.tobytes() + near.tobytes()).hexdigest()[:24]
+            yield _worker.Group(name, rows, degrees[rows], near, np.flatnonzero(is_required[slots])), slots
+
+
+def _said(path: Path) -> dict[str, Any] | None:
+    """What a whole shard says; None where there is none."""
+    found = _shards.read(path)
+    return None if found is None else found[0]
+
+
+def graph_of(edges: np.ndarray, p: int) -> _row_groups.Graph:
+    """The rows of a graph from its (k, 2) edges."""
+    both = np.concatenate([edges, edges[:, ::-1]])
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    starts = np.concatenate(([0], np.cumsum(np.bincount(both[:, 0], minlength=p))))
+    neighbours = np.ascontiguousarray(both[:, 1], np.int32)
+    return _row_groups.Graph(starts, neighbours, np.argsort(neighbours, kind="stable"))
+
+
+def separated(graph: _row_groups.Graph, keys: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """The separated pairs, ascending, and their (k, level) sets, from the best keys that each end's row has found."""
+    i = np.repeat(np.arange(len(graph.starts) - 1, dtype=np.int32), graph.degrees)
+    keys = np.minimum(keys, keys[graph.reverse])
+    slots = np.flatnonzero((i < graph.neighbours) & (keys != NO_KEY))
+    keys, pairs = keys[slots], np.stack([i[slots], graph.neighbours[slots]], axis=1)
+    owners = np.where(keys & _gathered.SECOND_SIDE, pairs[:, 1], pairs[:, 0])
+    positions = _gathered.unrank(keys & ~_gathered.SECOND_SIDE, graph.degrees[owners], level)
+    return pairs, graph.neighbours[graph.starts[owners][:, None] + positions].astype(np.int32)

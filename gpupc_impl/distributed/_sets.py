@@ -1,0 +1,121 @@
+"""Separating sets that stay in shards until they are asked for."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
+from gpupc_impl.distributed import _shards
+from gpupc_impl.distributed._plan import Plan
+
+BLOCK = ("edges", "left", "members")
+"""Arrays of a block's shard: bits of the pairs that are edges after level 0 and after level 1, and row by row the
+members of the sets of those between."""
+
+
+class Blocks:
+    """The finished blocks of levels 0 and 1.
+
+    Args:
+        owner: what must live as long as the files do, such as a temporary folder.
+    """
+
+    def __init__(self, folder: _shards.Folder, plan: Plan, owner: tempfile.TemporaryDirectory | None = None):
+        self.folder, self.plan, self._owner = folder, plan, owner
+        self._last: tuple[tuple[int, int], tuple[np.ndarray, ...]] | None = None  # the block that was asked for last
+
+    def _read(self, i: int, j: int, *names: str) -> Iterator[np.ndarray]:
+        return (_shards.read_array(self.folder.block(i, j), name) for name in names)
+
+    def left(self, i: int, j: int) -> np.ndarray:
+        """(k, 2) int32: the edges of a block that level 1 left."""
+        return self.plan.pairs(i, j, *self._read(i, j, "left"))
+
+    def degrees(self, i: int) -> np.ndarray:
+        """(rows,) int32: degrees of a panel's variables after level 0."""
+        return next(self._read(i, i, "degrees"))
+
+    def removed(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
+        pairs, members = [NO_PAIRS], [np.empty(0, np.int32)]
+        for i, j in self.plan.blocks():
+            edges, left, of_block = self._read(i, j, *BLOCK)
+            pairs.append(self.plan.pairs(i, j, edges & ~left))
+            members.append(of_block.astype(np.int32))
+        return np.concatenate(pairs), np.concatenate(members)[:, None]
+
+    def member(self, i: int, j: int) -> int | None:
+        """What separated two variables, i < j, at level 1; None where that was not so."""
+        rows = self.plan.rows
+        block = i // rows, j // rows
+        if self._last is None or self._last[0] != block:
+            self._last = block, tuple(self._read(*block, *BLOCK))
+        edges, left, members = self._last[1]
+        gone = edges & ~left
+        row, word, bit = i % rows, j % rows // 32, j % 32
+        if not gone[row, word] >> np.uint32(bit) & np.uint32(1):
+            return None
+        before = [gone[:row].reshape(-1), gone[row, :word], gone[row, word : word + 1] & np.uint32((1 << bit) - 1)]
+        return int(members[sum(map(_count_bits, before))])
+
+
+def _count_bits(words: np.ndarray) -> int:
+    return int(np.count_nonzero(np.unpackbits(np.ascontiguousarray(words).view(np.uint8))))
+
+
+class ShardedSets(SeparatingSets):
+    """Separating sets of which those of level 1, the bulk, stay in shards.
+
+    A single set is read from its shard. What needs all of them (`pairs`, `members`, a comparison, a file) reads them
+    into memory, once: 12 bytes a pair.
+
+    Args:
+        later: sets of levels from 2 on, in memory.
+    """
+
+    def __init__(self, adjacency: np.ndarray, blocks: Blocks, later: list[tuple[np.ndarray, np.ndarray]]):
+        self._adjacency, self.gaps = adjacency, NO_PAIRS
+        self._blocks, self._later = blocks, later
+        self._of_later = SeparatingSets.from_levels(adjacency, later)
+
+    @functools.cached_property
+    def _loaded(self) -> SeparatingSets:
+        return SeparatingSets.from_levels(self._adjacency, [self._blocks.removed(), *self._later])
+
+    @property
+    def pairs(self) -> np.ndarray:
+        return self._loaded.pairs
+
+    @property
+    def members(self) -> np.ndarray:
+        return self._loaded.members
+
+    @property
+    def _sizes(self) -> Any:
+        return self._loaded._sizes
+
+    def with_gaps(self, gaps: np.ndarray) -> ShardedSets:
+        sets = ShardedSets(self._adjacency, self._blocks, self._later)
+        sets.gaps = gaps
+        return sets
+
+    def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
+        if found := self._of_later[pair]:
+            return found
+        i, j = sorted(map(int, pair))
+        if self._is_gap(i, j):
+            raise KeyError(pair)
+        member = self._blocks.member(i, j)
+        return () if member is None else (member,)
+
+    def __repr__(self) -> str:
+        return f"ShardedSets({len(self)} pairs, in {self._blocks.folder.path})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        loaded = self._loaded
+        return SeparatingSets, (self._adjacency, loaded.pairs, loaded._sizes, loaded.members, self.gaps)

@@ -1,0 +1,143 @@
+"""Results of tasks in files: each there whole or not at all, with a digest of what it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.files import open_arrays, read_json, save_json
+from gpupc_impl.core.problem import InvalidProblem
+
+logger = logging.getLogger("gpupc_impl.distributed")
+
+SETTINGS = "search.json"
+"""The file of a folder that says what its shards are of."""
+
+FORMAT = 1
+
+
+class MissingShard(RuntimeError):
+    """A shard that a result is made of is gone or damaged; the message names it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A folder of shards, which the client and all workers see under the same path."""
+
+    path: Path
+
+    def block(self, i: int, j: int) -> Path:
+        """Of the block of panels I and J: levels 0 and 1."""
+        return self.path / "blocks" / f"{i:05d}-{j:05d}.npz"
+
+    def rows(self, level: int, name: str) -> Path:
+        """Of a group of rows at a level from 2 on."""
+        return self.path / f"level-{level}" / f"{name}.npz"
+
+    @property
+    def numbers(self) -> Path:
+        """Standardised samples, or a matrix of correlations that was given."""
+        return self.path / "numbers.npy"
+
+    def claim(self, settings: Mapping[str, Any]) -> None:
+        """Make sure that the folder is for shards of these settings.
+
+        Raises:
+            InvalidProblem: it cannot be written, or is for others.
+        """
+        path, settings = self.path / SETTINGS, {"format": FORMAT, **settings}
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            found = dict(read_json(path)) if path.exists() else None
+            if found is None:
+                save_json(settings, path)
+                return
+        except OSError as error:
+            raise InvalidProblem(f"folder {str(self.path)!r} cannot be used: {error}; name another") from error
+        except (ValueError, TypeError) as error:
+            raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
+        for name in sorted(settings.keys() | found.keys()):
+            if settings.get(name) != found.get(name):
+                what = {"fingerprint": "other data, or another alpha, max_level or test"}.get(
+                    name, f"{name} {found.get(name)!r}, not {settings.get(name)!r}"
+                )
+                raise InvalidProblem(
+                    f"folder {str(self.path)!r} holds shards of {what}; name another folder, or remove this one"
+                )
+
+    def rows_claimed(self) -> int:
+        """The panels' size of the shards that are there; 0 where there are none."""
+        try:
+            return int(read_json(self.path / SETTINGS)["rows"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0
+
+
+def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
+    """Write a shard, all of it or none, and return its size in bytes; the same content has the same bytes.
+
+    The disk is not waited for: what a power failure leaves of a shard, the digest tells from a whole one. Two workers
+    may write the same one, where a task was thought lost.
+    """
+    described = {**said, "sha256": _digest(arrays)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
+    try:
+        with open(temporary, "wb") as file:
+            np.savez(file, described=np.array(json.dumps(described, sort_keys=True)), **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path.stat().st_size
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    """What a shard says, and its arrays; None where there is none, or it is damaged, which is logged."""
+    if not path.exists():
+        return None
+    try:
+        with open_arrays(path) as stored:
+            said = json.loads(str(stored["described"]))
+            arrays = {name: stored[name] for name in stored if name != "described"}
+        if said.pop("sha256") != _digest(arrays):
+            raise ValueError("its digest is not that of its arrays")
+        return said, arrays
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file raises nearly anything
+        logger.warning("shard %s is damaged (%s) and is made again", path, error)
+        return None
+
+
+def read_array(path: Path, name: str) -> np.ndarray:
+    """One array of a shard that has been written or read before: its archive's own checksum is compared, and no more.
+
+    Raises:
+        MissingShard: it is gone or damaged since.
+    """
+    try:
+        with open_arrays(path) as stored:
+            array: np.ndarray = stored[name]
+            return array
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file raises nearly anything
+        raise MissingShard(f"{path} is gone or damaged ({error}); search again with the same folder") from error
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

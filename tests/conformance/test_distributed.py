@@ -1,0 +1,305 @@
+"""Method `distributed` finds what methods in core find with its correlations, on any cluster, whatever fails."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import (
+    BackendUnavailable,
+    BackgroundKnowledge,
+    DeviceMemoryError,
+    GaussianProblem,
+    InvalidParameter,
+    InvalidProblem,
+    bootstrap,
+    methods,
+    skeleton,
+)
+from gpupc_impl.core.solve import unavailable
+from gpupc_impl.distributed import _cluster, _plan, _search
+from gpupc_impl.distributed.correlations import fixed_order_problem
+
+REASON = unavailable(methods()["distributed"], "host")
+pytestmark = [pytest.mark.skipif(REASON is not None, reason=str(REASON)), pytest.mark.xdist_group("distributed")]
+
+ROOT = Path(__file__).parents[2]
+MB = 1 << 20
+
+
+def sample(rng: np.random.Generator, p: int, m: int, degree: float, copies: int = 0) -> np.ndarray:
+    """(m, p) samples of a linear model of that mean degree; copies are columns near or equal to another."""
+    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
+    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    for noise in rng.choice([0.0, 1e-9, 1e-7, 1e-3], size=copies):
+        original, copy = rng.integers(p, size=2)
+        data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
+    return data[:, rng.permutation(p)]
+
+
+def in_core(data, alpha, **how):
+    return skeleton(fixed_order_problem(data, alpha=alpha, **how), method="pair-scan", backend="host")
+
+
+def assert_same(found, expected):
+    assert np.array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because
+
+
+def shards(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.npz")}
+
+
+def contents(folder: Path) -> dict[str, bytes | str]:
+    """The bytes of blocks; of rows the digest of their keys, since how many tests were made goes by the clock."""
+    return {
+        name: content if name.startswith("blocks") else json.loads(str(np.load(folder / name)["described"]))["sha256"]
+        for name, content in shards(folder).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def clients():
+    """Clusters in this process, by the number of workers."""
+    from distributed import Client, LocalCluster
+
+    how = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with (
+        LocalCluster(n_workers=1, **how) as one,
+        LocalCluster(n_workers=3, **how) as three,
+        Client(one) as of_one,
+        Client(three) as of_three,
+    ):
+        yield {1: of_one, 3: of_three}
+
+
+@pytest.fixture
+def search(clients):
+    def find(data, alpha=0.05, workers=1, **how):
+        how |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
+        return skeleton(data, method="distributed", backend="host", **{"client": clients[workers], **how})
+
+    return find
+
+
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_equals_in_core(search, data):
+    p, m = data.draw(st.integers(2, 140)), data.draw(st.integers(6, 120))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    x = sample(rng, p, m, data.draw(st.sampled_from([1, 3, 8])), data.draw(st.integers(0, 4)))
+    alpha = data.draw(st.sampled_from([0.001, 0.05, 0.2]))
+    how = {"df_convention": data.draw(st.sampled_from(["pcalg", "cupc"])), "max_level": data.draw(st.integers(0, 4))}
+    panel, workers = data.draw(st.sampled_from([32, 64, 96, 0])), data.draw(st.sampled_from([1, 3]))
+    found, expected = search(x, alpha, workers, panel=panel, **how), in_core(x, alpha, **how)
+    event(f"{found.levels_run} levels")
+    pairs = rng.integers(p, size=(10, 2))
+    for i, j in pairs[(pairs[:, 0] != pairs[:, 1])].tolist():  # read one by one, before all of them are
+        assert found.sepsets.get((i, j)) == expected.sepsets.get((i, j))
+    assert_same(found, expected)
+    given_problem = fixed_order_problem(x, alpha=alpha, **how)
+    assert_same(skeleton(given_problem, method="out-of-core-block", backend="host"), found)
+    assert_same(search(given_problem, workers=workers, panel=panel), expected)  # reads the matrix, and makes none
+
+
+def test_groups_of_rows_in_many_tasks(search, monkeypatch):
+    monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
+    x = sample(np.random.default_rng(1), 120, 60, 6)
+    found = search(x, 0.2, workers=3, panel=32)
+    assert found.levels_run > 3
+    assert all(level["tasks"] > 20 for level in found.facts["distributed"]["levels"][1:3])
+    assert_same(found, in_core(x, 0.2))
+
+
+def test_background_knowledge(search):
+    x = sample(np.random.default_rng(2), 70, 80, 4)
+    expected = in_core(x, 0.1)
+    knowledge = BackgroundKnowledge(
+        required_edges=[(3, 50), (10, 11)], forbidden_edges=[tuple(map(int, expected.edges[5])), (0, 60)]
+    )
+    problem = fixed_order_problem(x, alpha=0.1)
+    assert_same(
+        search(x, 0.1, panel=32, knowledge=knowledge),
+        skeleton(problem, method="pair-scan", backend="host", knowledge=knowledge),
+    )
+
+
+def test_memory_of_a_worker(search):
+    """No worker holds more than its panels, and a budget that cannot do is refused with what could."""
+    x = sample(np.random.default_rng(3), 300, 40, 3)
+    least = _plan.least_device_bytes(40, 300, 32, False)
+    found = search(x, 0.05, workers=3, panel=32, device_memory_limit=least + _plan.panel_bytes(300, 32, False))
+    report = found.facts["distributed"]
+    assert report["plan"]["held"] == 3 < report["plan"]["panels"] == 10
+    for worker in report["levels"][0]["workers"].values():
+        assert worker["panels_held"] <= 3
+        assert worker["peak_device_bytes"] <= least + _plan.panel_bytes(300, 32, False) < 8 * 300 * 300
+    assert_same(found, in_core(x, 0.05))
+    with pytest.raises(DeviceMemoryError, match=rf"{least:,} bytes of device memory.*device_memory_limit"):
+        search(x, 0.05, device_memory_limit=least - 1)
+    with pytest.raises(DeviceMemoryError, match="host_memory_limit"):
+        search(x, 0.05, host_memory_limit=1000)
+
+
+@pytest.mark.parametrize("killed_in", ["blocks", "level-2"])
+def test_a_worker_is_killed(killed_in, tmp_path, monkeypatch):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
+    x, caught = sample(np.random.default_rng(4), 500, 60, 6), []
+    how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
+    with LocalCluster(n_workers=2, **how) as cluster, Client(cluster) as client:
+        pids = client.run(os.getpid)
+
+        def kill():
+            while not list((tmp_path / killed_in).glob("*.npz")):
+                time.sleep(0.001)
+            os.kill(next(iter(pids.values())), signal.SIGKILL)
+            caught.append(len(list((tmp_path / killed_in).glob("*.npz"))))
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        how = {"client": client, "folder": str(tmp_path), "panel": 32, "max_level": 3, "transpose": False}
+        found = skeleton(x, 0.1, method="distributed", backend="host", **how)
+        killer.join()
+    title = {"blocks": "levels 0 and 1", "level-2": "level 2"}[killed_in]
+    level = next(level for level in found.facts["distributed"]["levels"] if level["step"] == title)
+    assert caught[0] < level["tasks"]
+    assert_same(found, in_core(x, 0.1, max_level=3))
+
+
+def start(command, *arguments, **environment) -> subprocess.Popen:
+    """A process of Dask's command line, in a group of its own."""
+    words = [sys.executable, "-m", "dask", command, *map(str, arguments)]
+    return subprocess.Popen(
+        words, start_new_session=True, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, cwd=ROOT
+    )
+
+
+@contextlib.contextmanager
+def a_cluster(folder: Path):
+    """A scheduler and a worker in processes of their own, and a client; nothing of them is left."""
+    from distributed import Client
+
+    folder.mkdir()
+    told = folder / "scheduler.json"
+    scheduler = start("scheduler", "--scheduler-file", told, "--port", 0, "--no-dashboard", "--host", "127.0.0.1")
+    worker = start(
+        "worker", "--scheduler-file", told, "--nthreads", 1, "--no-dashboard", "--no-nanny", PYTHONPATH=str(ROOT)
+    )
+    try:
+        while not told.exists():
+            time.sleep(0.01)
+        with Client(scheduler_file=str(told), timeout=10) as client:
+            yield client, scheduler
+    finally:
+        for process in (worker, scheduler):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
+    """Then only what is missing is made, with the same bytes."""
+    x = sample(np.random.default_rng(5), 700, 60, 5)
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    how = {"panel": 32, "max_level": 2}
+
+    def kill(process):
+        while len(shards(stopped)) < 20:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+
+    with a_cluster(tmp_path / "cluster") as (client, scheduler):
+        threading.Thread(target=kill, args=(scheduler,), daemon=True).start()
+        with pytest.raises(_search.ClusterFailure, match="folder="):
+            search(x, 0.1, client=client, folder=str(stopped), **how)
+    there = shards(stopped)
+    expected = search(x, 0.1, folder=str(whole), **how)
+    tasks = expected.facts["distributed"]["levels"][0]["tasks"]
+    assert 20 <= len(there) < tasks
+    damaged = stopped / sorted(there)[0]
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    found = search(x, 0.1, workers=3, folder=str(stopped), max_level=2)  # with the size of panels that it finds
+    assert found.facts["distributed"]["levels"][0]["made"] == tasks - len(there) + 1
+    made, wanted = (contents(folder) for folder in (stopped, whole))
+    assert made == wanted
+    assert_same(found, expected)
+    again = search(x, 0.1, folder=str(stopped), max_level=2)
+    assert [level["made"] for level in again.facts["distributed"]["levels"]] == [0, 0]
+    assert again == found
+    with pytest.raises(InvalidProblem, match="another alpha"):
+        search(x, 0.2, folder=str(stopped), max_level=2)
+    with pytest.raises(InvalidProblem, match="rows 32"):
+        search(x, 0.1, folder=str(stopped), panel=64, max_level=2)
+
+
+def test_sets_are_read_when_they_are_asked_for(search, tmp_path):
+    x = sample(np.random.default_rng(6), 100, 60, 4)
+    found, expected = search(x, panel=32), in_core(x, 0.05)
+    assert len(found.sepsets) == len(expected.sepsets)
+    assert "_loaded" not in vars(found.sepsets)
+    assert pickle.loads(pickle.dumps(found.sepsets)) == expected.sepsets
+    found.save(tmp_path / "found.npz")
+    assert type(found).load(tmp_path / "found.npz") == expected
+
+
+def test_a_cluster_of_its_own_with_processes():
+    x = sample(np.random.default_rng(7), 90, 60, 4)
+    found = skeleton(x, 0.1, method="distributed", backend="host", workers=2, panel=32, device_memory_limit=64 * MB)
+    assert found.facts["distributed"]["workers"] == 2
+    assert found.facts["params"]["client"] == ""
+    assert_same(found, in_core(x, 0.1))
+
+
+def test_a_process_has_a_gpu_of_its_own(monkeypatch):
+    from distributed import Client
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    with _cluster._local_cluster("cuda", 0) as cluster, Client(cluster) as client:
+        seen = client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
+    assert sorted(seen.values()) == ["3", "5"]
+    with pytest.raises(InvalidParameter, match="at most 2"):
+        _cluster._local_cluster("cuda", 3)
+
+
+def test_bootstrap_on_the_same_cluster(clients):
+    x = sample(np.random.default_rng(8), 12, 60, 2)
+    how = {"n": 6, "alpha": 0.1, "method": "pair-scan", "backend": "host"}
+    found, expected = bootstrap(x, executor=clients[3].get_executor(), **how), bootstrap(x, **how)
+    assert np.array_equal(found.directed, expected.directed)
+    assert np.array_equal(found.undirected, expected.undirected)
+
+
+def test_what_it_refuses(search, monkeypatch):
+    x = sample(np.random.default_rng(9), 10, 30, 2)
+    with pytest.raises(InvalidParameter, match="pmax"):
+        search(x, pmax=True)
+    with pytest.raises(InvalidParameter, match="client"):
+        skeleton(x, method="distributed", backend="host", client=3)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BackendUnavailable, match=r"gpupc\[distributed\]"):
+        search(x)
+
+
+def test_the_scaling_script(tmp_path):
+    from workflow.lib.distributed import main
+
+    out = tmp_path / "scaling.json"
+    asked = ["--variables", "150", "--samples", "60", "--workers", "1", "--backend", "host", "--panel", "32"]
+    assert main([*asked, "--max-level", "2", "--out", str(out)]) == 0
+    assert '"same_answer": true' in out.read_text()

@@ -1,0 +1,45 @@
+"""Method `distributed` on GPUs: the bits of the host's correlations, and its answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpupc_impl import methods, skeleton
+from gpupc_impl.backends import open_backend
+from gpupc_impl.core.solve import unavailable
+from gpupc_impl.distributed.correlations import correlate_squares, fixed_order_correlation, standardised
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(unavailable(methods()["distributed"], "cuda") is not None, reason="needs Dask and a GPU"),
+]
+
+
+def sample(p: int, m: int, degree: float) -> np.ndarray:
+    rng = np.random.default_rng(p)
+    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
+    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+
+
+@pytest.mark.parametrize(("p", "m"), [(5, 3), (300, 100), (1000, 3189)])
+def test_correlations_have_the_bits_of_the_hosts(p, m):
+    x = sample(p, m, 3)
+    on_gpu, on_host = (fixed_order_correlation(x, open_backend(name)) for name in ("cuda", "host"))
+    assert np.array_equal(on_gpu, on_host)
+    backend, sizes = open_backend("cuda"), np.array([1, 5, p // 2])
+    variables = np.random.default_rng(0).integers(p, size=sizes.sum()).astype(np.int32)
+    found = backend.download(correlate_squares(backend, backend.upload(standardised(backend, x)), variables, sizes))
+    parts = np.split(variables, np.cumsum(sizes)[:-1])
+    assert np.array_equal(found, np.concatenate([on_host[np.ix_(part, part)].reshape(-1) for part in parts]))
+
+
+@pytest.mark.parametrize("panel", [0, 64])
+def test_a_gpu_finds_what_the_host_finds(panel):
+    x = sample(700, 100, 5)
+    x[:, 5] = x[:, 6]
+    how = {"method": "distributed", "panel": panel, "transpose": False}
+    on_gpu = skeleton(x, 0.05, backend="cuda", **how)
+    assert on_gpu.levels_run > 3
+    assert on_gpu == skeleton(x, 0.05, backend="host", **how)
+    assert on_gpu.edges_per_level == skeleton(x, 0.05, backend="host", **how).edges_per_level

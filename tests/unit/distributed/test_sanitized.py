@@ -1,0 +1,76 @@
+"""The kernels of method `distributed` are clean under the sanitizers, as a worker launches them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpupc_impl.backends import replay
+from gpupc_impl.backends.simt import build
+from gpupc_impl.distributed.device import all_kernels
+
+SEARCH = """
+import sys
+import numpy as np
+from gpupc_impl import GaussianProblem
+from gpupc_impl.backends import open_backend
+from gpupc_impl.distributed import _plan, _search, _worker
+from gpupc_impl.distributed.correlations import standardised
+from gpupc_impl.out_of_core import _gathered
+
+rng = np.random.default_rng(1)
+p = 70
+weights = np.tril(rng.random((p, p)) < 0.1, -1) * rng.uniform(0.3, 1, (p, p))
+data = rng.normal(size=(45, p)) @ np.linalg.inv(np.eye(p) - weights).T
+data[:, 40] = data[:, 3]
+problem = GaussianProblem.from_data(data, alpha=0.2, correlations="device")
+np.save(f"{sys.argv[1]}/numbers.npy", standardised(open_backend("host"), data))
+for fixed in (None, np.array([[1, 50], [3, 4]])):
+    least = _plan.least_device_bytes(45, p, 32, True)
+    knowledge = fixed is not None
+    plan = _plan.choose(45, p, device_memory=least, host_memory=1 << 20, workers=1, rows=32, knowledge=knowledge)
+    critical = problem.critical_r_squared(0), problem.critical_r_squared(1)
+    tolerances = problem.residual_tolerance, problem.pivot_tolerance
+    spec = _worker.Spec("", sys.argv[1], False, plan, "host", critical, *tolerances, fixed, fixed)
+    state, left = _worker.State(spec), []
+    for i, j in plan.blocks():
+        state.begin()
+        _, arrays = state.test_block(i, j)
+        left.append(plan.pairs(i, j, arrays["left"]))
+    assert state.made > plan.panels > state.most_held
+    graph = _search.graph_of(np.concatenate(left), p)
+    rows = np.flatnonzero(graph.degrees > 2)
+    slots = _gathered._ranges(graph.starts[rows], graph.degrees[rows])
+    group = _worker.Group("", rows, graph.degrees[rows], graph.neighbours[slots], np.empty(0, np.int64))
+    state.drop_panels()
+    said, found = state.test_rows(2, problem.critical_r_squared(2), group)
+    assert said["tests"] > 100 and (found["keys"] != 2**64 - 1).any()
+"""
+
+
+def run_search(environment, folder):
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH, folder],
+        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(build.missing_sanitizer(("address", "undefined")) is not None, reason="no sanitizer runtime here")
+def test_addresses_and_arithmetic_are_clean(tmp_path):
+    run_search(build.sanitizer_environment("address,undefined"), tmp_path)
+
+
+@pytest.mark.skipif(build.missing_sanitizer(("thread",)) is not None, reason="no thread sanitizer here")
+def test_kernels_do_not_race(tmp_path):
+    launches = tmp_path / "launches"
+    run_search({**os.environ, "GPUPC_RECORD_LAUNCHES": str(launches)}, tmp_path)
+    results = replay.replay(launches)
+    expected = {kernel.expression for kernel in all_kernels(3)}
+    assert {result.kernel.split(" of ")[0] for result in results} >= expected
+    for result in results:
+        assert result.clean, f"{result.kernel}\n{result.report}"
