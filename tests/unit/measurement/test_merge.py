@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupc_impl import GaussianProblem, cli, skeleton
@@ -109,6 +109,7 @@ def test_what_is_alike_is_one_and_the_rest_is_united(tmp_path):
     assert merged["config.yaml"] == b"alpha: 0.05\n"
 
 
+@settings(max_examples=settings.default.max_examples // 5)
 @given(places=st.lists(st.tuples(st.integers(0, 2), st.sampled_from("de"), st.integers(1, 3)), min_size=1))
 def test_any_order_and_any_grouping_give_the_same_records(places, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trees")
