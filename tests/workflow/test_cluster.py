@@ -169,7 +169,7 @@ def snakemake(slurm, folder, config, *arguments, profile="slurm", **variables):
     """Run it to its end, without an error; returns what it printed."""
     called = command(folder, config, *arguments, profile=profile)
     done = subprocess.run(
-        called, env=environment(slurm, **variables), stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=400
+        called, env=environment(slurm, **variables), stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
