@@ -45,6 +45,7 @@ SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=1
 ReturnToService=2
 MpiDefault=none
 KillWait=2
+MinJobAge=3600
 GresTypes=gpu
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=100000 Gres=gpu:1
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=100000 Gres=gpu:1
@@ -202,7 +203,7 @@ def test_the_tiny_workflow_runs_through_slurm(cluster, tmp_path):
     assert record(tmp_path, "cupc-s")["environment"]["node"] in NODES
     jobs = [cluster.job(number) for number in set(re.findall(r"SLURM jobid '?(\d+)", printed))]
     assert len(jobs) > 10
-    measuring = [job for job in jobs if job["Comment"].startswith("rule_measure_")]
+    measuring = [job for job in jobs if job["Comment"].startswith(("rule_measure_", "rule_record_timeline_"))]
     assert measuring
     assert all(job["Partition"] == "gpu" and job["OverSubscribe"] == "NO" for job in measuring)  # exclusive
     assert {job["Partition"] for job in jobs if job not in measuring} == {"cpu"}
