@@ -1,4 +1,4 @@
-"""The command line: ``python -m gpupc_impl methods``, ``skeleton DATA`` and ``pc DATA``."""
+"""The command line: ``python -m gpupc_impl methods``, ``skeleton DATA``, ``pc DATA`` and ``records merge``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gpupc_impl.cli import commands, output
 from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
+from gpupc_impl.measurement.merge import MergeError
 from gpupc_impl.tables import DataError
 from gpupc_impl.views.exports import CannotWrite
 from gpupc_impl.views.optional import MissingPackage
@@ -24,6 +25,7 @@ EXPECTED = (
     BackendUnavailable,
     DeviceMemoryError,
     KernelCompilationError,
+    MergeError,
     CannotWrite,
     MissingPackage,
     OSError,

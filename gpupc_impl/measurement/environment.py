@@ -1,7 +1,7 @@
 """Facts of the machine and the software that a measurement depends on.
 
-Never host names, user names, paths or URLs. A fact that cannot be found out is None, and where that matters a warning
-sentence says so.
+Never host names, user names, paths or URLs; of a cluster's node the name that its scheduler has for it, unless told
+otherwise (`node_name`). A fact that cannot be found out is None, and where that matters a warning sentence says so.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ def environment(
             gpu["others_on_gpu"] = bool(gpu_processes)
             if gpu_processes:
                 warnings.append("another process used a GPU of this machine when the measurement began")
+    node = node_name()
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **({} if node is None else {"node": node}),
         "git_commit": commit,
         "git_dirty": dirty,
         "platform": f"{platform.system()} {platform.machine()}",
@@ -72,6 +74,20 @@ def environment(
         "gpu": gpu,
         "warnings": warnings,
     }
+
+
+def node_name() -> str | None:
+    """What the records of a cluster's node call it; None elsewhere.
+
+    ``GPUPC_NODE`` names it, empty to leave it out; where that is not set, it is the name that Slurm has for it.
+    """
+    return os.environ.get("GPUPC_NODE", os.environ.get("SLURMD_NODENAME")) or None
+
+
+def scheduler_job() -> str | None:
+    """What a person looks up in the scheduler's logs, the job and its node; None where Slurm did not start this."""
+    job = os.environ.get("SLURM_JOB_ID")
+    return job and f"job {job} on node {os.environ.get('SLURMD_NODENAME', '?')}"
 
 
 def pin_cores(count: int) -> None:

@@ -9,6 +9,10 @@ Samples are kept in a store as soon as they are taken. A measurement that was ki
 gets another setting measures that one only. What stored samples belong to stands beside them in ``origin.json``: the
 problem, the setting, the code (`digest.code_version`), the machine and its software. A change in any of these asks for
 new samples.
+
+A scheduler of a cluster may end a whole job: at its time limit, out of memory, with its node. The job is then tried
+again, as the next attempt, and goes on with the samples. A setting during whose runs the job ended in `LOST_ATTEMPTS`
+attempts is not run any more: it is ``killed``, and costs the others nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +36,16 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import save_json
 from gpupc_impl.core.registry import SEPARATING_SETS, Method, get_method
 from gpupc_impl.measurement.digest import code_version
-from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.environment import environment, scheduler_job
 from gpupc_impl.measurement.isolate import Outcome, Worker
 from gpupc_impl.measurement.problem_file import ProblemFile
 from gpupc_impl.measurement.record import Limits
 
 START_LIMIT_S = 600
 """Seconds that starting a worker, loading the problem or saving the skeleton may take; not part of any sample."""
+
+LOST_ATTEMPTS = 2
+"""Attempts that a setting may cost; the first may have ended for another reason, such as a node that went down."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -50,8 +57,8 @@ THREAD_VARIABLES = (
     "GPUPC_HOST_THREADS",
 )
 
-OF_THE_MACHINE = ("platform", "cpu", "cores", "threads", "python", "packages", "blas", "device")
-"""The facts of the environment that samples depend on."""
+OF_THE_MACHINE = ("node", "platform", "cpu", "cores", "threads", "python", "packages", "blas", "device")
+"""The facts of the environment that samples depend on, as far as they are known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,13 +152,14 @@ class Bench:
         threads: CPU threads of a worker (OpenMP, BLAS, numba, host backend; its cores as well, where fewer than there
             are); None for all available cores.
         log: where the workers' output goes, a prefix before each line; None for stderr.
+        attempt: which one this is to measure the same, from 1 upward; see above.
 
     Raises:
         ValueError: the machine has not that many threads to give.
     """
 
-    def __init__(self, backend: str, threads: int | None = None, log: TextIO | None = None):
-        self.backend, self.log = backend, log or sys.stderr
+    def __init__(self, backend: str, threads: int | None = None, log: TextIO | None = None, attempt: int = 1):
+        self.backend, self.log, self.attempt = backend, log or sys.stderr, attempt
         self.cores = available_cores()
         self.threads = self.cores if threads is None else threads
         if not 1 <= self.threads <= self.cores:
@@ -293,7 +301,7 @@ def sample_origin(setting: Setting, place: Place, fingerprint: str) -> dict[str,
         "backend": place.backend,
         "device_memory_limit": setting.limits.device_memory_bytes,
         "code": code_version(setting.registered, place.backend),
-        "environment": {name: place.environment[name] for name in OF_THE_MACHINE},
+        "environment": {name: place.environment[name] for name in OF_THE_MACHINE if name in place.environment},
         "driver": gpu and gpu["driver"],
     }
 
@@ -306,13 +314,14 @@ class Samples:
         origin: what these belong to; anything that JSON can hold.
         limits: under which they are taken.
         fresh: drop what is stored.
+        attempt: see `Bench`; the first forgets what runs the attempts of earlier calls lost.
 
     Attributes:
         taken: the cold run's and the repeats', in the order they were taken.
         reused: how many of them were stored.
     """
 
-    def __init__(self, store: Path, origin: Mapping[str, Any], limits: Limits, fresh: bool = False):
+    def __init__(self, store: Path, origin: Mapping[str, Any], limits: Limits, fresh: bool = False, attempt: int = 1):
         self.taken: list[dict[str, Any]] = []
         self.reused = 0
         self.limits = dataclasses.asdict(limits)
@@ -322,6 +331,27 @@ class Samples:
         for unfinished in self.folder.glob(".*"):
             unfinished.unlink()
         save_json(origin, self.folder / "origin.json")
+        # The next attempt may be on another node of the cluster, where samples are others.
+        machine = {name: fact for name, fact in origin.get("environment", {}).items() if name != "node"}
+        self._attempt, self._runs = attempt, store / f"runs-{_digest({**origin, 'environment': machine})[:32]}"
+        if attempt == 1:
+            shutil.rmtree(self._runs, ignore_errors=True)
+
+    def begin(self) -> None:
+        """Note that a run begins; where `ended` is never called, the note says so to later attempts."""
+        self._runs.mkdir(exist_ok=True)
+        self._note(self._attempt).write_text(scheduler_job() or "a job", encoding="utf-8")
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take the note back, unless what ended the run may end the job as well: Slurm does not forgive a process that
+        ran out of the job's memory."""
+        if outcome.status != "killed":
+            self._note(self._attempt).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # there are those of other attempts
+                self._runs.rmdir()
+
+    def _note(self, attempt: int) -> Path:
+        return self._runs / str(attempt)
 
     def take_over(self, accept: Callable[[Mapping[str, Any]], bool]) -> None:
         """Take the stored samples in order, up to the first that is missing, damaged or not accepted."""
@@ -340,7 +370,13 @@ class Samples:
             self._store(failure, "failure.json")
 
     def failure_before(self) -> Outcome | None:
-        """The timeout or exhausted memory that an earlier measurement met here under the same limits."""
+        """The timeout or exhausted memory that an earlier measurement met here under the same limits, or the end of the
+        jobs of earlier attempts."""
+        lost = [note for note in map(self._note, range(1, self._attempt)) if note.is_file()]
+        if len(lost) >= LOST_ATTEMPTS:
+            last = lost[-1].read_text(encoding="utf-8")
+            why = f"the job that measured it was ended in {len(lost)} attempts while it ran, the last time {last}"
+            return Outcome("killed", f"{why}; the scheduler's records say why")
         failure = self._stored("failure.json")
         if failure is None or (failure.get("limits"), failure.get("sample")) != (self.limits, len(self.taken)):
             return None
@@ -417,7 +453,9 @@ class Job(abc.ABC):
         if len(self.samples.taken) < self.wanted:
             outcome = self.samples.failure_before()
             if outcome is None:
+                self.samples.begin()
                 outcome = self._take()
+                self.samples.ended(outcome)
                 if (changed := self.problem.put_back()) is not None:
                     outcome = Outcome("error", changed)
                 if outcome.ok:

@@ -131,7 +131,8 @@ class Cell(Job):
 
     def __init__(self, case: Case, runner: Runner, problem: ProblemFile, store: Path, progress: Callable[[str], None]):
         origin = sample_origin(runner.setting, runner.place, problem.fingerprint)
-        super().__init__(runner, problem, Samples(store, origin | {"tests": case.tests}, runner.setting.limits))
+        origin |= {"tests": case.tests}
+        super().__init__(runner, problem, Samples(store, origin, runner.setting.limits, attempt=runner.bench.attempt))
         self.case, self.progress = case, progress
         self.limit_s = runner.setting.limits.time_s
         self.samples.take_over(lambda sample: sample["seconds"] <= self._left_s())

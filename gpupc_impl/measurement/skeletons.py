@@ -201,7 +201,8 @@ class SkeletonJob(Job):
         progress: Callable[[Event], None],
     ):
         origin = sample_origin(runner.setting, runner.place, facts["fingerprint"])
-        super().__init__(runner, problem, Samples(store, origin, runner.setting.limits, plan.fresh))
+        samples = Samples(store, origin, runner.setting.limits, plan.fresh, runner.bench.attempt)
+        super().__init__(runner, problem, samples)
         self.plan, self.facts, self.progress = plan, facts, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
         if self.skeleton_path.exists():

@@ -44,6 +44,8 @@ TOOLS = {
     "pytest-cov": ("Makefile", "--cov"),
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "$(BIN)/ruff"),
+    "snakemake-executor-plugin-cluster-generic": ("profiles/cluster-generic/config.yaml", "executor: cluster-generic"),
+    "snakemake-executor-plugin-slurm": ("profiles/slurm/config.yaml", "executor: slurm"),
     "tqdm": ("gpupc_impl/views/progress.py", 'require("tqdm.auto"'),
     "snakefmt": ("Makefile", "$(BIN)/snakefmt"),
     "ziglang": ("gpupc_impl/backends/simt/build.py", 'find_spec("ziglang")'),

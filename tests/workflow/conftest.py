@@ -2,7 +2,7 @@
 
 import pytest
 
-SHARED = {"finished", "changed", "project", "beside"}
+SHARED = {"finished", "changed", "project", "beside", "cluster"}
 """Fixtures of a module."""
 
 

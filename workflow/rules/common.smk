@@ -20,6 +20,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.envir
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.measurement.digest import digest
 from gpupc_impl.reporting.catalogue import entries
+from workflow.lib import job_limits, slices
 from workflow.lib.config import complete
 from workflow.lib.plan import Plan, records, recorded_folders, recorded_plans
 from workflow.lib.problems import makers
@@ -54,6 +55,11 @@ def code_of(script, entries=(), family=None):
     Of what the script finds by name, other generators and families, nothing counts.
     """
     return digest(f"workflow/scripts/{script}", *makers(entries, family), named=False)
+
+
+def attempt_of(wildcards, attempt):
+    """Which attempt a job is: a cluster's job that was ended is tried again (gpupc_impl/measurement/sampler.py)."""
+    return attempt
 
 
 def in_report(path, category, label, caption="output"):

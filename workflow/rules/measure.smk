@@ -1,6 +1,8 @@
 """Measurements: whole searches, single tests, and the timeline of an out-of-core run. Nothing else runs beside them, so
 they take all cores. They come first (`priority`): a check or a figure between two of them would leave a core idle."""
 
+LIMITS = config["timing"], config["limits"], config["cluster"]
+
 # A job measures settings side by side, on one data set or on all graphs of an experiment. Skeletons (.npz) lie beside the
 # records of those that finished; only the records are outputs, since a failed method leaves no skeleton.
 for name, measurement in PLAN.measurements().items():
@@ -22,8 +24,15 @@ for name, measurement in PLAN.measurements().items():
             ENVIRONMENT
         threads: workflow.cores or 1
         resources:
+            **job_limits.for_searches(
+                measurement.settings,
+                len(measurement.targets),
+                measurement.repeats,
+                *LIMITS,
+            ),
             timing_slot=1,
             gpu=int(BACKEND == "cuda"),
+            attempt=attempt_of,
         params:
             family=measurement.family,
             settings=measurement.settings,
@@ -53,8 +62,15 @@ for name, table in CI_TESTS["tables"].items():
             ENVIRONMENT
         threads: workflow.cores or 1
         resources:
+            **job_limits.for_single_tests(
+                len(CI_TESTS["implementations"]) * len(slices.cases(table)),
+                len(CI_TESTS["implementations"]),
+                CI_TESTS["time_limit_s"],
+                *LIMITS[1:],
+            ),
             timing_slot=1,
             gpu=int(BACKEND == "cuda"),
+            attempt=attempt_of,
         params:
             table=table,
             tests={key: CI_TESTS[key] for key in ("spec", "tests", "time_limit_s")},
@@ -89,6 +105,7 @@ for name, settings in PLAN.timelines().items():
             ENVIRONMENT
         threads: workflow.cores or 1
         resources:
+            **job_limits.for_searches(settings, 1, 1, *LIMITS),
             timing_slot=1,
             gpu=int(BACKEND == "cuda"),
         params:

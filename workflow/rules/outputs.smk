@@ -1,6 +1,13 @@
 """Tables and figures, each an entry of the catalogue, from records and the papers' own numbers; and what they collect."""
 
 
+# Seconds each: where measurements go to a cluster, these stay where the workflow was called.
+localrules:
+    collect_records,
+    count_sharing,
+    collect_sharing,
+
+
 rule collect_records:
     input:
         PLAN.records_of(PLAN.measured),
@@ -71,6 +78,7 @@ for name, entry in entries().items():
             **dict(others),
         log:
             f"logs/{name}.log",
+        localrule: True
         conda:
             ENVIRONMENT
         params:

@@ -3,6 +3,11 @@
 CI_TESTS_VERIFICATION = ["results/verification/ci_tests.csv"] if CI_TESTS["tables"] else []
 
 
+localrules:
+    collect_verification,
+    check_verification,
+
+
 rule verify_skeletons:
     input:
         problems=["results/problems/{dataset}.npz"],

@@ -14,7 +14,8 @@ end_with_parent()
 params = snakemake.params
 
 with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
-    bench = Bench(params.backend, min(snakemake.threads, available_cores()), log)
+    threads = min(snakemake.threads, available_cores())
+    bench = Bench(params.backend, threads, log, snakemake.resources.attempt)
     for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):
         facts = read_json(path)
 

@@ -20,7 +20,8 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
         for stream in (sys.stderr, log):
             print(line, file=stream, flush=True)
 
-    bench = Bench(params.backend, min(snakemake.threads, available_cores()), log)
+    threads = min(snakemake.threads, available_cores())
+    bench = Bench(params.backend, threads, log, snakemake.resources.attempt)
     timed = time_table(
         params.table,
         params.tests,

@@ -56,6 +56,25 @@ def test_gpu_facts(monkeypatch, processes, others, warned):
     assert (len(facts["warnings"]) == 1 and warned in facts["warnings"][0]) if warned else facts["warnings"] == []
 
 
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, None),
+        ({"SLURMD_NODENAME": "n1"}, "n1"),
+        ({"SLURMD_NODENAME": "n1", "GPUPC_NODE": "ours"}, "ours"),
+        ({"SLURMD_NODENAME": "n1", "GPUPC_NODE": ""}, None),
+    ],
+)
+def test_the_node_of_a_cluster(monkeypatch, variables, name):
+    for variable in ("SLURMD_NODENAME", "GPUPC_NODE"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    facts = environment(1, 1)
+    check(facts)
+    assert facts.get("node") == name
+
+
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A git repository with a package folder in it, taken for ours."""

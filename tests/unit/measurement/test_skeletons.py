@@ -489,6 +489,44 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     assert runs()["good"] == killed_after + (10 - kept) + 2
 
 
+def test_a_setting_that_ends_its_job_twice_is_not_run_again(problem, out, runs, monkeypatch):
+    """As under a scheduler: the whole job is killed, and tried again as the next attempt, here on another node."""
+    coordinator = f"""
+        from pathlib import Path
+        from gpupc_impl.measurement.record import Limits
+        from gpupc_impl.measurement.sampler import Bench, Setting
+        from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
+        out = Path({str(out)!r})
+        settings = [Setting(name, f"planted-{{name}}", limits=Limits(time_s=300)) for name in ("good", "spins")]
+        plan = Plan(
+            problem_path=Path({str(problem)!r}), dataset={{"name": "tiny"}}, settings=settings, out_dir=out, repeats=1,
+            store=out / "samples",
+        )
+        measure_side_by_side(plan, Bench("host", attempt=ATTEMPT))
+    """
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    for number in (1, 2):
+        monkeypatch.setenv("SLURMD_NODENAME", f"n{number}")
+        code = textwrap.dedent(coordinator).replace("ATTEMPT", str(number))
+        job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        give_up = time.monotonic() + 60
+        while runs()["spins"] < number and time.monotonic() < give_up:
+            time.sleep(0.01)
+        workers = process_children(job.pid)
+        job.kill()
+        job.wait()
+        psutil.wait_procs(workers, timeout=30)
+    settings = [setting("good"), setting("spins")]
+    store = out / "samples"
+    plan = Plan(problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out, repeats=1, store=store)
+    found = measure_side_by_side(plan, Bench("host", log=io.StringIO(), attempt=3), progress=lambda event: None)
+    assert runs()["spins"] == 2
+    why = "the job that measured it was ended in 2 attempts while it ran, the last time job 17 on node n2; the"
+    assert (found["spins"].status, found["spins"].why) == ("killed", f"{why} scheduler's records say why")
+    assert (found["good"].status, found["good"].environment["node"]) == ("ok", "n2")
+    assert found["good"].reused_samples == 1, "the cold run of the attempt on the same node"
+
+
 def process_children(pid):
     return psutil.Process(pid).children(recursive=True)
 

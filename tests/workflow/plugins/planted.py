@@ -1,9 +1,11 @@
-"""Methods that only tests register, through GPUPC_PLUGINS: one that errs, and one that takes its time."""
+"""Methods that only tests register, through GPUPC_PLUGINS: one errs, one takes its time, others harm what is around."""
 
 import contextlib
 import dataclasses
 import os
+import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -43,4 +45,15 @@ def fills(problem, run):
         with contextlib.suppress(OSError), open(path, "ab", buffering=0) as file:
             while True:
                 file.write(bytes(1 << 12))
+    return stable_serial(problem, run)
+
+
+@method("ends_jobs", summary="stable-serial that cancels the Slurm jobs it runs in, as many as ENDS_JOBS says", **FACTS)
+def ends_jobs(problem, run):
+    path, _, times = os.environ.get("ENDS_JOBS", os.devnull + ":0").rpartition(":")
+    ended = Path(path).read_text() if Path(path).is_file() else ""
+    if len(ended.split()) < int(times):
+        Path(path).write_text(f"{ended}{os.environ['SLURM_JOB_ID']}\n")
+        subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
+        time.sleep(600)
     return stable_serial(problem, run)
