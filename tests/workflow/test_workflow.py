@@ -252,7 +252,7 @@ def test_everything_is_there(finished):
 def test_every_skeleton_is_verified(finished):
     verified = {(row["dataset"], row["setting"]): row for row in rows(finished / "results/verification.csv")}
     for (dataset, setting), row in verified.items():
-        absent = dataset == "nci-60" or (dataset, setting) == ("ecoli70", "causal-learn")
+        absent = dataset == "nci-60" or (dataset, setting) == ("ecoli70", "pair-scan")
         assert row["status"] == ("not-run" if absent else "equal")
     assert int(verified["tiny", "cupc-s"]["certificates_checked"]) > 100
 
@@ -391,7 +391,7 @@ def test_what_is_absent_says_why(finished):
     assert missing["available"] == "False"
     assert "GPUPC_MIRRORS" in missing["why_not"]
     table = (finished / "results/tables/methods_by_dataset.md").read_text()
-    assert "causal-learn: the config measures causal-learn on tiny only" in table
+    assert "pair-scan: the config measures pair-scan on tiny only" in table
 
 
 def test_a_second_run_has_nothing_to_do(finished):
