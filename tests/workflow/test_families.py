@@ -168,10 +168,12 @@ def test_what_is_absent_says_why(finished):
     assert {cell["k_cmi"] for cell in cells if cell["k_rule"] == "adaptive"} == {10}
 
 
+@pytest.mark.slow  # as test_workflow.py's
 def test_a_second_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in snakemake(finished, FAMILIES, "--dry-run")
 
 
+@pytest.mark.slow  # as test_workflow.py's
 def test_report_has_the_papers(finished):
     snakemake(finished, FAMILIES, "--report", "results/report.html")
     report = (finished / "results/report.html").read_text()

@@ -379,8 +379,6 @@ def test_a_changed_recorded_run_is_drawn_again(beside, device):
     content["time_s"]["warm"] = [1000.0]
     path.write_text(json.dumps(content))
     assert f"Making {target}" in snakemake(*beside, target, "--dry-run")
-    path.unlink()
-    assert f"Making {target}" in snakemake(*beside, target, "--dry-run")
 
 
 def test_what_is_absent_says_why(finished):
