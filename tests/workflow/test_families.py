@@ -105,8 +105,10 @@ def test_mistakes_in_a_config(path, value, message):
 
 
 # --- for real --------------------------------------------------------------------------------------------------------
+# Slow: `make reproduce` runs each of these rules on larger data, and tests/unit/reporting makes each of these tables.
 
 
+@pytest.mark.slow
 def test_everything_is_there(finished):
     for name in TABLES:
         for suffix in ("csv", "md", "html"):
@@ -119,6 +121,7 @@ def test_everything_is_there(finished):
     }
 
 
+@pytest.mark.slow
 def test_every_answer_is_verified(finished):
     verified = {(row["dataset"], row["setting"]): row["status"] for row in rows(finished / "results/verification.csv")}
     for (dataset, setting), status in verified.items():
@@ -135,6 +138,7 @@ def test_every_answer_is_verified(finished):
         assert row["status"] in ("equal", "random" if row["setting"] == "tigramite" else "equal")
 
 
+@pytest.mark.slow
 def test_disc_cupc_runs_out_of_memory_where_its_tables_are_too_large(finished):
     found = {
         (row["parameter"], row["value"], row["method"]): row
@@ -149,6 +153,7 @@ def test_disc_cupc_runs_out_of_memory_where_its_tables_are_too_large(finished):
     assert "∞" in (finished / "results/tables/gpupc_table2.md").read_text()
 
 
+@pytest.mark.slow
 def test_true_graphs_are_known(finished):
     facts = json.loads((finished / "results/problems/asia-5000.json").read_text())
     assert len(facts["true_edges"]) == 8
@@ -158,6 +163,7 @@ def test_true_graphs_are_known(finished):
     assert changes["graph-k7-seed0"] == "0"
 
 
+@pytest.mark.slow
 def test_what_is_absent_says_why(finished):
     table = (finished / "results/tables/cmiknn_table10.md").read_text()
     assert "mcc-nonlinear not run: gpucmiknn-parallel: data set 'mcc-nonlinear'" in table
@@ -168,12 +174,12 @@ def test_what_is_absent_says_why(finished):
     assert {cell["k_cmi"] for cell in cells if cell["k_rule"] == "adaptive"} == {10}
 
 
-@pytest.mark.slow  # as test_workflow.py's
+@pytest.mark.slow
 def test_a_second_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in snakemake(finished, FAMILIES, "--dry-run")
 
 
-@pytest.mark.slow  # as test_workflow.py's
+@pytest.mark.slow
 def test_report_has_the_papers(finished):
     snakemake(finished, FAMILIES, "--report", "results/report.html")
     report = (finished / "results/report.html").read_text()
