@@ -107,7 +107,7 @@ def test_dry_run(tmp_path, config):
 def test_targets_measure_only_what_they_show_on_the_backend_that_the_command_line_names(tmp_path):
     printed = snakemake(tmp_path, CONFIGS[1], "--config", "backend=cuda", "--dry-run", "cupc_fig10", "cmiknn_table6")
     for measured in ("measure_cupc_fig10", "time_cmiknn_table1"):
-        assert f"rule {measured}:" in printed
+        assert f"{measured} " in printed
     for other in ("measure_gaussian", "measure_cupc_fig7", "measure_cmiknn", "fetch_dataset", "cupc_table1"):
         assert other not in printed
     assert "on backend cuda" in printed
