@@ -26,6 +26,8 @@ CONFIGS = [ROOT / "config/config.yaml", ROOT / "config/paper.yaml", TINY]
 
 pytest.importorskip("snakemake")
 
+pytestmark = pytest.mark.xdist_group(__name__)  # what takes minutes to make is made in one process
+
 
 def command(folder, config, *arguments):
     """A call of Snakemake from the source tree, with everything it writes in `folder`."""
