@@ -143,7 +143,9 @@ def sources(*roots: str, named: bool = True, without: Iterable[str] = ()) -> dic
             continue
         found[name] = path
         if path.suffix == ".py":
-            waiting += _led_to(path, name, homes, named)
+            content = path.read_bytes()
+            waiting += _led_to(path, content, name, tuple(homes.items()), named)
+            waiting += _files_of_variables(content)
         elif path.suffix in SOURCE_SUFFIXES:
             waiting += includes_of(path)
     return dict(sorted(found.items()))
@@ -173,9 +175,16 @@ def _module_file(module: str, homes: dict[str, Path]) -> Path | None:
     return next((file for file in (path.with_name(path.name + ".py"), path / "__init__.py") if file.is_file()), None)
 
 
-def _led_to(path: Path, name: str, homes: dict[str, Path], named: bool) -> Iterator[Path]:
+@functools.cache  # the closures of scripts and methods share most of their files
+def _led_to(
+    path: Path, content: bytes, name: str, homes: tuple[tuple[str, Path], ...], named: bool
+) -> tuple[Path, ...]:
     """What a Python file imports, and the files and modules it names."""
-    mentions = _mentions(path.read_bytes())
+    return tuple(_follow(path, _mentions(content), name, dict(homes), named))
+
+
+def _follow(path: Path, mentions: _Mentions, name: str, homes: dict[str, Path], named: bool) -> Iterator[Path]:
+    """The files behind what it mentions, as often as it does."""
     module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for base, taken in mentions.imports:
@@ -190,14 +199,18 @@ def _led_to(path: Path, name: str, homes: dict[str, Path], named: bool) -> Itera
                 yield file.resolve()
         if named:
             yield from _with_packages([text], homes)
-    for variable in mentions.variables:
-        if (file := Path(os.environ.get(variable, ""))).is_file():
-            yield file.resolve()
     for pattern in mentions.patterns:
         if pattern.endswith(SOURCE_SUFFIXES):
             yield from path.parent.rglob(pattern.rpartition("/")[2])
         elif named and (home := homes.get(pattern.partition(".")[0])):
             yield from home.glob(pattern.replace(".", "/") + ".py")
+
+
+def _files_of_variables(content: bytes) -> Iterator[Path]:
+    """The files that those environment variables name which a Python file mentions."""
+    for variable in _mentions(content).variables:
+        if (file := Path(os.environ.get(variable, ""))).is_file():
+            yield file.resolve()
 
 
 def _with_packages(modules: Iterable[str], homes: dict[str, Path]) -> Iterator[Path]:

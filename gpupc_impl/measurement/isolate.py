@@ -155,11 +155,20 @@ class Worker:
             message: anything that JSON can hold.
             time_limit_s: seconds it may take; None for no limit.
         """
+        return self.wait(self.send(message), time_limit_s)
+
+    def send(self, message: Mapping[str, Any]) -> str:
+        """Send a message whose outcome is waited for later, before the next is sent: the token to `wait` with."""
+        token = secrets.token_hex(16)
+        with contextlib.suppress(BrokenPipeError):  # it is dead: found out by `wait`
+            os.write(self._requests, json.dumps({"token": token, "message": message}).encode() + b"\n")
+        return token
+
+    def wait(self, token: str, time_limit_s: float | None = None) -> Outcome:
+        """The outcome of what was sent; the time limit begins now."""
         began = looked = time.monotonic()
         deadline = None if time_limit_s is None else began + time_limit_s
-        token, pause = secrets.token_hex(16), POLL_SECONDS
-        with contextlib.suppress(BrokenPipeError):  # it is dead: found out below
-            os.write(self._requests, json.dumps({"token": token, "message": message}).encode() + b"\n")
+        pause = POLL_SECONDS
         reply = _Reply(token)
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)

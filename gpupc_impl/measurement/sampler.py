@@ -3,7 +3,7 @@
 Every setting has a worker process of its own (`isolate`, `worker`), started again when it was killed. Samples are taken
 in rounds: first the cold run of every setting, then every setting's first repeat, and so on, so that a machine that
 slows down for a while slows all of them. One worker runs at any moment; the others wait at their pipes. They start
-together, before the first run: that is mostly imports, and no part of a sample.
+and load the problem together, before the first run: that is mostly imports, and no part of a sample.
 
 Samples are kept in a store as soon as they are taken. A measurement that was killed goes on where it was, and one that
 gets another setting measures that one only. What stored samples belong to stands beside them in ``origin.json``: the
@@ -187,13 +187,15 @@ class Bench:
         Args:
             refused: why some methods are out of the question, by name; nothing is asked about them.
         """
-        settings, refused = list(settings), refused or {}
+        refused = refused or {}
+        groups: dict[bool, list[Setting]] = {}
+        for setting in settings:
+            groups.setdefault(setting.has_kernels, []).append(setting)
+        asked = {kernels: {each.method for each in group} - refused.keys() for kernels, group in groups.items()}
+        outcomes = self._probe(asked)
         found = {}
-        for kernels in (False, True):
-            group = [setting for setting in settings if setting.has_kernels == kernels]
-            if not group:
-                continue
-            outcome = self._probe(kernels, {setting.method for setting in group} - refused.keys())
+        for kernels, group in groups.items():
+            outcome = outcomes[kernels]
             answer = outcome.value or {
                 "backend": self.backend if self.backend in BACKENDS else "host",
                 "environment": environment(self.cores, self.threads),
@@ -210,20 +212,26 @@ class Bench:
                 found[setting.name] = Place(backend, answer["environment"], obstacle)
         return found
 
-    def _probe(self, kernels: bool, methods: Set[str]) -> Outcome:
-        """What `worker.probe` says of methods with kernels, or of references."""
-        asked = kernels, tuple(sorted(methods))
-        if asked not in self._probed:
-            message = {
-                "do": "probe",
-                "backend": self.backend if kernels else None,
-                "cores": self.cores,
-                "threads": self.threads,
-                "methods": asked[1],
-            }
-            with self.start_worker("probe") as worker:
-                self._probed[asked] = worker.request(message, START_LIMIT_S)
-        return self._probed[asked]
+    def _probe(self, methods: Mapping[bool, Set[str]]) -> dict[bool, Outcome]:
+        """What `worker.probe` says of methods with kernels (True), and of references; the two are asked at once."""
+        asked = {kernels: (kernels, tuple(sorted(names))) for kernels, names in methods.items()}
+        with contextlib.ExitStack() as stack:
+            waiting = {}
+            for question in asked.values():
+                if question not in self._probed:
+                    kernels, names = question
+                    worker = stack.enter_context(self.start_worker("probe"))
+                    message = {
+                        "do": "probe",
+                        "backend": self.backend if kernels else None,
+                        "cores": self.cores,
+                        "threads": self.threads,
+                        "methods": names,
+                    }
+                    waiting[question] = worker, worker.send(message)
+            for question, (worker, token) in waiting.items():
+                self._probed[question] = worker.wait(token, START_LIMIT_S)
+        return {kernels: self._probed[question] for kernels, question in asked.items()}
 
 
 class Runner:
@@ -235,6 +243,7 @@ class Runner:
         """Largest resident memory of the process and its descendants seen so far, in bytes."""
         self._worker: Worker | None = None
         self._open: set[Path] = set()
+        self._asked: tuple[Path, str] | None = None  # which problem it was asked to open, and the token of the request
 
     def start(self) -> Worker:
         """The process, started if there is none."""
@@ -244,32 +253,46 @@ class Runner:
             worker = self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
         return worker
 
+    def begin(self, problem: ProblemFile, single_test: bool) -> None:
+        """Start the process and ask it to get ready for a problem: `open` waits for that. One problem at a time."""
+        if self._asked is None and not (self._alive and problem.path in self._open):
+            self._asked = problem.path, self.start().send(self._opening(problem, single_test))
+
     def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
         """Make the process ready for a problem; it may have several open."""
         if self._alive and problem.path in self._open:
             return Outcome("ok")
-        outcome = self.request(
-            {
-                "do": "open",
-                "problem": str(problem.path),
-                "fingerprint": problem.fingerprint,
-                "method": self.setting.method,
-                "backend": self.place.backend,
-                "params": self.setting.all_params,
-                "separating_sets": self.setting.separating_sets,
-                "device_memory_limit": self.setting.limits.device_memory_bytes,
-                "single_test": single_test,
-            },
-            START_LIMIT_S,
-        )
+        self.begin(problem, single_test)
+        assert self._worker is not None
+        assert self._asked is not None
+        (path, token), self._asked = self._asked, None
+        assert path == problem.path, "problems are opened in the order in which they were asked for"
+        outcome = self._noted(self._worker.wait(token, START_LIMIT_S))
         if outcome.ok:
-            self._open.add(problem.path)
+            self._open.add(path)
         return outcome
 
+    def _opening(self, problem: ProblemFile, single_test: bool) -> dict[str, Any]:
+        """The request to get ready for a problem."""
+        return {
+            "do": "open",
+            "problem": str(problem.path),
+            "fingerprint": problem.fingerprint,
+            "method": self.setting.method,
+            "backend": self.place.backend,
+            "params": self.setting.all_params,
+            "separating_sets": self.setting.separating_sets,
+            "device_memory_limit": self.setting.limits.device_memory_bytes,
+            "single_test": single_test,
+        }
+
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
-        worker = self.start()
-        outcome = worker.request(message, time_limit_s)
-        self.memory_peak = max(worker.memory_peak, self.memory_peak or 0)
+        return self._noted(self.start().request(message, time_limit_s))
+
+    def _noted(self, outcome: Outcome) -> Outcome:
+        """The outcome, with the memory that was seen meanwhile taken down."""
+        assert self._worker is not None
+        self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)
         return outcome
 
     def forget(self) -> None:
@@ -281,6 +304,7 @@ class Runner:
     def close(self) -> None:
         """End the process, if there is one."""
         self._open.clear()
+        self._asked = None
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -494,10 +518,10 @@ class Job(abc.ABC):
 
 
 def take_turns(jobs: Sequence[Job]) -> None:
-    """Make a step of each job, round after round, until all are done; their processes start before the first."""
+    """Make a step of each job, round after round, until all are done; before, their processes get ready together."""
     starting = [job for job in jobs if job.needs_process]
     for job in starting:
-        job.runner.start()
+        job.runner.begin(job.problem, job.single_tests)
     for job in starting:
         job.open()
     while waiting := [job for job in jobs if not job.done]:

@@ -94,7 +94,7 @@ def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
     return st.fixed_dictionaries(each).filter(allowed)
 
 
-@settings(max_examples=2 * settings.default.max_examples, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_every_method_finds_the_same(usable_settings, data):
     problem = data.draw(problems(), label="problem")

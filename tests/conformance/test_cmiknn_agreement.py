@@ -32,7 +32,7 @@ OTHERS = {
     for backend in method.backends
     if method.random and unavailable(method, backend) is None
 }
-CASES_A_TEST = 8
+CASES_A_TEST = 4
 
 
 def launch_parameters(method: Method, rng: np.random.Generator) -> dict:
@@ -116,7 +116,7 @@ def test_every_method_finds_the_same(chunk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(20))
 def test_every_method_finds_the_same_on_larger_data(chunk):
     for case in range(CASES_A_TEST):
         check_agreement(10_000 + CASES_A_TEST * chunk + case, most_samples=200, most_permutations=100)

@@ -198,7 +198,7 @@ def compiled():
     return test
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_statistics_are_scipys(compiled, data):
     problem = data.draw(problems(most_variables=7, most_samples=2000), label="problem")
@@ -233,7 +233,7 @@ def test_statistics_of_all_table_sizes(compiled, test):
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_method_finds_the_same(data):
     problem = affordable(data.draw(problems(), label="problem"))

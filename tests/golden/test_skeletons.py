@@ -28,7 +28,8 @@ def settings(canonical_only: bool = True, slow: tuple[str, ...] = ("causal-learn
     """(method, backend) of the methods whose separating sets are canonical, or of all methods.
 
     Args:
-        slow: methods that are marked so. causal-learn needs minutes for the data of this file.
+        slow: methods that are marked so; all are compared with pcalg's skeleton of 200 variables by default.
+            causal-learn needs minutes for the other data of this file.
     """
     for method in methods("gaussian").values():
         for backend in method.backends:
@@ -62,7 +63,7 @@ def test_generated_p200(method, backend):
     assert np.array_equal(found.adjacency, edges_to_adjacency(edges, 200))
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings()))
+@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "causal-learn"))))
 def test_nci60(method, backend):
     data = load("nci-60")
     found = skeleton(data, alpha=0.05, method=method, backend=backend, **PARAMS.get(method, {}))
@@ -71,7 +72,9 @@ def test_nci60(method, backend):
     assert found == reference(data)
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "out-of-core-um"))))
+@pytest.mark.parametrize(
+    ("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "cupc-s", "out-of-core-um")))
+)
 def test_nci60_by_the_published_codes_degrees_of_freedom(method, backend):
     found = skeleton(
         load("nci-60"), alpha=0.05, method=method, backend=backend, **PARAMS.get(method, {}), df_convention="cupc"
@@ -79,7 +82,7 @@ def test_nci60_by_the_published_codes_degrees_of_freedom(method, backend):
     assert found.n_edges == 580
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "cupc-e"))))
+@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "out-of-core-um"))))
 def test_mcc(method, backend):
     """Five pairs of identical columns: near-singular conditioning matrices and undefined tests on real data."""
     data = load("mcc")

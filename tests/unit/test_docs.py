@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import json
 import os
 import re
 import shlex
@@ -25,21 +26,31 @@ ENVIRONMENT = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language):
-    return [
-        pytest.param(body, id=f"{page.name}-{number}")
-        for page in PAGES
-        for number, (kind, body) in enumerate(FENCE.findall(page.read_text()))
-        if kind == language
-    ]
+def blocks(page, language):
+    return [body for kind, body in FENCE.findall(page.read_text()) if kind == language]
 
 
-@pytest.mark.parametrize("code", blocks("python"))
-def test_python_example_runs(code, tmp_path):
-    """Examples run in a folder of their own, with the data file `data.csv` that they speak of."""
+RUN_EACH = """
+import json, sys
+for number, code in enumerate(json.load(sys.stdin)):
+    print("example", number, "of the page", file=sys.stderr, flush=True)
+    exec(compile(code, f"<example {number}>", "exec"), {"__name__": "__main__"})
+"""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_python_examples_run(page, tmp_path):
+    """Examples run in a folder of their page's, with the data file `data.csv` that they speak of; none sees another's
+    names."""
     (tmp_path / "data.csv").write_text("a,b,c\n" + "\n".join(f"{k},{k * k % 7},{(k * 3) % 5}" for k in range(40)))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_EACH],
+        input=json.dumps(blocks(page, "python")),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -67,7 +78,9 @@ def names_of_tests(path):
     return found
 
 
-@pytest.mark.parametrize("code", blocks("bash"))
+@pytest.mark.parametrize(
+    "code", [pytest.param(body, id=f"{page.name}-{k}") for page in PAGES for k, body in enumerate(blocks(page, "bash"))]
+)
 def test_command_works_as_shown(code):
     """Everything that a command names is there: targets, modules and their options, files, extras."""
     for line in filter(None, re.sub(r"\\\n", " ", code).splitlines()):

@@ -21,9 +21,13 @@ from gpupc_impl.backends.sources import sources_of
 from gpupc_impl.core.registry import method_packages
 
 MAX_LEVEL = 10
-ARCHITECTURES = ("sm_80", "sm_90")
-RARE = re.compile(r"<[5-9]\b|^prefix_scan<(?!2, |10, false, true)|^later_levels<(?!2, )")
-"""Kernels of levels between others: slow tests."""
+ARCHITECTURES = ("sm_80", pytest.param("sm_90", marks=pytest.mark.slow))
+"""What the first takes, the later ones take as well: no kernel asks for more of a device."""
+RARE = re.compile(
+    r"<[3-9]\b|<unsigned short, false>"
+    r"|^prefix_scan<(?!2, (true, false|false, true)|10, false, true)|^later_levels<(?!2, )"
+)
+"""Kernels of levels between others, and variants between others of kernels that take long: slow tests."""
 
 
 def kernel_lists() -> list:

@@ -187,7 +187,7 @@ def orient_word_by_word(skeleton):
 
 
 @given(skeletons())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 def test_agrees_with_the_rules_read_word_by_word(skeleton):
     cpdag = orient(skeleton)
     directed, conflicts = orient_word_by_word(skeleton)
@@ -196,7 +196,7 @@ def test_agrees_with_the_rules_read_word_by_word(skeleton):
 
 
 @given(skeletons())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 def test_keeps_the_skeleton(skeleton):
     cpdag = orient(skeleton)
     assert np.array_equal(cpdag.directed | cpdag.directed.T | cpdag.undirected, skeleton.adjacency)
@@ -207,7 +207,7 @@ def test_keeps_the_skeleton(skeleton):
 
 
 @given(skeletons(), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 def test_does_not_depend_on_the_order_of_the_variables(skeleton, random):
     p = len(skeleton.names)
     place = list(range(p))
@@ -224,7 +224,7 @@ def test_does_not_depend_on_the_order_of_the_variables(skeleton, random):
 
 
 @given(skeletons())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 def test_agrees_with_causallearn_where_nothing_contradicts(skeleton):
     cpdag = orient(skeleton)
     if len(cpdag.conflicts) or cpdag.has_directed_cycle:

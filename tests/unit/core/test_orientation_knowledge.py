@@ -134,7 +134,7 @@ def check_against_enumeration(p, density, seed):
 
 
 @given(st.integers(2, 5), st.floats(0.2, 1), st.integers(0, 2**32 - 1))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 def test_rules_are_complete(p, density, seed):
     check_against_enumeration(p, density, seed)
 

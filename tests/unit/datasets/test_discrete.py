@@ -16,7 +16,7 @@ from datasets.dataset import DataError, Dataset, RegistryError, fingerprint
 from datasets.discrete import uniform_categories
 
 NETWORKS = sorted({datasets.entry(name)["network"] for name in datasets.names("discrete") if name[0] != "u"})
-READ_BY_PGMPY = ("asia", "child", "alarm", "water", "andes")
+READ_BY_PGMPY = ("asia", "child", "alarm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("water", "andes")))
 
 # Nodes and arcs as the Bayesian network repository states them (bnlearn.com/bnrepository)
 SIZES = {

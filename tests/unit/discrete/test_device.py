@@ -684,14 +684,16 @@ print((kilobytes("VmHWM") - before) * 1024, forecast["device_bytes"] + forecast[
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell a process's peak")
-@pytest.mark.parametrize("pmax", ["", "pmax"])
 @pytest.mark.parametrize(
-    ("p", "n", "options"),
+    ("p", "n", "options", "pmax"),
     [
-        (1500, 1000, {"tests_per_edge": 1, "decay": 0.5, "max_level": 1}),
-        (60, 300_001, {"alpha": 0.9, "test": "g-square", "max_level": 1}),
+        pytest.param(p, n, options, pmax, id=f"{name}{pmax and '-'}{pmax}", marks=[pytest.mark.slow] * slow)
+        for name, p, n, options, slow_pmax in (
+            ("wide", 1500, 1000, {"tests_per_edge": 1, "decay": 0.5, "max_level": 1}, True),
+            ("long", 60, 300_001, {"alpha": 0.9, "test": "g-square", "max_level": 1}, False),
+        )
+        for pmax, slow in (("", not slow_pmax), ("pmax", slow_pmax))
     ],
-    ids=["wide", "long"],
 )
 def test_a_process_grows_by_no_more_than_its_forecast(tmp_path, p, n, options, pmax):
     """Host memory and device memory, which on the host backend are one; and they are not said to be many times more."""

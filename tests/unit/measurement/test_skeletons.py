@@ -1,6 +1,7 @@
 """Settings measured side by side: whatever one does, each gets its record, and nothing is measured twice."""
 
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -18,8 +19,11 @@ import pytest
 
 from gpupc_impl import GaussianProblem, Skeleton
 from gpupc_impl.core import registry
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.solve import solve
 from gpupc_impl.measurement import sampler
 from gpupc_impl.measurement.__main__ import main, parse_setting
+from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.record import Limits, load_records
 from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
@@ -232,14 +236,21 @@ def out(tmp_path):
     return tmp_path / "out"
 
 
+@pytest.fixture(scope="module")
+def benches(plugin):
+    """By number of threads: what can run here is found out once for all tests."""
+    return functools.cache(lambda threads: Bench("host", threads))
+
+
 @pytest.fixture
-def run(problem, out, runs):
+def run(problem, out, runs, benches):
     """Measure settings with this test's problem and folder; the events and the log are kept on the function."""
 
     def run(settings, **options):
         run.events, run.log = [], io.StringIO()
         given = {"dataset": {"name": "tiny"}, "out_dir": out, "store": out / "samples"}
-        bench = Bench("host", options.pop("threads", None), run.log)
+        bench = options.pop("bench", None) or benches(options.pop("threads", None))
+        bench.log = run.log
         plan = Plan(settings=settings, **{"problem_path": problem, **given, **options})
         result = measure_side_by_side(plan, bench, progress=run.events.append)
         assert not [child for child in psutil.Process().children() if "measurement.worker" in " ".join(child.cmdline())]
@@ -313,11 +324,21 @@ INVALID = {
 
 
 def test_what_is_no_skeleton_of_the_problem_is_an_error(run):
-    found = run([setting(name) for name in [*INVALID, "good"]], repeats=1, side_by_side=8)
-    for name, why in INVALID.items():
+    names = ["misshapen", "set-of-edge", "not-a-skeleton", "changes-arrays"]
+    found = run([setting(name) for name in [*names, "good"]], repeats=1)
+    for name in names:
         assert found[name].status == "error"
-        assert found[name].why.startswith(f"InvalidAnswer: {why}"), name
+        assert found[name].why.startswith(f"InvalidAnswer: {INVALID[name]}"), name
     assert found["good"].status == "ok"
+
+
+@pytest.mark.parametrize("name", [name for name in INVALID if name != "changes-arrays"])
+def test_what_is_wrong_with_an_answer_is_said(problem, runs, name):
+    loaded = load_problem(problem)
+    right, wrong = (solve(loaded, registry.get_method(f"planted-{answer}"), None) for answer in ("other", name))
+    check_answer(right, loaded)
+    with pytest.raises(InvalidAnswer, match=re.escape(INVALID[name])):
+        check_answer(wrong, loaded)
 
 
 def test_a_method_that_tampers_costs_its_own_record(run, problem, out, monkeypatch):
@@ -533,7 +554,7 @@ def process_children(pid):
 
 def test_a_backend_that_does_not_open_costs_only_its_methods(run, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    found = run([setting("kernels"), setting("good")], repeats=1)
+    found = run([setting("kernels"), setting("good")], repeats=1, bench=Bench("host"))
     assert (found["kernels"].status, found["kernels"].backend) == ("skipped", "host")
     assert "no-such-compiler" in found["kernels"].why
     assert found["good"].status == "ok"
@@ -541,7 +562,7 @@ def test_a_backend_that_does_not_open_costs_only_its_methods(run, monkeypatch):
 
 def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
     monkeypatch.setattr(sampler, "START_LIMIT_S", 0.01)
-    for record in run([setting("kernels"), setting("good")]).values():
+    for record in run([setting("kernels"), setting("good")], bench=Bench("host")).values():
         assert record.status == "timeout"
         assert record.why.startswith("finding out what can run here failed: no answer within")
 
