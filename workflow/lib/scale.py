@@ -67,7 +67,7 @@ class Rates:
 
 def recorded_records() -> list[Record]:
     """The records of `pair-scan` on an H200 that finished."""
-    paths = sorted((RECORDED / "nvidia-h200-pair-scan/records").glob("*/pair-scan.json"))
+    paths = sorted((RECORDED / "nvidia-h200/records").glob("*/pair-scan.json"))
     return [record for record in load_records(paths) if record.ok]
 
 
