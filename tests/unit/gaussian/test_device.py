@@ -165,5 +165,5 @@ def test_a_method_that_always_takes_the_pseudo_inverse_solves_that_problem_and_s
     assert found.facts["problem"]["pseudo_inverse"] == "always"
     plain = skeleton(problem.by_pseudo_inverse, method=method, backend="host")
     assert found == plain
-    assert found.pseudo_inverses == plain.pseudo_inverses > 0
+    assert min(found.pseudo_inverses, plain.pseudo_inverses) > 0  # how many hangs on which thread comes first
     assert skeleton(problem, method=method, backend="host").pseudo_inverses == 0
