@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends import backend_class
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
@@ -128,18 +127,3 @@ def code() -> str:
     for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *Path(__file__).parent.glob("*.py")]):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def probe(backend: str, device_memory_limit: int | None) -> dict[str, Any]:
-    """Run by a worker: what it is and may take."""
-    import socket
-
-    import psutil
-
-    kind = backend_class(backend)
-    said: dict[str, Any] = {"code": code(), "machine": socket.gethostname()}
-    if reason := kind.unavailable():
-        return said | {"unavailable": reason}
-    opened = kind(device_memory_limit)
-    said |= {"describe": opened.describe(), "host_memory": psutil.virtual_memory().available}
-    return said | {"device_memory": opened.memory_limit, "on_host": opened.warp_threads == 1}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import mmap
+import platform
+import sys
 import tempfile
 import time
 import uuid
@@ -23,7 +26,7 @@ from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
-from gpupc_impl.core.result import SeparatingSets, complete_graph, edges_to_adjacency
+from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.distributed import _cluster, _plan, _shards, _worker
 from gpupc_impl.distributed._sets import Blocks, ShardedSets
 from gpupc_impl.distributed.correlations import standardised
@@ -45,6 +48,10 @@ TASKS_A_LEVEL = 256
 
 TOLD_EVERY = 30.0
 """Seconds between messages about how far a level is."""
+
+
+NO_RESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0
+"""Linux's MAP_NORESERVE, which Python's mmap does not name before 3.13."""
 
 
 class ClusterFailure(RuntimeError):
@@ -76,6 +83,7 @@ class DistributedSearch:
         self._known: list[LevelOutcome] = []
         self._later: list[tuple[np.ndarray, np.ndarray]] = []
         self._edges: np.ndarray | None = None
+        self._adjacency: np.ndarray | None = None
         self.report: dict[str, Any] = {"levels": []}
 
     def __enter__(self) -> DistributedSearch:
@@ -91,6 +99,7 @@ class DistributedSearch:
 
     def _begin(self) -> None:
         """Find the cluster, make the plan, and put the numbers where workers read them."""
+        self._adjacency = no_edges(self.p)  # first of all: to fail here loses no work
         params, problem = self.params, self.problem
         where = params["workers_on"]
         where = self.run.backend.name if where == "auto" else where
@@ -120,6 +129,7 @@ class DistributedSearch:
         self._spec = _worker.Spec(
             key=uuid.uuid4().hex,
             folder=str(path),
+            shape=(self.p if given else problem.n_samples, self.p),
             given=given,
             plan=plan,
             backend=where,
@@ -149,7 +159,7 @@ class DistributedSearch:
         limit = self.run.backend.device_memory_limit
         if not client.scheduler_info(n_workers=-1)["workers"]:
             client.wait_for_workers(1)
-        said = client.run(_cluster.probe, where, limit)
+        said = client.run(_worker.probe, where, limit)
         machines = Counter(each["machine"] for each in said.values())
         code = _cluster.code()
         for address, each in said.items():
@@ -177,13 +187,8 @@ class DistributedSearch:
 
     def _prepare_workers(self) -> None:
         """Every worker must see the numbers where the client wrote them, and brings them to its device."""
-        seen = self._client.run(_worker.prepare, self._spec)
-        if blind := [address for address, sees in seen.items() if not sees]:
-            path = str(self._spec.shards.numbers)
-            raise InvalidProblem(
-                f"worker {blind[0]}, the first of {len(blind)}, does not see {path!r}, which the client wrote: name a "
-                "folder on a file system that all machines share (folder=...)"
-            )
+        self._spec.shards.key.write_text(self._spec.key)
+        self._client.run(_worker.prepare, self._spec)
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
@@ -196,9 +201,11 @@ class DistributedSearch:
         return self._level(level)
 
     def adjacency(self) -> np.ndarray:
-        if self._edges is None:  # no level was run
+        if self._edges is None or self._adjacency is None:  # no level was run
             return complete_graph(self.p)
-        return edges_to_adjacency(self._edges, self.p)
+        i, j = self._edges.T
+        self._adjacency[i, j] = self._adjacency[j, i] = True
+        return self._adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
         if self._edges is None:
@@ -230,7 +237,9 @@ class DistributedSearch:
         wanted = None if self.run.progress is not None else False
         try:
             with bar(wanted, len(tasks), title, " tasks", done=len(tasks) - len(missing)) as shown:
-                for done, (future, said) in enumerate(as_completed(list(futures), with_results=True), 1):
+                for done, (future, said) in enumerate(
+                    as_completed(list(futures), loop=self._client.loop, with_results=True), 1
+                ):
                     if isinstance(said, BaseException):  # of a task that was lost with the scheduler
                         raise said
                     found[futures.pop(future)] = said
@@ -379,6 +388,27 @@ def _said(path: Path) -> dict[str, Any] | None:
     """What a whole shard says; None where there is none."""
     found = _shards.read(path)
     return None if found is None else found[0]
+
+
+def no_edges(p: int) -> np.ndarray:
+    """(p, p) bool, False everywhere: on Linux only address space, until edges are written into its pages.
+
+    Raises:
+        InvalidProblem: there is no room for it.
+    """
+    try:
+        if sys.platform != "linux" or p == 0:
+            return np.zeros((p, p), bool)
+        # NumPy's own zeros would be refused where p^2 bytes are more than the memory, although hardly any is touched.
+        space = mmap.mmap(-1, p * p, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+    except (MemoryError, OSError) as error:
+        raise InvalidProblem(
+            f"the adjacency matrix of {p:,} variables takes {p * p:,} bytes of address space, which this process "
+            f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or take fewer variables"
+        ) from error
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge takes a page of 4 KiB, not of 2 MiB
+    return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)
 
 
 def graph_of(edges: np.ndarray, p: int) -> _row_groups.Graph:

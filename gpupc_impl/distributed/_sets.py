@@ -53,9 +53,10 @@ class Blocks:
         """What separated two variables, i < j, at level 1; None where that was not so."""
         rows = self.plan.rows
         block = i // rows, j // rows
-        if self._last is None or self._last[0] != block:
-            self._last = block, tuple(self._read(*block, *BLOCK))
-        edges, left, members = self._last[1]
+        last = self._last  # other threads may ask for other blocks meanwhile
+        if last is None or last[0] != block:
+            self._last = last = block, tuple(self._read(*block, *BLOCK))
+        edges, left, members = last[1]
         gone = edges & ~left
         row, word, bit = i % rows, j % rows // 32, j % 32
         if not gone[row, word] >> np.uint32(bit) & np.uint32(1):

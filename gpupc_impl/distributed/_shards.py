@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import logging
 import os
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ SETTINGS = "search.json"
 """The file of a folder that says what its shards are of."""
 
 FORMAT = 1
+
+SEEN_WITHIN = 60.0
+"""Seconds within which a network file system shows on all machines what one of them wrote."""
 
 
 class MissingShard(RuntimeError):
@@ -47,6 +52,19 @@ class Folder:
     def numbers(self) -> Path:
         """Standardised samples, or a matrix of correlations that was given."""
         return self.path / "numbers.npy"
+
+    @property
+    def key(self) -> Path:
+        """Tells workers whether the folder that they see is the client's."""
+        return self.path / "search.key"
+
+    def holds(self, key: str) -> bool:
+        """Whether the client of this search wrote its key here."""
+        for _ in _looks(self.path):
+            with contextlib.suppress(OSError):
+                if self.key.read_text() == key:
+                    return True
+        return False
 
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Make sure that the folder is for shards of these settings.
@@ -80,6 +98,21 @@ class Folder:
             return int(read_json(self.path / SETTINGS)["rows"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0
+
+
+def _looks(folder: Path) -> Iterator[None]:
+    """Chances to find what another machine wrote, for up to `SEEN_WITHIN`.
+
+    In between the folder is listed, which makes a network file system ask its server again.
+    """
+    end, pause = time.monotonic() + SEEN_WITHIN, 0.05
+    yield
+    while time.monotonic() < end:
+        time.sleep(pause)
+        pause = min(2 * pause, 2.0)
+        with contextlib.suppress(OSError):
+            os.listdir(folder)
+        yield
 
 
 def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import gc
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -12,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct, open_backend
+from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct, backend_class, open_backend
 from gpupc_impl.core import mapped
-from gpupc_impl.distributed import _plan, _shards
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.distributed import _cluster, _plan, _shards
 from gpupc_impl.distributed.correlations import correlate, correlate_squares, mirror
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
@@ -55,6 +58,7 @@ class Spec:
     Attributes:
         key: of this run of the search, so that a worker knows what it keeps.
         folder: of shards and of the numbers.
+        shape: of the numbers.
         given: whether the numbers are a correlation matrix, and not samples.
         plan: panels and budget.
         backend: where the worker's kernels run.
@@ -64,6 +68,7 @@ class Spec:
 
     key: str
     folder: str
+    shape: tuple[int, int]
     given: bool
     plan: _plan.Plan
     backend: str
@@ -120,8 +125,31 @@ class Panel:
         state.lap("level_0")
 
 
+def _numbers(spec: Spec) -> np.ndarray:
+    """The samples or the matrix that the client wrote, mapped."""
+    machine, path = socket.gethostname(), spec.shards.numbers
+    if not spec.shards.holds(spec.key):
+        raise InvalidProblem(
+            f"a worker on {machine} does not see in folder {spec.folder!r} what the client wrote there: name a folder "
+            "on a file system that all machines share (folder=...), and have no other search use it meanwhile"
+        )
+    try:
+        numbers: np.ndarray = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise InvalidProblem(f"a worker on {machine} cannot read {path}: {error}; name another folder") from error
+    if numbers.shape != spec.shape or numbers.dtype != np.float64:
+        raise InvalidProblem(
+            f"a worker on {machine} finds {numbers.dtype} {numbers.shape} in {path}, not float64 {spec.shape}: have no "
+            "other search use the folder meanwhile"
+        )
+    return numbers
+
+
 class State:
     """What a worker keeps of a search: the numbers on its device, and panels, as many as its budget holds.
+
+    Raises:
+        InvalidProblem: the worker does not see the client's folder, or what is in it is not what the client wrote.
 
     Attributes:
         lock: held while the device is used.
@@ -138,7 +166,7 @@ class State:
         self.seconds: dict[str, float] = collections.defaultdict(float)
         self._panels: collections.OrderedDict[int, Panel] = collections.OrderedDict()
         self._matrix = self._samples = None
-        numbers = np.load(spec.shards.numbers, mmap_mode="r")
+        numbers = _numbers(spec)
         if spec.given:
             self._matrix = numbers
         else:
@@ -362,12 +390,23 @@ def mirrors(owners: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
 _opening = threading.Lock()
 
 
-def prepare(spec: Spec, dask_worker: Any = None) -> bool:
-    """Bring the numbers to a worker's device; False where it does not see them."""
-    if not spec.shards.numbers.is_file():
-        return False
+def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
+    """What a worker is and may take; of searches before it forgets all."""
+    import psutil
+
+    _forget_all(_kept(dask_worker))
+    kind = backend_class(backend)
+    said: dict[str, Any] = {"code": _cluster.code(), "machine": socket.gethostname()}
+    if reason := kind.unavailable():
+        return said | {"unavailable": reason}
+    opened = kind(device_memory_limit)
+    said |= {"describe": opened.describe(), "host_memory": psutil.virtual_memory().available}
+    return said | {"device_memory": opened.memory_limit, "on_host": opened.warp_threads == 1}
+
+
+def prepare(spec: Spec, dask_worker: Any = None) -> None:
+    """Bring the numbers to a worker's device."""
     _state(spec, dask_worker)
-    return True
 
 
 def _state(spec: Spec, worker: Any = None) -> State:
@@ -377,7 +416,7 @@ def _state(spec: Spec, worker: Any = None) -> State:
     states = _kept(worker or get_worker())
     with _opening:
         if spec.key not in states:
-            states.clear()
+            _forget_all(states)
             states[spec.key] = State(spec)
         return states[spec.key]
 
@@ -389,7 +428,14 @@ def _kept(worker: Any) -> dict[str, State]:
 
 def forget(key: str, dask_worker: Any = None) -> None:
     """Give back what a worker keeps of a search."""
-    _kept(dask_worker).pop(key, None)
+    if key in (states := _kept(dask_worker)):
+        _forget_all(states)
+
+
+def _forget_all(states: dict[str, State]) -> None:
+    if states:
+        states.clear()
+        gc.collect()  # a backend and its kernels refer to each other, and the memory pool with them
 
 
 def make_block(spec: Spec, i: int, j: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Method `distributed` finds what methods in core find with its correlations, on any cluster, whatever fails."""
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +31,7 @@ from gpupc_impl import (
     skeleton,
 )
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import _cluster, _plan, _search
+from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
 from gpupc_impl.distributed.correlations import fixed_order_problem
 
 REASON = unavailable(methods()["distributed"], "host")
@@ -275,6 +277,61 @@ def test_a_process_has_a_gpu_of_its_own(monkeypatch):
     assert sorted(seen.values()) == ["3", "5"]
     with pytest.raises(InvalidParameter, match="at most 2"):
         _cluster._local_cluster("cuda", 3)
+
+
+def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
+    """A folder of the same name with numbers of an old search is not the client's."""
+    x = sample(np.random.default_rng(10), 40, 50, 3)
+    monkeypatch.setattr(_shards, "SEEN_WITHIN", 0.2)
+    write_text = Path.write_text
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(
+            Path, "write_text", lambda path, text: write_text(path, "old" if path.name == "search.key" else text)
+        )
+        with pytest.raises(InvalidProblem, match=r"does not see.*folder="):
+            search(x, folder=str(tmp_path))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(_shards.Folder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
+        with pytest.raises(InvalidProblem, match=r"float64 \(50, 9\) in .*, not float64 \(50, 40\)"):
+            search(x, folder=str(tmp_path))
+    assert_same(search(x, folder=str(tmp_path)), in_core(x, 0.05))
+
+
+def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
+    wide = _search.no_edges(200_000)
+    wide[150_000, 3] = True
+    assert wide[150_000].sum() == 1
+    limited = (
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); from gpupc_impl.distributed import _search"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{limited}; _search.no_edges(200_000)"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "InvalidProblem: the adjacency matrix of 200,000 variables" in done.stderr
+
+
+def test_nothing_is_kept_after_a_search(clients, monkeypatch):
+    """Not even by cycles: on a GPU the next search would find the memory taken."""
+    made, opened = [], _worker.open_backend
+    monkeypatch.setattr(_worker, "open_backend", lambda *how: made.append(weakref.ref(one := opened(*how))) or one)
+    gc.disable()
+    try:
+        skeleton(sample(np.random.default_rng(11), 40, 50, 3), method="distributed", backend="host", client=clients[3])
+    finally:
+        gc.enable()
+    assert len(made) == 3
+    assert not any(one() for one in made)
+
+
+def test_a_client_that_is_not_the_default(clients):
+    from distributed import Client, default_client
+
+    x = sample(np.random.default_rng(12), 40, 50, 3)
+    address = clients[3].scheduler.address
+    with Client(address, set_as_default=False) as client:
+        assert default_client() is not client
+        found = skeleton(x, 0.05, method="distributed", backend="host", client=client, transpose=False)
+    assert_same(found, in_core(x, 0.05))
 
 
 def test_bootstrap_on_the_same_cluster(clients):
