@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -17,6 +18,13 @@ from gpupc_impl.distributed._plan import THREADS
 
 MEMORY_SHARE = 0.8
 """Of what a GPU has free, or of a machine's memory that its workers share; the rest is for what is not counted."""
+
+
+GROUPS = Path("/sys/fs/cgroup")
+"""Linux's control groups (version 2)."""
+
+ROOMS = ("distributed", "engine", "gaussian", "out_of_core")
+"""Folders of the package whose modules a search uses on a worker."""
 
 
 def missing() -> str | None:
@@ -121,9 +129,35 @@ def _visible_devices() -> list[str]:
     return [str(number) for number in range(cupy.cuda.runtime.getDeviceCount())]
 
 
+@functools.cache
 def code() -> str:
-    """Digest of the package's kernels and of this folder: what the client and all workers must have alike."""
+    """Digest of the kernels and of what makes their arguments: what the client and all workers must have alike."""
     digest = hashlib.sha256()
-    for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *Path(__file__).parent.glob("*.py")]):
-        digest.update(path.name.encode() + path.read_bytes())
+    modules = (path for room in ROOMS for path in (PACKAGE_ROOT / room).rglob("*.py"))
+    for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *modules]):
+        digest.update(str(path.relative_to(PACKAGE_ROOT)).encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def host_device_bytes(free: int) -> int:
+    """What a worker on CPU cores may take in place of a device's memory, of free bytes of its machine."""
+    return int(0.75 * MEMORY_SHARE * free)
+
+
+def free_memory() -> int:
+    """Bytes of this machine's memory that are free for this process: within its control group, where it has one."""
+    import psutil
+
+    free = int(psutil.virtual_memory().available)
+    with contextlib.suppress(OSError, ValueError):
+        own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        for group in (GROUPS / own, *(GROUPS / own).parents):
+            with contextlib.suppress(OSError, ValueError):  # no such file, or the limit is "max"
+                free = min(free, int((group / "memory.max").read_text()) - _in_use(group))
+    return max(0, free)
+
+
+def _in_use(group: Path) -> int:
+    """Bytes of a control group, without pages of files that can be dropped."""
+    counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return int((group / "memory.current").read_text()) - int(counts.get("inactive_file", 0))

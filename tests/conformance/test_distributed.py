@@ -1,6 +1,7 @@
 """Method `distributed` finds what methods in core find with its correlations, on any cluster, whatever fails."""
 
 import contextlib
+import errno
 import gc
 import importlib.util
 import json
@@ -310,6 +311,61 @@ def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
     assert "InvalidProblem: the adjacency matrix of 200,000 variables" in done.stderr
 
 
+def test_a_worker_that_joins_with_less_memory(search, monkeypatch):
+    """It keeps fewer panels, and takes the rows of a task in parts."""
+    x = sample(np.random.default_rng(13), 300, 40, 3)
+    least = _plan.least_device_bytes(40, 300, 32, False)
+    parts, split = [], _plan.share_out
+    monkeypatch.setattr(_worker, "budget", lambda spec: least)
+    monkeypatch.setattr(_plan, "share_out", lambda *how: parts.append(list(split(*how))) or iter(parts[-1]))
+    found = search(x, 0.2, panel=32, device_memory_limit=16 * MB)
+    assert found.facts["distributed"]["plan"]["held"] == 10
+    (worker,) = found.facts["distributed"]["levels"][0]["workers"].values()
+    assert worker["panels_held"] == 2
+    assert max(map(len, parts)) > 1
+    assert_same(found, in_core(x, 0.2))
+    monkeypatch.setattr(_worker, "budget", lambda spec: least - 1)
+    with pytest.raises(DeviceMemoryError, match=f"needs {least:,}"):
+        search(x, 0.2, panel=32, device_memory_limit=16 * MB)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_cluster_without_workers(lost, monkeypatch, tmp_path):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
+    monkeypatch.setattr(_search, "WITHOUT_WORKERS", 0.2)
+    how = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with LocalCluster(n_workers=int(lost), **how) as cluster, Client(cluster) as client:
+        write = _shards.write
+        monkeypatch.setattr(_shards, "write", lambda *what: (cluster.scale(0), time.sleep(0.1), write(*what))[-1])
+        x = sample(np.random.default_rng(14), 200, 40, 3)
+        how = {"client": client, "panel": 32, "folder": str(tmp_path), "transpose": False}
+        with pytest.raises(_search.ClusterFailure, match="no worker"):
+            skeleton(x, method="distributed", backend="host", **how)
+
+
+def test_a_full_disk(search, tmp_path, monkeypatch):
+    """It is no failure of the cluster; and what killed writers left is removed."""
+    x = sample(np.random.default_rng(15), 60, 40, 3)
+
+    def write(path, said, arrays):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(_shards, "write", write)
+        with pytest.raises(OSError, match="No space left") as caught:
+            search(x, folder=str(tmp_path))
+    assert "folder=" in caught.value.__notes__[0]
+    old, new = tmp_path / "blocks" / ".00000-00000.1f", tmp_path / "blocks" / ".00000-00001.1f"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    assert_same(search(x, folder=str(tmp_path)), in_core(x, 0.05))
+    assert new.exists()
+    assert not old.exists()
+
+
 def test_nothing_is_kept_after_a_search(clients, monkeypatch):
     """Not even by cycles: on a GPU the next search would find the memory taken."""
     made, opened = [], _worker.open_backend
@@ -348,6 +404,11 @@ def test_what_it_refuses(search, monkeypatch):
         search(x, pmax=True)
     with pytest.raises(InvalidParameter, match="client"):
         skeleton(x, method="distributed", backend="host", client=3)
+    with monkeypatch.context() as other:
+        said = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
+        other.setattr(_cluster, "code", lambda: next(said))
+        with pytest.raises(BackendUnavailable, match="another version"):
+            search(x)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BackendUnavailable, match=r"gpupc\[distributed\]"):
         search(x)
