@@ -57,6 +57,13 @@ class ClientParameter(Parameter):
         return address
 
 
+class FolderParameter(Parameter):
+    """A parameter that takes a folder, or None for a temporary one."""
+
+    def parse(self, name: str, value: Any) -> Any:
+        return super().parse(name, "" if value is None else os.fspath(value) if isinstance(value, Path) else value)
+
+
 @contextlib.contextmanager
 def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[Any]:
     """A client: the one that is given, of the scheduler at an address, or of a cluster of this machine.

@@ -125,6 +125,7 @@ class DistributedSearch:
         self._later: list[tuple[np.ndarray, np.ndarray]] = []
         self._edges: np.ndarray | None = None
         self._adjacency: np.ndarray | None = None
+        self._numbers: dict[str, str] = {}
         self.report: dict[str, Any] = {"levels": []}
 
     def __enter__(self) -> DistributedSearch:
@@ -206,11 +207,18 @@ class DistributedSearch:
         said = client.run(_worker.probe, where, limit)
         machines = Counter(each["machine"] for each in said.values())
         code = _cluster.code()
+        on_gpu: dict[str, str] = {}
         for address, each in said.items():
             if each["code"] != code:
                 raise BackendUnavailable(f"worker {address} has another version of gpupc; install one everywhere")
             if "unavailable" in each:
                 raise BackendUnavailable(f"worker {address} cannot run kernels on {where}: {each['unavailable']}")
+            if each["gpu"] is not None and limit is None and each["gpu"] in on_gpu:
+                raise InvalidParameter(
+                    f"workers {on_gpu[each['gpu']]} and {address} have the same GPU: give each one of its own "
+                    "(CUDA_VISIBLE_DEVICES), or say what a worker may take of it (device_memory_limit)"
+                )
+            on_gpu[each["gpu"]] = address
             free = each["host_memory"] // machines[each["machine"]]
             share = int(_cluster.MEMORY_SHARE * free)
             if each["on_host"]:
@@ -338,7 +346,8 @@ class DistributedSearch:
         for said in found:
             if "made" not in said:
                 continue
-            of_worker = workers.setdefault(said["worker"], {"tasks": 0, "bytes": 0, "seconds": Counter()})
+            number = self._numbers.setdefault(said["worker"], str(len(self._numbers)))  # its name may be its address
+            of_worker = workers.setdefault(number, {"tasks": 0, "bytes": 0, "seconds": Counter()})
             of_worker["tasks"] += 1
             of_worker["bytes"] += said["bytes"]
             of_worker["seconds"].update(said["made"]["seconds"])

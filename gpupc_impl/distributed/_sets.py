@@ -69,7 +69,7 @@ class ShardedSets(SeparatingSets):
     """Separating sets of which those of level 1, the bulk, stay in shards.
 
     A single set is read from its shard. What needs all of them (`pairs`, `members`, a comparison, a file) reads them
-    into memory, once: 12 bytes a pair.
+    into memory, once: up to 20 bytes a pair.
 
     Args:
         later: sets of levels from 2 on, in memory.

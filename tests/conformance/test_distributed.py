@@ -261,6 +261,15 @@ def test_sets_are_read_when_they_are_asked_for(search, tmp_path):
     assert type(found).load(tmp_path / "found.npz") == expected
 
 
+def test_two_workers_with_one_gpu(search, monkeypatch):
+    x = sample(np.random.default_rng(16), 40, 50, 3)
+    monkeypatch.setattr(_worker, "_gpu", lambda backend: "the only one")
+    with pytest.raises(InvalidParameter, match="have the same GPU"):
+        search(x, workers=3)
+    found = search(x, workers=3, panel=32, device_memory_limit=MB)
+    assert set(found.facts["distributed"]["levels"][0]["workers"]) <= {"0", "1", "2"}
+
+
 def test_a_cluster_of_its_own_with_processes():
     x = sample(np.random.default_rng(7), 90, 60, 4)
     found = skeleton(x, 0.1, method="distributed", backend="host", workers=2, panel=32, device_memory_limit=64 * MB)
@@ -295,7 +304,8 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
         elsewhere.setattr(_shards.Folder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
         with pytest.raises(InvalidProblem, match=r"float64 \(50, 9\) in .*, not float64 \(50, 40\)"):
             search(x, folder=str(tmp_path))
-    assert_same(search(x, folder=str(tmp_path)), in_core(x, 0.05))
+    assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
+    assert_same(search(x, folder=None), in_core(x, 0.05))
 
 
 def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
