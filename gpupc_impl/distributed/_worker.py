@@ -457,6 +457,8 @@ _opening = threading.Lock()
 def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
     """What a worker is and may take; of searches before it forgets all."""
     _forget_all(_kept(dask_worker))
+    if backend != "host":
+        gc.collect()  # what a task kept that ended after its search
     kind = backend_class(backend)
     said: dict[str, Any] = {"code": _cluster.code(), "machine": socket.gethostname()}
     if reason := kind.unavailable():
