@@ -54,7 +54,6 @@ TOLD_EVERY = 30.0
 NO_RESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0
 """Linux's MAP_NORESERVE, which Python's mmap does not name before 3.13."""
 
-
 WITHOUT_WORKERS = 600.0
 """Seconds that a cluster may be without any worker."""
 
@@ -297,7 +296,7 @@ class DistributedSearch:
             with bar(wanted, len(tasks), title, " tasks", done=len(tasks) - len(missing)) as shown:
                 for done, (future, said) in enumerate(self._ended(title, list(futures)), 1):
                     if future.status == "error":
-                        failed = said[1]
+                        failed = said[1].with_traceback(said[2])
                         raise failed
                     if isinstance(said, BaseException):  # of a task that was lost with the scheduler
                         raise said
@@ -310,7 +309,7 @@ class DistributedSearch:
                         logger.info("%s: %d of %d tasks, about %.0f s left", title, done, len(missing), left)
         except (CancelledError, KilledWorker, OSError) as error:
             if error is failed and not isinstance(error, KilledWorker):  # such as a full disk
-                error.add_note(f"{title}: a worker cannot write its shard; {self._again()}")
+                error.add_note(f"{title}: a task failed on a worker; {self._again()}")
                 raise
             reason = f"the cluster failed ({type(error).__name__}: {error})"
             raise ClusterFailure(f"{title}: {reason}; {self._again()}") from error
