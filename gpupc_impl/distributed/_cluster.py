@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -10,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends import backend_class
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
@@ -18,6 +18,13 @@ from gpupc_impl.distributed._plan import THREADS
 
 MEMORY_SHARE = 0.8
 """Of what a GPU has free, or of a machine's memory that its workers share; the rest is for what is not counted."""
+
+
+GROUPS = Path("/sys/fs/cgroup")
+"""Linux's control groups (version 2)."""
+
+ROOMS = ("distributed", "engine", "gaussian", "out_of_core")
+"""Folders of the package whose modules a search uses on a worker."""
 
 
 def missing() -> str | None:
@@ -48,6 +55,13 @@ class ClientParameter(Parameter):
         address = ClientAddress("given")
         address.client = value
         return address
+
+
+class FolderParameter(Parameter):
+    """A parameter that takes a folder, or None for a temporary one."""
+
+    def parse(self, name: str, value: Any) -> Any:
+        return super().parse(name, "" if value is None else os.fspath(value) if isinstance(value, Path) else value)
 
 
 @contextlib.contextmanager
@@ -122,24 +136,35 @@ def _visible_devices() -> list[str]:
     return [str(number) for number in range(cupy.cuda.runtime.getDeviceCount())]
 
 
+@functools.cache
 def code() -> str:
-    """Digest of the package's kernels and of this folder: what the client and all workers must have alike."""
+    """Digest of the kernels and of what makes their arguments: what the client and all workers must have alike."""
     digest = hashlib.sha256()
-    for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *Path(__file__).parent.glob("*.py")]):
-        digest.update(path.name.encode() + path.read_bytes())
+    modules = (path for room in ROOMS for path in (PACKAGE_ROOT / room).rglob("*.py"))
+    for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *modules]):
+        digest.update(str(path.relative_to(PACKAGE_ROOT)).encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def probe(backend: str, device_memory_limit: int | None) -> dict[str, Any]:
-    """Run by a worker: what it is and may take."""
-    import socket
+def host_device_bytes(free: int) -> int:
+    """What a worker on CPU cores may take in place of a device's memory, of free bytes of its machine."""
+    return int(0.75 * MEMORY_SHARE * free)
 
+
+def free_memory() -> int:
+    """Bytes of this machine's memory that are free for this process: within its control group, where it has one."""
     import psutil
 
-    kind = backend_class(backend)
-    said: dict[str, Any] = {"code": code(), "machine": socket.gethostname()}
-    if reason := kind.unavailable():
-        return said | {"unavailable": reason}
-    opened = kind(device_memory_limit)
-    said |= {"describe": opened.describe(), "host_memory": psutil.virtual_memory().available}
-    return said | {"device_memory": opened.memory_limit, "on_host": opened.warp_threads == 1}
+    free = int(psutil.virtual_memory().available)
+    with contextlib.suppress(OSError, ValueError):
+        own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        for group in (GROUPS / own, *(GROUPS / own).parents):
+            with contextlib.suppress(OSError, ValueError):  # no such file, or the limit is "max"
+                free = min(free, int((group / "memory.max").read_text()) - _in_use(group))
+    return max(0, free)
+
+
+def _in_use(group: Path) -> int:
+    """Bytes of a control group, without pages of files that can be dropped."""
+    counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return int((group / "memory.current").read_text()) - int(counts.get("inactive_file", 0))

@@ -73,6 +73,10 @@ class Plan:
         return dataclasses.asdict(self)
 
 
+def count_bits(words: np.ndarray) -> int:
+    return int(np.count_nonzero(np.unpackbits(np.ascontiguousarray(words).view(np.uint8))))
+
+
 def fixed_bytes(m: int, p: int) -> int:
     """What a worker holds all the time: the samples (none of a given matrix: m = 0), the variables, counters."""
     return rounded(8 * m * p) + rounded(4 * p) + COUNTER_BYTES + 16 * 512
@@ -102,6 +106,17 @@ def row_bytes(degrees: np.ndarray) -> np.ndarray:
 
 def least_device_bytes(m: int, p: int, rows: int, knowledge: bool) -> int:
     return fixed_bytes(m, p) + 2 * panel_bytes(p, rows, knowledge) + block_bytes(rows)
+
+
+def held_panels(m: int, p: int, rows: int, knowledge: bool, device_memory: int) -> int:
+    """Panels that can be kept in so much memory."""
+    free = device_memory - fixed_bytes(m, p) - block_bytes(rows)
+    return min(free // panel_bytes(p, rows, knowledge), -(-p // rows))
+
+
+def bytes_for_rows(m: int, p: int, level: int, widest: int, device_memory: int) -> int:
+    """What is left for the rows of a task from level 2 on: beside them there are binomials, up to `widest`."""
+    return device_memory - fixed_bytes(m, p) - 8 * (level + 1) * (widest + 1)
 
 
 def choose(
@@ -146,12 +161,11 @@ def choose(
             f"{p:,} variables in panels of {rows or STEP}; its workers have {device_memory:,} and {host_memory:,}: "
             "give them more (device_memory_limit, host_memory_limit), have fewer workers a machine, or fewer variables",
         )
-    free = device_memory - fixed_bytes(m, p) - block_bytes(rows)
     return Plan(
         p=p,
         rows=rows,
         panels=-(-p // rows),
-        held=min(free // panel_bytes(p, rows, knowledge), -(-p // rows)),
+        held=held_panels(m, p, rows, knowledge, device_memory),
         device_bytes=least_device_bytes(m, p, rows, knowledge),
         host_bytes=host_bytes(rows),
         budget=device_memory,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import mmap
+import os
+import platform
+import sys
 import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
-from gpupc_impl.core.result import SeparatingSets, complete_graph, edges_to_adjacency
+from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.distributed import _cluster, _plan, _shards, _worker
 from gpupc_impl.distributed._sets import Blocks, ShardedSets
 from gpupc_impl.distributed.correlations import standardised
@@ -47,8 +51,50 @@ TOLD_EVERY = 30.0
 """Seconds between messages about how far a level is."""
 
 
+NO_RESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0
+"""Linux's MAP_NORESERVE, which Python's mmap does not name before 3.13."""
+
+WITHOUT_WORKERS = 600.0
+"""Seconds that a cluster may be without any worker."""
+
+
 class ClusterFailure(RuntimeError):
     """The cluster ended before the search; the message says how to go on."""
+
+
+class Watch:
+    """Looks now and then whether a cluster has workers.
+
+    Args:
+        title: of the step that needs them.
+        again: how to go on after a failure.
+    """
+
+    def __init__(self, client: Any, title: str, again: str):
+        self._client, self._title, self._again = client, title, again
+        self._looked = self._seen = time.monotonic()
+
+    def workers(self) -> int:
+        """How many there are."""
+        return len(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def look(self) -> None:
+        """Say every `TOLD_EVERY` seconds that there is no worker.
+
+        Raises:
+            ClusterFailure: there has been none for `WITHOUT_WORKERS` seconds.
+        """
+        now = time.monotonic()
+        if now - self._looked < TOLD_EVERY:
+            return
+        self._looked = now
+        if self.workers():
+            self._seen = now
+            return
+        alone = now - self._seen
+        if alone >= WITHOUT_WORKERS:
+            raise ClusterFailure(f"{self._title}: the cluster has had no worker for {alone:.0f} s; {self._again}")
+        logger.warning("%s: the cluster has 0 workers; one is waited for, %.0f s so far", self._title, alone)
 
 
 class DistributedSearch:
@@ -62,7 +108,8 @@ class DistributedSearch:
         InvalidProblem: the folder is for another search, or a worker does not see it.
         BackendUnavailable: a worker cannot run kernels.
         DeviceMemoryError: the workers' memory does not hold the smallest panels.
-        ClusterFailure: the scheduler died, or a task with several workers one after the other.
+        ClusterFailure: the scheduler died, no worker was there for long, or a task with several workers one after
+            the other.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run):
@@ -76,6 +123,8 @@ class DistributedSearch:
         self._known: list[LevelOutcome] = []
         self._later: list[tuple[np.ndarray, np.ndarray]] = []
         self._edges: np.ndarray | None = None
+        self._adjacency: np.ndarray | None = None
+        self._numbers: dict[str, str] = {}
         self.report: dict[str, Any] = {"levels": []}
 
     def __enter__(self) -> DistributedSearch:
@@ -91,6 +140,7 @@ class DistributedSearch:
 
     def _begin(self) -> None:
         """Find the cluster, make the plan, and put the numbers where workers read them."""
+        self._adjacency = no_edges(self.p)  # first of all: to fail here loses no work
         params, problem = self.params, self.problem
         where = params["workers_on"]
         where = self.run.backend.name if where == "auto" else where
@@ -119,15 +169,17 @@ class DistributedSearch:
         fixed, one = problem.fixed, stop_reason(problem, 1, max(self.p - 1, 2)) is None
         self._spec = _worker.Spec(
             key=uuid.uuid4().hex,
+            code=_cluster.code(),
             folder=str(path),
+            shape=(self.p if given else problem.n_samples, self.p),
             given=given,
             plan=plan,
             backend=where,
+            limited=self.run.backend.device_memory_limit is not None,
             critical=(problem.critical_r_squared(0), problem.critical_r_squared(1) if one else None),
             residual_tolerance=problem.residual_tolerance,
             pivot_tolerance=problem.pivot_tolerance,
-            required=None if fixed is None else fixed.required,
-            forbidden=None if fixed is None else fixed.forbidden,
+            knowledge=fixed is not None,
         )
         self._client = client
         self._blocks = Blocks(folder, plan, owner)
@@ -147,25 +199,35 @@ class DistributedSearch:
     def _ask_workers(self, client: Any, where: str) -> dict[str, dict[str, Any]]:
         """What each worker may take: bytes on its device, and beside that in its process."""
         limit = self.run.backend.device_memory_limit
-        if not client.scheduler_info(n_workers=-1)["workers"]:
-            client.wait_for_workers(1)
-        said = client.run(_cluster.probe, where, limit)
+        watch = Watch(client, "before level 0", "start workers, and search again")
+        while not watch.workers():
+            time.sleep(0.1)
+            watch.look()
+        said = client.run(_worker.probe, where, limit)
         machines = Counter(each["machine"] for each in said.values())
         code = _cluster.code()
+        on_gpu: dict[str, str] = {}
         for address, each in said.items():
             if each["code"] != code:
                 raise BackendUnavailable(f"worker {address} has another version of gpupc; install one everywhere")
             if "unavailable" in each:
                 raise BackendUnavailable(f"worker {address} cannot run kernels on {where}: {each['unavailable']}")
-            share = int(_cluster.MEMORY_SHARE * each["host_memory"] / machines[each["machine"]])
+            if each["gpu"] is not None and limit is None and each["gpu"] in on_gpu:
+                raise InvalidParameter(
+                    f"workers {on_gpu[each['gpu']]} and {address} have the same GPU: give each one of its own "
+                    "(CUDA_VISIBLE_DEVICES), or say what a worker may take of it (device_memory_limit)"
+                )
+            on_gpu[each["gpu"]] = address
+            free = each["host_memory"] // machines[each["machine"]]
+            share = int(_cluster.MEMORY_SHARE * free)
             if each["on_host"]:
-                each["device_memory"] = limit if limit is not None else 3 * share // 4
+                each["device_memory"] = limit if limit is not None else _cluster.host_device_bytes(free)
                 share //= 4
             each["host_memory"] = self.params["host_memory_limit"] or share
         return said
 
     def _write_numbers(self, folder: _shards.Folder) -> None:
-        """The samples, standardised, or the matrix that is given: a file that workers map."""
+        """The samples, standardised, or the matrix that is given, and fixed pairs: files that workers map."""
         problem = self.problem
         with write_whole(folder.numbers) as temporary:
             if problem.samples is None:
@@ -174,16 +236,15 @@ class DistributedSearch:
                 out = mapped.new_npy(temporary, problem.samples.shape)
                 standardised(self.run.backend, problem.samples, out)
                 out.flush()
+        if problem.fixed is not None:
+            for path, pairs in zip(folder.fixed, (problem.fixed.required, problem.fixed.forbidden), strict=True):
+                with write_whole(path) as temporary:
+                    np.save(temporary, pairs)
 
     def _prepare_workers(self) -> None:
         """Every worker must see the numbers where the client wrote them, and brings them to its device."""
-        seen = self._client.run(_worker.prepare, self._spec)
-        if blind := [address for address, sees in seen.items() if not sees]:
-            path = str(self._spec.shards.numbers)
-            raise InvalidProblem(
-                f"worker {blind[0]}, the first of {len(blind)}, does not see {path!r}, which the client wrote: name a "
-                "folder on a file system that all machines share (folder=...)"
-            )
+        self._spec.shards.key.write_text(self._spec.key)
+        self._client.run(_worker.prepare, self._spec)
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
@@ -196,9 +257,11 @@ class DistributedSearch:
         return self._level(level)
 
     def adjacency(self) -> np.ndarray:
-        if self._edges is None:  # no level was run
+        if self._edges is None or self._adjacency is None:  # no level was run
             return complete_graph(self.p)
-        return edges_to_adjacency(self._edges, self.p)
+        i, j = self._edges.T
+        self._adjacency[i, j] = self._adjacency[j, i] = True
+        return self._adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
         if self._edges is None:
@@ -211,26 +274,30 @@ class DistributedSearch:
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _run_tasks(
-        self, title: str, task: Callable[..., Any], tasks: Sequence[tuple], there: Callable[[tuple], Any]
+        self, title: str, task: Callable[..., Any], tasks: Sequence[tuple], paths: Sequence[Path]
     ) -> list[dict[str, Any]]:
         """What the tasks say, in their order; those whose shards are there are not made again.
 
         Args:
-            there: what the shard of a task says, or None.
+            paths: their shards, all in one folder.
         """
-        from distributed import KilledWorker, as_completed
+        from distributed import KilledWorker
 
-        found = [there(one) for one in tasks]
+        found = _said(paths)
         missing = [k for k, said in enumerate(found) if said is None]
         logger.info("%s: %d tasks, %d of them done before", title, len(tasks), len(tasks) - len(missing))
         started = told = time.perf_counter()
         futures = {
             self._client.submit(task, self._spec, *tasks[k], pure=False, priority=-n): k for n, k in enumerate(missing)
         }
+        failed: BaseException | None = None
         wanted = None if self.run.progress is not None else False
         try:
             with bar(wanted, len(tasks), title, " tasks", done=len(tasks) - len(missing)) as shown:
-                for done, (future, said) in enumerate(as_completed(list(futures), with_results=True), 1):
+                for done, (future, said) in enumerate(self._ended(title, list(futures)), 1):
+                    if future.status == "error":
+                        failed = said[1].with_traceback(said[2])
+                        raise failed
                     if isinstance(said, BaseException):  # of a task that was lost with the scheduler
                         raise said
                     found[futures.pop(future)] = said
@@ -241,10 +308,11 @@ class DistributedSearch:
                         left = (now - started) * (len(missing) - done) / done
                         logger.info("%s: %d of %d tasks, about %.0f s left", title, done, len(missing), left)
         except (CancelledError, KilledWorker, OSError) as error:
-            again = "search again, with folder=... for what is done to be kept"
-            if self.params["folder"]:
-                again = f"search again with folder={self.params['folder']!r}, and no more is made than is missing"
-            raise ClusterFailure(f"{title}: the cluster failed ({type(error).__name__}: {error}); {again}") from error
+            if error is failed and not isinstance(error, KilledWorker):  # such as a full disk
+                error.add_note(f"{title}: a task failed on a worker; {self._again()}")
+                raise
+            reason = f"the cluster failed ({type(error).__name__}: {error})"
+            raise ClusterFailure(f"{title}: {reason}; {self._again()}") from error
         finally:
             if futures:
                 with contextlib.suppress(Exception):
@@ -252,13 +320,33 @@ class DistributedSearch:
         self._record(title, found, len(missing), time.perf_counter() - started)
         return found
 
+    def _ended(self, title: str, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
+        """Tasks and what they say, as they end."""
+        from distributed import as_completed
+
+        ended = as_completed(futures, loop=self._client.loop, with_results=True, raise_errors=False)
+        watch = Watch(self._client, title, self._again())
+        while not ended.is_empty():
+            if ended.has_ready():
+                yield next(ended)
+            else:
+                time.sleep(0.005)
+            watch.look()
+
+    def _again(self) -> str:
+        """How to go on after a failure."""
+        if self.params["folder"]:
+            return f"search again with folder={self.params['folder']!r}, and no more is made than is missing"
+        return "search again, with folder=... for what is done to be kept"
+
     def _record(self, title: str, found: list[dict[str, Any]], made: int, seconds: float) -> None:
         """What a level's tasks took, for the facts."""
         workers: dict[str, dict[str, Any]] = {}
         for said in found:
             if "made" not in said:
                 continue
-            of_worker = workers.setdefault(said["worker"], {"tasks": 0, "bytes": 0, "seconds": Counter()})
+            number = self._numbers.setdefault(said["worker"], str(len(self._numbers)))  # its name may be its address
+            of_worker = workers.setdefault(number, {"tasks": 0, "bytes": 0, "seconds": Counter()})
             of_worker["tasks"] += 1
             of_worker["bytes"] += said["bytes"]
             of_worker["seconds"].update(said["made"]["seconds"])
@@ -283,11 +371,10 @@ class DistributedSearch:
     def _first_levels(self) -> list[LevelOutcome]:
         """Levels 0 and 1, whose tasks are the same."""
         started, problem, shards = time.perf_counter(), self.problem, self._spec.shards
-        found = self._run_tasks(
-            "levels 0 and 1", _worker.make_block, list(self._spec.plan.blocks()), lambda one: _said(shards.block(*one))
-        )
+        blocks = list(self._spec.plan.blocks())
+        found = self._run_tasks("levels 0 and 1", _worker.make_block, blocks, [shards.block(*one) for one in blocks])
         left, degrees = [], np.empty(self.p, np.int64)
-        for (i, j), said in zip(self._spec.plan.blocks(), found, strict=True):
+        for (i, j), said in zip(blocks, found, strict=True):
             sent = said.get("left")
             left.append(self._blocks.left(i, j) if sent is None else sent)
             if i == j:
@@ -323,7 +410,7 @@ class DistributedSearch:
             f"level {level}",
             _worker.make_rows,
             [(level, critical, group) for group, _ in groups],
-            lambda one: _said(shards.rows(level, one[2].name)),
+            [shards.rows(level, group.name) for group, _ in groups],
         )
         keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
         totals: Counter = Counter()
@@ -346,8 +433,7 @@ class DistributedSearch:
         if self.problem.fixed is not None:
             active &= ~self.problem.fixed.without_tests(degrees)
         samples = 0 if self._spec.given else self.problem.n_samples
-        # Beside what belongs to rows: binomials.
-        limit = plan.budget - _plan.fixed_bytes(samples, self.p) - 8 * (level + 1) * (int(degrees.max()) + 1)
+        limit = _plan.bytes_for_rows(samples, self.p, level, int(degrees.max()), plan.budget)
         needed = _plan.row_bytes(degrees)
         if (active & (needed > limit)).any():
             i = int(np.flatnonzero(active & (needed > limit))[0])
@@ -375,10 +461,37 @@ class DistributedSearch:
             yield _worker.Group(name, rows, degrees[rows], near, np.flatnonzero(is_required[slots])), slots
 
 
-def _said(path: Path) -> dict[str, Any] | None:
-    """What a whole shard says; None where there is none."""
-    found = _shards.read(path)
-    return None if found is None else found[0]
+def _said(paths: Sequence[Path]) -> list[Any]:
+    """What each whole shard of a folder says, and None where there is none; the folder is made if it is not there.
+
+    It is listed, and not asked for each: a network file system may remember for long that a file was not there.
+    """
+    for folder in {path.parent for path in paths}:
+        folder.mkdir(exist_ok=True)
+    there = {folder: set(os.listdir(folder)) for folder in {path.parent for path in paths}}
+    found = (_shards.read(path) if path.name in there[path.parent] else None for path in paths)
+    return [None if shard is None else shard[0] for shard in found]
+
+
+def no_edges(p: int) -> np.ndarray:
+    """(p, p) bool, False everywhere: on Linux only address space, until edges are written into its pages.
+
+    Raises:
+        InvalidProblem: there is no room for it.
+    """
+    try:
+        if sys.platform != "linux" or p == 0:
+            return np.zeros((p, p), bool)
+        # NumPy's own zeros would be refused where p^2 bytes are more than the memory, although hardly any is touched.
+        space = mmap.mmap(-1, p * p, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+    except (MemoryError, OSError) as error:
+        raise InvalidProblem(
+            f"the adjacency matrix of {p:,} variables takes {p * p:,} bytes of address space, which this process "
+            f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or take fewer variables"
+        ) from error
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge takes a page of 4 KiB, not of 2 MiB
+    return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)
 
 
 def graph_of(edges: np.ndarray, p: int) -> _row_groups.Graph:

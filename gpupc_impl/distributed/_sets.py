@@ -11,7 +11,7 @@ import numpy as np
 
 from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
 from gpupc_impl.distributed import _shards
-from gpupc_impl.distributed._plan import Plan
+from gpupc_impl.distributed._plan import Plan, count_bits
 
 BLOCK = ("edges", "left", "members")
 """Arrays of a block's shard: bits of the pairs that are edges after level 0 and after level 1, and row by row the
@@ -46,33 +46,30 @@ class Blocks:
         for i, j in self.plan.blocks():
             edges, left, of_block = self._read(i, j, *BLOCK)
             pairs.append(self.plan.pairs(i, j, edges & ~left))
-            members.append(of_block.astype(np.int32))
+            members.append(of_block.astype(np.int32, copy=False))
         return np.concatenate(pairs), np.concatenate(members)[:, None]
 
     def member(self, i: int, j: int) -> int | None:
         """What separated two variables, i < j, at level 1; None where that was not so."""
         rows = self.plan.rows
         block = i // rows, j // rows
-        if self._last is None or self._last[0] != block:
-            self._last = block, tuple(self._read(*block, *BLOCK))
-        edges, left, members = self._last[1]
+        last = self._last  # other threads may ask for other blocks meanwhile
+        if last is None or last[0] != block:
+            self._last = last = block, tuple(self._read(*block, *BLOCK))
+        edges, left, members = last[1]
         gone = edges & ~left
         row, word, bit = i % rows, j % rows // 32, j % 32
         if not gone[row, word] >> np.uint32(bit) & np.uint32(1):
             return None
         before = [gone[:row].reshape(-1), gone[row, :word], gone[row, word : word + 1] & np.uint32((1 << bit) - 1)]
-        return int(members[sum(map(_count_bits, before))])
-
-
-def _count_bits(words: np.ndarray) -> int:
-    return int(np.count_nonzero(np.unpackbits(np.ascontiguousarray(words).view(np.uint8))))
+        return int(members[sum(map(count_bits, before))])
 
 
 class ShardedSets(SeparatingSets):
     """Separating sets of which those of level 1, the bulk, stay in shards.
 
     A single set is read from its shard. What needs all of them (`pairs`, `members`, a comparison, a file) reads them
-    into memory, once: 12 bytes a pair.
+    into memory, once: up to 20 bytes a pair.
 
     Args:
         later: sets of levels from 2 on, in memory.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import logging
 import os
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,16 @@ SETTINGS = "search.json"
 """The file of a folder that says what its shards are of."""
 
 FORMAT = 1
+
+SEEN_WITHIN = 60.0
+"""Seconds within which a network file system shows on all machines what one of them wrote."""
+
+
+UNFINISHED = ("blocks/.*.*", "level-*/.*.*", ".*.*.npy")
+"""Temporary names of files that are being written."""
+
+ABANDONED = 3600.0
+"""Seconds after which nobody writes such a file any more."""
 
 
 class MissingShard(RuntimeError):
@@ -48,8 +60,26 @@ class Folder:
         """Standardised samples, or a matrix of correlations that was given."""
         return self.path / "numbers.npy"
 
+    @property
+    def fixed(self) -> tuple[Path, Path]:
+        """Required and forbidden pairs, of a problem that has such."""
+        return self.path / "required.npy", self.path / "forbidden.npy"
+
+    @property
+    def key(self) -> Path:
+        """Tells workers whether the folder that they see is the client's."""
+        return self.path / "search.key"
+
+    def holds(self, key: str) -> bool:
+        """Whether the client of this search wrote its key here."""
+        for _ in _looks(self.path):
+            with contextlib.suppress(OSError):
+                if self.key.read_text() == key:
+                    return True
+        return False
+
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """Make sure that the folder is for shards of these settings.
+        """Make sure that the folder is for shards of these settings, and remove what killed writers left.
 
         Raises:
             InvalidProblem: it cannot be written, or is for others.
@@ -73,6 +103,11 @@ class Folder:
                 raise InvalidProblem(
                     f"folder {str(self.path)!r} holds shards of {what}; name another folder, or remove this one"
                 )
+        for pattern in UNFINISHED:
+            for left in self.path.glob(pattern):
+                with contextlib.suppress(OSError):  # it was renamed meanwhile
+                    if time.time() - left.stat().st_mtime > ABANDONED:
+                        left.unlink()
 
     def rows_claimed(self) -> int:
         """The panels' size of the shards that are there; 0 where there are none."""
@@ -82,14 +117,28 @@ class Folder:
             return 0
 
 
-def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
-    """Write a shard, all of it or none, and return its size in bytes; the same content has the same bytes.
+def _looks(folder: Path) -> Iterator[None]:
+    """Chances to find what another machine wrote, for up to `SEEN_WITHIN`.
 
-    The disk is not waited for: what a power failure leaves of a shard, the digest tells from a whole one. Two workers
-    may write the same one, where a task was thought lost.
+    In between the folder is listed, which makes a network file system ask its server again.
+    """
+    end, pause = time.monotonic() + SEEN_WITHIN, 0.05
+    yield
+    while time.monotonic() < end:
+        time.sleep(pause)
+        pause = min(2 * pause, 2.0)
+        with contextlib.suppress(OSError):
+            os.listdir(folder)
+        yield
+
+
+def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
+    """Write a shard into a folder that is there, all of it or none, and return its size in bytes.
+
+    The same content has the same bytes. The disk is not waited for: what a power failure leaves of a shard, the digest
+    tells from a whole one. Two workers may write the same one, where a task was thought lost.
     """
     described = {**said, "sha256": _digest(arrays)}
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
     try:
         with open(temporary, "wb") as file:
@@ -102,8 +151,6 @@ def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     """What a shard says, and its arrays; None where there is none, or it is damaged, which is logged."""
-    if not path.exists():
-        return None
     try:
         with open_arrays(path) as stored:
             said = json.loads(str(stored["described"]))
@@ -111,6 +158,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         if said.pop("sha256") != _digest(arrays):
             raise ValueError("its digest is not that of its arrays")
         return said, arrays
+    except FileNotFoundError:
+        return None
     except MemoryError:
         raise
     except Exception as error:  # a damaged file raises nearly anything
@@ -124,14 +173,21 @@ def read_array(path: Path, name: str) -> np.ndarray:
     Raises:
         MissingShard: it is gone or damaged since.
     """
-    try:
-        with open_arrays(path) as stored:
-            array: np.ndarray = stored[name]
-            return array
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged file raises nearly anything
-        raise MissingShard(f"{path} is gone or damaged ({error}); search again with the same folder") from error
+    for _ in _looks(path.parent):
+        try:
+            with open_arrays(path) as stored:
+                array: np.ndarray = stored[name]
+                return array
+        except FileNotFoundError as error:
+            failure: Exception = error
+            if not path.parent.exists():
+                break
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged file raises nearly anything
+            failure = error
+            break
+    raise MissingShard(f"{path} is gone or damaged ({failure}); search again with the same folder") from failure
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import gc
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -12,9 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct, open_backend
+from gpupc_impl.backends import (
+    Backend,
+    BackendUnavailable,
+    DeviceMemoryError,
+    Filled,
+    KernelSource,
+    Pointer,
+    Struct,
+    backend_class,
+    open_backend,
+)
+from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.core import mapped
-from gpupc_impl.distributed import _plan, _shards
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.distributed import _cluster, _plan, _shards
 from gpupc_impl.distributed.correlations import correlate, correlate_squares, mirror
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
@@ -54,24 +68,34 @@ class Spec:
 
     Attributes:
         key: of this run of the search, so that a worker knows what it keeps.
+        code: digest of the package's code.
         folder: of shards and of the numbers.
+        shape: of the numbers.
         given: whether the numbers are a correlation matrix, and not samples.
         plan: panels and budget.
         backend: where the worker's kernels run.
+        limited: whether the user said what device memory a worker may take.
         critical: critical r^2 of level 0 and of level 1, or None where that is not run.
-        required, forbidden: (k, 2) fixed pairs, or None.
+        knowledge: whether there are fixed pairs.
     """
 
     key: str
+    code: str
     folder: str
+    shape: tuple[int, int]
     given: bool
     plan: _plan.Plan
     backend: str
+    limited: bool
     critical: tuple[float, float | None]
     residual_tolerance: float
     pivot_tolerance: float
-    required: np.ndarray | None
-    forbidden: np.ndarray | None
+    knowledge: bool
+
+    @property
+    def samples(self) -> int:
+        """Samples that a worker holds: none of a given matrix."""
+        return 0 if self.given else self.shape[0]
 
     @property
     def shards(self) -> _shards.Folder:
@@ -96,6 +120,12 @@ class Group:
     neighbours: np.ndarray
     required: np.ndarray
 
+    def part(self, rows: slice) -> Group:
+        """Some of the rows, and what belongs to them."""
+        first, last = (int(self.degrees[:end].sum()) for end in (rows.start, rows.stop))
+        required = self.required[(first <= self.required) & (self.required < last)] - first
+        return Group(self.name, self.rows[rows], self.degrees[rows], self.neighbours[first:last], required)
+
 
 class Panel:
     """Whole rows on the device: correlations, the graph after level 0, and what else tests need of them."""
@@ -108,8 +138,7 @@ class Panel:
         state.lap("correlate")
         self.near = backend.empty((count, words), np.uint32)
         self.degrees = backend.empty(count, np.int32)
-        self.required = state.fixed_rows(spec.required, rows)
-        forbidden = state.fixed_rows(spec.forbidden, rows)
+        self.required, forbidden = (state.fixed_rows(pairs, rows) for pairs in state.fixed)
         numbers = (*map(np.int32, (count, first, p, words)), np.float64(spec.critical[0]))
         state.launch(DECIDE, count, [self.c, *numbers, self.required, forbidden, self.near, self.degrees])
         has_twin = backend.empty(count, np.uint8)
@@ -120,11 +149,45 @@ class Panel:
         state.lap("level_0")
 
 
+def _numbers(spec: Spec) -> np.ndarray:
+    """The samples or the matrix that the client wrote, mapped."""
+    machine, path = socket.gethostname(), spec.shards.numbers
+    if not spec.shards.holds(spec.key):
+        raise InvalidProblem(
+            f"a worker on {machine} does not see in folder {spec.folder!r} what the client wrote there: name a folder "
+            "on a file system that all machines share (folder=...), and have no other search use it meanwhile"
+        )
+    try:
+        numbers: np.ndarray = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise InvalidProblem(f"a worker on {machine} cannot read {path}: {error}; name another folder") from error
+    if numbers.shape != spec.shape or numbers.dtype != np.float64:
+        raise InvalidProblem(
+            f"a worker on {machine} finds {numbers.dtype} {numbers.shape} in {path}, not float64 {spec.shape}: have no "
+            "other search use the folder meanwhile"
+        )
+    return numbers
+
+
+def budget(spec: Spec) -> int:
+    """Bytes that this worker may take on its device, which may be less than those that were there at the start."""
+    if spec.limited or spec.backend != "host":
+        return spec.plan.budget
+    return min(spec.plan.budget, _cluster.host_device_bytes(_cluster.free_memory()))
+
+
 class State:
     """What a worker keeps of a search: the numbers on its device, and panels, as many as its budget holds.
 
+    Raises:
+        InvalidProblem: the worker does not see the client's folder, or what is in it is not what the client wrote.
+        BackendUnavailable: the worker has other code, or cannot run kernels.
+        DeviceMemoryError: it cannot hold two panels.
+
     Attributes:
         lock: held while the device is used.
+        budget: bytes that it takes on its device; `Plan.budget`, or less where it has less.
+        held: panels that it keeps.
         made: panels made so far, some more than once.
         most_held: panels that were held at once.
         seconds: of each step since `take_seconds`.
@@ -132,13 +195,31 @@ class State:
 
     def __init__(self, spec: Spec):
         self.spec, plan = spec, spec.plan
-        self.backend = open_backend(spec.backend, plan.budget)
+        if spec.code != _cluster.code():
+            raise BackendUnavailable(
+                f"a worker on {socket.gethostname()} has another version of gpupc; install one everywhere"
+            )
+        self.backend = open_backend(spec.backend, budget(spec))
+        self.budget = self.backend.memory_limit  # on a GPU no more than is free
+        shape = spec.samples, plan.p, plan.rows, spec.knowledge
+        self.held = _plan.held_panels(*shape, self.budget)
+        if self.held < min(2, plan.panels):
+            raise DeviceMemoryError(
+                plan.device_bytes,
+                0,
+                self.budget,
+                f"a worker on {socket.gethostname()} has {self.budget:,} bytes of device memory, and a search that has "
+                f"begun needs {plan.device_bytes:,}: give it more, or have none with so little",
+            )
         self.lock = threading.Lock()
         self.made = self.most_held = 0
         self.seconds: dict[str, float] = collections.defaultdict(float)
         self._panels: collections.OrderedDict[int, Panel] = collections.OrderedDict()
         self._matrix = self._samples = None
-        numbers = np.load(spec.shards.numbers, mmap_mode="r")
+        numbers = _numbers(spec)
+        self.fixed: tuple[np.ndarray | None, ...] = (None, None)
+        if spec.knowledge:
+            self.fixed = tuple(np.load(path, mmap_mode="r") for path in spec.shards.fixed)
         if spec.given:
             self._matrix = numbers
         else:
@@ -208,7 +289,7 @@ class State:
     def panel(self, number: int, keep: int) -> Panel:
         """A panel, made unless it is held; the one used longest ago makes room, but never panel `keep`."""
         if number not in self._panels:
-            while len(self._panels) >= self.spec.plan.held:
+            while len(self._panels) >= self.held:
                 del self._panels[next(other for other in self._panels if other != keep)]
             self._panels[number] = Panel(self, number)
             self.made += 1
@@ -250,8 +331,7 @@ class State:
 
     def left(self, i: int, j: int, bits: np.ndarray) -> np.ndarray | None:
         """The pairs that a block's level 1 left, for the client; None where they are too many to be sent."""
-        found = self.spec.plan.pairs(i, j, bits)
-        return found if len(found) <= MOST_SENT else None
+        return self.spec.plan.pairs(i, j, bits) if _plan.count_bits(bits) <= MOST_SENT else None
 
     def _scan(self, own: Filled, others: Filled, members: Any, counters: Any) -> None:
         """Queue level 1."""
@@ -300,7 +380,19 @@ class State:
         return {**{name: backend.download(array) for name, array in bits.items()}, "members": separated}
 
     def test_rows(self, level: int, critical: float, group: Group) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """A level from 2 on of some rows: what a shard says, and the best key of each of their slots."""
+        """A level from 2 on of some rows: what a shard says, and the best key of each of their slots.
+
+        They are made for the plan's budget: a worker that has less takes some of them at a time.
+        """
+        sizes, totals, keys = _plan.row_bytes(group.degrees), collections.Counter[str](), []
+        limit = _plan.bytes_for_rows(self.spec.samples, self.spec.plan.p, level, int(group.degrees.max()), self.budget)
+        for rows in _plan.share_out(np.zeros(len(sizes)), sizes, limit, 1.0, 1):
+            said, of_rows = self._test_rows(level, critical, group.part(rows))
+            totals.update(said)
+            keys.append(of_rows)
+        return dict(totals), {"keys": np.concatenate(keys)}
+
+    def _test_rows(self, level: int, critical: float, group: Group) -> tuple[dict[str, int], np.ndarray]:
         spec, backend = self.spec, self.backend
         rows, degrees, near = group.rows, group.degrees, group.neighbours
         first_slot = np.concatenate(([0], np.cumsum(degrees)))
@@ -343,7 +435,7 @@ class State:
         delta = max(1, min(-(-most_sets // THETA), -(-4 * backend.blocks_at_once // len(rows)), MOST_DELTA))
         arguments = [batch, search, np.bool_(shared_bytes > 0)]
         backend.kernel(*_gathered.kernel(level))((len(rows), delta), (THETA,), arguments, shared_bytes)
-        found = {"keys": backend.download(keys)}
+        found = backend.download(keys)
         tests, undefined, singular = map(int, backend.download(counters).sum(axis=0)[:3])
         self.lap("tests")
         return {"tests": tests, "undefined": undefined, "pseudo_inverses": singular}, found
@@ -362,12 +454,34 @@ def mirrors(owners: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
 _opening = threading.Lock()
 
 
-def prepare(spec: Spec, dask_worker: Any = None) -> bool:
-    """Bring the numbers to a worker's device; False where it does not see them."""
-    if not spec.shards.numbers.is_file():
-        return False
+def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
+    """What a worker is and may take; of searches before it forgets all."""
+    _forget_all(_kept(dask_worker))
+    if backend != "host":
+        gc.collect()  # what a task kept that ended after its search
+    kind = backend_class(backend)
+    said: dict[str, Any] = {"code": _cluster.code(), "machine": socket.gethostname()}
+    if reason := kind.unavailable():
+        return said | {"unavailable": reason}
+    opened = kind(device_memory_limit)
+    said |= {"describe": opened.describe(), "gpu": _gpu(opened), "host_memory": _cluster.free_memory()}
+    return said | {"device_memory": opened.memory_limit, "on_host": opened.warp_threads == 1}
+
+
+def _gpu(backend: Backend) -> str | None:
+    """What tells a GPU from all others; None on CPU cores."""
+    if not isinstance(backend, CudaBackend):
+        return None
+    import cupy
+
+    runtime, device = cupy.cuda.runtime, backend._device_id
+    where = bytes(runtime.getDeviceProperties(device).get("uuid", b"")).hex() or socket.gethostname()
+    return f"{where} {runtime.deviceGetPCIBusId(device)}"
+
+
+def prepare(spec: Spec, dask_worker: Any = None) -> None:
+    """Bring the numbers to a worker's device."""
     _state(spec, dask_worker)
-    return True
 
 
 def _state(spec: Spec, worker: Any = None) -> State:
@@ -377,7 +491,7 @@ def _state(spec: Spec, worker: Any = None) -> State:
     states = _kept(worker or get_worker())
     with _opening:
         if spec.key not in states:
-            states.clear()
+            _forget_all(states)
             states[spec.key] = State(spec)
         return states[spec.key]
 
@@ -389,7 +503,14 @@ def _kept(worker: Any) -> dict[str, State]:
 
 def forget(key: str, dask_worker: Any = None) -> None:
     """Give back what a worker keeps of a search."""
-    _kept(dask_worker).pop(key, None)
+    if key in (states := _kept(dask_worker)):
+        _forget_all(states)
+
+
+def _forget_all(states: dict[str, State]) -> None:
+    if states:
+        states.clear()
+        gc.collect()  # a backend and its kernels refer to each other, and the memory pool with them
 
 
 def make_block(spec: Spec, i: int, j: int) -> dict[str, Any]:
@@ -400,7 +521,7 @@ def make_block(spec: Spec, i: int, j: int) -> dict[str, Any]:
         state.begin()
         said, arrays = state.test_block(i, j)
         facts = state.facts()
-    arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32)
+    arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32, copy=False)
     own = {"left": state.left(i, j, arrays["left"]), "degrees": arrays.get("degrees")}
     return _written(path, said, arrays, facts) | own
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.distributed._cluster import ClientParameter, missing
+from gpupc_impl.distributed._cluster import ClientParameter, FolderParameter, missing
 from gpupc_impl.distributed._search import DistributedSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -27,8 +27,8 @@ from gpupc_impl.gaussian.problem import GaussianProblem
         ),
         "panel": Parameter(0, "variables a panel, rounded up to 32; 0: by the workers' memory", minimum=0),
         "host_memory_limit": Parameter(0, "bytes of host memory a worker; 0: its share of what is free", minimum=0),
-        "folder": Parameter(
-            "", "where shards go, seen by all; a search called again finds them. None: a temporary one"
+        "folder": FolderParameter(
+            "", "where shards go, seen by all; a search called again finds them. Empty: a temporary one"
         ),
     },
     cluster=True,

@@ -1,6 +1,8 @@
 """Method `distributed` finds what methods in core find with its correlations, on any cluster, whatever fails."""
 
 import contextlib
+import errno
+import gc
 import importlib.util
 import json
 import os
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +32,7 @@ from gpupc_impl import (
     skeleton,
 )
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import _cluster, _plan, _search
+from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
 from gpupc_impl.distributed.correlations import fixed_order_problem
 
 REASON = unavailable(methods()["distributed"], "host")
@@ -258,6 +261,15 @@ def test_sets_are_read_when_they_are_asked_for(search, tmp_path):
     assert type(found).load(tmp_path / "found.npz") == expected
 
 
+def test_two_workers_with_one_gpu(search, monkeypatch):
+    x = sample(np.random.default_rng(16), 40, 50, 3)
+    monkeypatch.setattr(_worker, "_gpu", lambda backend: "the only one")
+    with pytest.raises(InvalidParameter, match="have the same GPU"):
+        search(x, workers=3)
+    found = search(x, workers=3, panel=32, device_memory_limit=MB)
+    assert set(found.facts["distributed"]["levels"][0]["workers"]) <= {"0", "1", "2"}
+
+
 def test_a_cluster_of_its_own_with_processes():
     x = sample(np.random.default_rng(7), 90, 60, 4)
     found = skeleton(x, 0.1, method="distributed", backend="host", workers=2, panel=32, device_memory_limit=64 * MB)
@@ -277,6 +289,117 @@ def test_a_process_has_a_gpu_of_its_own(monkeypatch):
         _cluster._local_cluster("cuda", 3)
 
 
+def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
+    """A folder of the same name with numbers of an old search is not the client's."""
+    x = sample(np.random.default_rng(10), 40, 50, 3)
+    monkeypatch.setattr(_shards, "SEEN_WITHIN", 0.2)
+    write_text = Path.write_text
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(
+            Path, "write_text", lambda path, text: write_text(path, "old" if path.name == "search.key" else text)
+        )
+        with pytest.raises(InvalidProblem, match=r"does not see.*folder="):
+            search(x, folder=str(tmp_path))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(_shards.Folder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
+        with pytest.raises(InvalidProblem, match=r"float64 \(50, 9\) in .*, not float64 \(50, 40\)"):
+            search(x, folder=str(tmp_path))
+    assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
+    assert_same(search(x, folder=None), in_core(x, 0.05))
+
+
+def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
+    wide = _search.no_edges(200_000)
+    wide[150_000, 3] = True
+    assert wide[150_000].sum() == 1
+    limited = (
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); from gpupc_impl.distributed import _search"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{limited}; _search.no_edges(200_000)"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "InvalidProblem: the adjacency matrix of 200,000 variables" in done.stderr
+
+
+def test_a_worker_that_joins_with_less_memory(search, monkeypatch):
+    """It keeps fewer panels, and takes the rows of a task in parts."""
+    x = sample(np.random.default_rng(13), 300, 40, 3)
+    least = _plan.least_device_bytes(40, 300, 32, False)
+    parts, split = [], _plan.share_out
+    monkeypatch.setattr(_worker, "budget", lambda spec: least)
+    monkeypatch.setattr(_plan, "share_out", lambda *how: parts.append(list(split(*how))) or iter(parts[-1]))
+    found = search(x, 0.2, panel=32, device_memory_limit=16 * MB)
+    assert found.facts["distributed"]["plan"]["held"] == 10
+    (worker,) = found.facts["distributed"]["levels"][0]["workers"].values()
+    assert worker["panels_held"] == 2
+    assert max(map(len, parts)) > 1
+    assert_same(found, in_core(x, 0.2))
+    monkeypatch.setattr(_worker, "budget", lambda spec: least - 1)
+    with pytest.raises(DeviceMemoryError, match=f"needs {least:,}"):
+        search(x, 0.2, panel=32, device_memory_limit=16 * MB)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_cluster_without_workers(lost, monkeypatch, tmp_path):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
+    monkeypatch.setattr(_search, "WITHOUT_WORKERS", 0.2)
+    how = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with LocalCluster(n_workers=int(lost), **how) as cluster, Client(cluster) as client:
+        write = _shards.write
+        monkeypatch.setattr(_shards, "write", lambda *what: (cluster.scale(0), time.sleep(0.1), write(*what))[-1])
+        x = sample(np.random.default_rng(14), 200, 40, 3)
+        how = {"client": client, "panel": 32, "folder": str(tmp_path), "transpose": False}
+        with pytest.raises(_search.ClusterFailure, match="no worker"):
+            skeleton(x, method="distributed", backend="host", **how)
+
+
+def test_a_full_disk(search, tmp_path, monkeypatch):
+    """It is no failure of the cluster; and what killed writers left is removed."""
+    x = sample(np.random.default_rng(15), 60, 40, 3)
+
+    def write(path, said, arrays):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(_shards, "write", write)
+        with pytest.raises(OSError, match="No space left") as caught:
+            search(x, folder=str(tmp_path))
+    assert "folder=" in caught.value.__notes__[0]
+    old, new = tmp_path / "blocks" / ".00000-00000.1f", tmp_path / "blocks" / ".00000-00001.1f"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    assert_same(search(x, folder=str(tmp_path)), in_core(x, 0.05))
+    assert new.exists()
+    assert not old.exists()
+
+
+def test_nothing_is_kept_after_a_search(clients, monkeypatch):
+    """Not even by cycles: on a GPU the next search would find the memory taken."""
+    made, opened = [], _worker.open_backend
+    monkeypatch.setattr(_worker, "open_backend", lambda *how: made.append(weakref.ref(one := opened(*how))) or one)
+    gc.disable()
+    try:
+        skeleton(sample(np.random.default_rng(11), 40, 50, 3), method="distributed", backend="host", client=clients[3])
+    finally:
+        gc.enable()
+    assert len(made) == 3
+    assert not any(one() for one in made)
+
+
+def test_a_client_that_is_not_the_default(clients):
+    from distributed import Client, default_client
+
+    x = sample(np.random.default_rng(12), 40, 50, 3)
+    address = clients[3].scheduler.address
+    with Client(address, set_as_default=False) as client:
+        assert default_client() is not client
+        found = skeleton(x, 0.05, method="distributed", backend="host", client=client, transpose=False)
+    assert_same(found, in_core(x, 0.05))
+
+
 def test_bootstrap_on_the_same_cluster(clients):
     x = sample(np.random.default_rng(8), 12, 60, 2)
     how = {"n": 6, "alpha": 0.1, "method": "pair-scan", "backend": "host"}
@@ -291,6 +414,11 @@ def test_what_it_refuses(search, monkeypatch):
         search(x, pmax=True)
     with pytest.raises(InvalidParameter, match="client"):
         skeleton(x, method="distributed", backend="host", client=3)
+    with monkeypatch.context() as other:
+        said = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
+        other.setattr(_cluster, "code", lambda: next(said))
+        with pytest.raises(BackendUnavailable, match="another version"):
+            search(x)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BackendUnavailable, match=r"gpupc\[distributed\]"):
         search(x)

@@ -12,10 +12,11 @@ from gpupc_impl.distributed.device import all_kernels
 
 SEARCH = """
 import sys
+from pathlib import Path
 import numpy as np
 from gpupc_impl import GaussianProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.distributed import _plan, _search, _worker
+from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
 from gpupc_impl.distributed.correlations import standardised
 from gpupc_impl.out_of_core import _gathered
 
@@ -26,13 +27,19 @@ data = rng.normal(size=(45, p)) @ np.linalg.inv(np.eye(p) - weights).T
 data[:, 40] = data[:, 3]
 problem = GaussianProblem.from_data(data, alpha=0.2, correlations="device")
 np.save(f"{sys.argv[1]}/numbers.npy", standardised(open_backend("host"), data))
+spec_folder = _shards.Folder(Path(sys.argv[1]))
+spec_folder.key.touch()
 for fixed in (None, np.array([[1, 50], [3, 4]])):
     least = _plan.least_device_bytes(45, p, 32, True)
     knowledge = fixed is not None
     plan = _plan.choose(45, p, device_memory=least, host_memory=1 << 20, workers=1, rows=32, knowledge=knowledge)
     critical = problem.critical_r_squared(0), problem.critical_r_squared(1)
     tolerances = problem.residual_tolerance, problem.pivot_tolerance
-    spec = _worker.Spec("", sys.argv[1], False, plan, "host", critical, *tolerances, fixed, fixed)
+    for path in spec_folder.fixed if knowledge else ():
+        np.save(path, fixed)
+    spec = _worker.Spec(
+        "", _cluster.code(), sys.argv[1], data.shape, False, plan, "host", True, critical, *tolerances, knowledge
+    )
     state, left = _worker.State(spec), []
     for i, j in plan.blocks():
         state.begin()
