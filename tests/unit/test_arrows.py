@@ -33,7 +33,7 @@ MAY_USE = {
     "intake": {"tables", "core"},
     "api": {"intake", "views", "core", "backends"},
     "studies": {"api", "intake", "views", "core"},
-    "cli": {"gpupc_impl", "api", "intake", "views", "tables", "core", "backends"},
+    "cli": {"gpupc_impl", "api", "intake", "views", "tables", "measurement", "core", "backends"},
     "bridges": {"gpupc_impl", "api", "core", "backends", *FAMILIES},
     "gpupc_impl": {"studies", "api", "core", "backends", *FAMILIES},
     "baselines": {"core", "backends", *FAMILIES},
