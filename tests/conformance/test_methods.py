@@ -286,8 +286,12 @@ def test_saved_and_loaded(find, tmp_path):
     np.testing.assert_array_equal(loaded.pmax, found.pmax)
     assert loaded.problem is None  # files do not hold the data
     for field in dataclasses.fields(Skeleton):
-        if field.name not in ("adjacency", "sepsets", "pmax", "problem"):
+        if field.name not in ("adjacency", "sepsets", "pmax", "problem", "facts"):
             assert getattr(loaded, field.name) == getattr(found, field.name), field.name
+    told = found.facts["problem"]
+    if found.problem is not None:
+        told = {"fingerprint": found.problem.fingerprint} | told  # a file says whose answer it holds
+    assert loaded.facts == {**found.facts, "problem": told}
 
 
 def test_adjacency_from_edges(find):

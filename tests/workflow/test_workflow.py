@@ -26,7 +26,13 @@ CONFIGS = [ROOT / "config/config.yaml", ROOT / "config/paper.yaml", TINY]
 
 pytest.importorskip("snakemake")
 
-pytestmark = pytest.mark.xdist_group(__name__)  # what takes minutes to make is made in one process
+
+@pytest.mark.xdist_group("one process")
+def test_groups_of_tests_are_kept_together(request):
+    """Not every pair of versions of pytest and pytest-xdist does so; without, what takes minutes is made twice."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("for pytest -n 2 --dist loadgroup")
+    assert request.node.nodeid.endswith("@one process")
 
 
 def command(folder, config, *arguments):
