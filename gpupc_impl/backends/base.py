@@ -145,6 +145,10 @@ class Backend(abc.ABC):
     def describe(self) -> dict[str, Any]:
         """Facts for a record: at least ``device`` (its name); no host names, user names or paths."""
 
+    def device_key(self) -> str | None:
+        """What tells a GPU from all others, of whatever machine; None on CPU cores. It goes into no record."""
+        return None
+
     # --- memory ------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod

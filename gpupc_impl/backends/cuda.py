@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -175,6 +176,12 @@ class CudaBackend(Backend):
             "nvrtc": ".".join(map(str, self._cupy.cuda.nvrtc.getVersion())),
             "cupy": self._cupy.__version__,
         }
+
+    def device_key(self) -> str:
+        runtime = self._cupy.cuda.runtime
+        # A driver that gives no uuid has a bus of this machine.
+        uuid = bytes(runtime.getDeviceProperties(self._device_id).get("uuid", b"")).hex() or socket.gethostname()
+        return f"{uuid} {runtime.deviceGetPCIBusId(self._device_id)}"
 
     # --- memory ------------------------------------------------------------------------------------------------
 

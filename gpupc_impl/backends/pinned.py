@@ -1,7 +1,11 @@
-"""Page-locked host memory that is kept for reuse, and copies through it that all cores feed.
+"""Page-locked host memory that is kept for reuse, and copies through it that several cores feed.
 
 A GPU copies from and to page-locked memory much faster than from other memory, and beside other work; but locking
 pages takes longer than most copies. Blocks that are given back are therefore kept, up to `KEPT_BYTES`.
+
+One core does not read memory as fast as a GPU takes it, so helper threads copy as well. Nobody waits for a thread that
+has not begun: the threads of a BLAS stay on the cores for a tenth of a second after its last product, and a helper may
+not get one for as long. What no helper has begun, the caller copies.
 """
 
 from __future__ import annotations
@@ -10,13 +14,15 @@ import collections
 import functools
 import math
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+from gpupc_impl.backends.machine import available_cores
 
 KEPT_BYTES = 1 << 30
 """Free page-locked memory that is kept."""
@@ -24,15 +30,11 @@ KEPT_BYTES = 1 << 30
 CHUNK_BYTES = 4 << 20
 """What is copied at a time on its way to or from a device."""
 
-ROW_BYTES = 1 << 15
-"""What one core copies at a time."""
-
 AHEAD = 4
 """Parts that may be on their way."""
 
-
-CROWDED_BYTES_PER_S = 2e9
-"""Slower than one core copies: so all cores together are only where others are at work on them."""
+COPIERS = 8
+"""Threads that copy, the caller among them: more read no more from memory. As many parts may be under their hands."""
 
 
 class PinnedPool:
@@ -91,12 +93,9 @@ class Rows(NamedTuple):
 
 
 def pieces(size: int) -> list[Rows]:
-    """Memory of some bytes, in parts of at most `CHUNK_BYTES`: those that are copied as rows, and what is left."""
-    whole = size // ROW_BYTES
-    at_once = max(1, CHUNK_BYTES // ROW_BYTES)
-    parts = [Rows(row * ROW_BYTES, min(at_once, whole - row), ROW_BYTES, ROW_BYTES) for row in range(0, whole, at_once)]
-    rest = size - whole * ROW_BYTES
-    return [*parts, Rows(whole * ROW_BYTES, 1, rest, rest)] if rest else parts
+    """Memory of some bytes, in parts of at most `CHUNK_BYTES`."""
+    starts = range(0, size, CHUNK_BYTES)
+    return [Rows(first, 1, width, width) for first in starts if (width := min(CHUNK_BYTES, size - first))]
 
 
 def staged_upload(
@@ -114,18 +113,24 @@ def staged_upload(
         Page-locked memory that may not have been read yet; keep it until then.
     """
     flat = source.reshape(-1).view(np.uint8)
+    copies: collections.deque[tuple[np.ndarray, Rows, Copy]] = collections.deque()
     under_way: collections.deque[tuple[np.ndarray, Callable[[], None]]] = collections.deque()
-    crowded = False
-    for part in parts:
+
+    def send_first() -> None:
+        staged, part, copy = copies.popleft()
+        copy.finish()
         if len(under_way) == AHEAD:
             under_way.popleft()[1]()
-        staged = pool.array((part.rows * part.width,), np.uint8)
-        start = time.perf_counter()
-        _copier()(staged, flat, *part, crowded)
-        # The threads of a BLAS stay on the cores for a tenth of a second after its last product; to wait for others
-        # beside them takes milliseconds a part.
-        crowded = crowded or staged.nbytes < CROWDED_BYTES_PER_S * (time.perf_counter() - start)
         under_way.append((staged, send(staged, part)))
+
+    for part in parts:
+        if len(copies) == COPIERS:
+            send_first()
+        staged = pool.array((part.rows, part.width), np.uint8)
+        source_rows = np.ndarray(staged.shape, np.uint8, flat, part.first, (part.stride, 1))
+        copies.append((staged, part, Copy(staged, source_rows)))
+    while copies:
+        send_first()
     return [staged for staged, _ in under_way]
 
 
@@ -139,36 +144,49 @@ def staged_download(
         fetch: ``(staged bytes, offset) -> a function that waits until they have arrived``.
     """
     flat = target.reshape(-1).view(np.uint8)
-    under_way: collections.deque[tuple[np.ndarray, Callable[[], None], Rows]] = collections.deque()
+    under_way: collections.deque[tuple[np.ndarray, Callable[[], None], int]] = collections.deque()
+    copies: collections.deque[Copy] = collections.deque()
 
     def unload() -> None:
-        staged, arrived, part = under_way.popleft()
+        staged, arrived, first = under_way.popleft()
         arrived()
-        into = flat[part.first : part.first + len(staged)]
-        _copier()(into, staged, 0, part.rows, part.width, part.width)
+        if len(copies) == COPIERS:
+            copies.popleft().finish()
+        copies.append(Copy(flat[first : first + len(staged)], staged))
 
     for part in pieces(len(flat)):
         if len(under_way) == AHEAD:
             unload()
-        staged = pool.array((part.rows * part.width,), np.uint8)
-        under_way.append((staged, fetch(staged, part.first), part))
+        staged = pool.array((part.width,), np.uint8)
+        under_way.append((staged, fetch(staged, part.first), part.first))
     while under_way:
         unload()
+    while copies:
+        copies.popleft().finish()
+
+
+class Copy:
+    """A copy from one array to another that a helper makes, or who waits for it."""
+
+    def __init__(self, target: np.ndarray, source: np.ndarray):
+        self._arrays: tuple[np.ndarray, np.ndarray] | None = target, source
+        helpers = _helpers()
+        self._future: Future[None] | None = None if helpers is None else helpers.submit(self._make)
+
+    def _make(self) -> None:
+        assert self._arrays is not None
+        target, source = self._arrays
+        np.copyto(target, source)
+
+    def finish(self) -> None:
+        if self._future is None or self._future.cancel():  # nobody has begun
+            self._make()
+        else:
+            self._future.result()
+        self._arrays = None  # a helper that is late still knows of this copy
 
 
 @functools.cache
-def _copier() -> Callable[..., None]:
-    """Copies rows on all cores; on one where numba is not installed."""
-    try:
-        from gpupc_impl.backends.copying import copy_rows
-    except ImportError:
-        return _copy_rows
-    return copy_rows
-
-
-def _copy_rows(
-    target: np.ndarray, source: np.ndarray, first: int, rows: int, width: int, stride: int, alone: bool = False
-) -> None:
-    for row in range(rows):
-        start = first + row * stride
-        target[row * width : (row + 1) * width] = source[start : start + width]
+def _helpers() -> ThreadPoolExecutor | None:
+    threads = min(COPIERS, available_cores()) - 1
+    return ThreadPoolExecutor(threads, "gpupc-copy") if threads else None

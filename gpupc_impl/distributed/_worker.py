@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import (
-    Backend,
     BackendUnavailable,
     DeviceMemoryError,
     Filled,
@@ -25,7 +24,6 @@ from gpupc_impl.backends import (
     backend_class,
     open_backend,
 )
-from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.core import mapped
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.distributed import _cluster, _plan, _shards
@@ -464,19 +462,8 @@ def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None
     if reason := kind.unavailable():
         return said | {"unavailable": reason}
     opened = kind(device_memory_limit)
-    said |= {"describe": opened.describe(), "gpu": _gpu(opened), "host_memory": _cluster.free_memory()}
+    said |= {"describe": opened.describe(), "gpu": opened.device_key(), "host_memory": _cluster.free_memory()}
     return said | {"device_memory": opened.memory_limit, "on_host": opened.warp_threads == 1}
-
-
-def _gpu(backend: Backend) -> str | None:
-    """What tells a GPU from all others; None on CPU cores."""
-    if not isinstance(backend, CudaBackend):
-        return None
-    import cupy
-
-    runtime, device = cupy.cuda.runtime, backend._device_id
-    where = bytes(runtime.getDeviceProperties(device).get("uuid", b"")).hex() or socket.gethostname()
-    return f"{where} {runtime.deviceGetPCIBusId(device)}"
 
 
 def prepare(spec: Spec, dask_worker: Any = None) -> None:

@@ -112,7 +112,7 @@ def _check_facts(facts: Any, problem: Problem) -> None:
     if not _is_time(facts.get("translation_s", 0.0)):
         raise InvalidAnswer(f"facts['translation_s'] is {_shown(facts['translation_s'])}; it must be seconds")
     ours, given = problem.facts(), facts.get("problem") or {}
-    said = ours | given if isinstance(given, Mapping) else {}
+    said = ours | dict(given) if isinstance(given, Mapping) else {}
     fits = (
         said.keys() == ours.keys()
         and (not given or given.keys() | {"fingerprint"} == ours.keys())

@@ -491,7 +491,6 @@ def test_several_arrays_come_back_together(backend, monkeypatch, limit):
 def test_large_arrays_go_and_come_in_pieces(backend, monkeypatch):
     for module in (cuda, pinned):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(pinned, "ROW_BYTES", 100)
     monkeypatch.setattr(cuda, "SMALL_BYTES", 1000)
     monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
     array = np.random.default_rng(0).random((50, 70))  # 28 pieces
@@ -813,7 +812,6 @@ def test_a_fault_names_the_kernels_since_the_last_synchronisation(backend, argum
 def test_a_fault_that_shows_in_a_large_copy_names_them_too(backend, arguments, monkeypatch):
     for module in (cuda, pinned):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(pinned, "ROW_BYTES", 100)
     monkeypatch.setattr(cuda, "SMALL_BYTES", 1000)
     monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
     array = backend.upload(np.zeros((50, 70)))

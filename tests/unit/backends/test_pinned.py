@@ -4,14 +4,15 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from gpupc_impl.backends import pinned
-from gpupc_impl.backends.pinned import AHEAD, PinnedPool, Rows, pieces, staged_download, staged_upload
+from gpupc_impl.backends.pinned import AHEAD, COPIERS, PinnedPool, Rows, pieces, staged_download, staged_upload
 
-CHUNK, ROW = 1000, 125
+CHUNK = 1000
 
 
 class Memory:
@@ -51,7 +52,6 @@ def pool(memory) -> PinnedPool:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(pinned, "CHUNK_BYTES", CHUNK)
-    monkeypatch.setattr(pinned, "ROW_BYTES", ROW)
 
 
 # --- the pool --------------------------------------------------------------------------------------------------------
@@ -188,12 +188,24 @@ def random_bytes(size: int) -> np.ndarray:
     return np.random.default_rng(size).integers(0, 256, size, np.uint8)
 
 
-@pytest.fixture(params=["all cores", "crowded", "one core"])
+class Starved:
+    """Helpers that never come to what they are asked for, as when others keep all cores."""
+
+    def __init__(self):
+        self.asked: list[Callable[[], None]] = []
+
+    def submit(self, copy: Callable[[], None]) -> Future:
+        self.asked.append(copy)
+        return Future()
+
+
+@pytest.fixture(params=["helpers", "one core", "starved helpers"])
 def copier(request, monkeypatch):
-    """With numba, on cores that others are at work on as well, and as where it is not installed."""
-    monkeypatch.setattr(pinned, "CROWDED_BYTES_PER_S", np.inf if request.param == "crowded" else 0)
-    if request.param == "one core":
-        monkeypatch.setattr(pinned, "_copier", lambda: pinned._copy_rows)
+    """Who copies."""
+    with ThreadPoolExecutor(3) as threads:
+        helpers = {"helpers": threads, "one core": None, "starved helpers": Starved()}[request.param]
+        monkeypatch.setattr(pinned, "_helpers", lambda: helpers)
+        yield
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -213,7 +225,7 @@ def test_what_goes_up_is_what_arrives(pool, memory, size):
     assert len(kept) == min(AHEAD, device.queued)
     device.read()
     np.testing.assert_array_equal(device.bytes, data)
-    assert len(memory.asked) <= AHEAD + 1  # however many parts there are
+    assert len(memory.asked) <= AHEAD + COPIERS + 1  # however many parts there are
 
 
 @pytest.mark.usefixtures("copier")
@@ -238,7 +250,7 @@ def test_what_comes_down_is_what_was_there(pool, memory, size):
     staged_download(pool, target, device.fetch)
     np.testing.assert_array_equal(target, data)
     assert device.queued == len(pieces(size))
-    assert len(memory.asked) <= AHEAD + 1
+    assert len(memory.asked) <= AHEAD + COPIERS + 1
 
 
 def test_a_matrix_comes_down(pool):

@@ -31,6 +31,7 @@ from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 PLANTED = textwrap.dedent('''
     """Methods that behave and methods that do not. Each run of theirs leaves a line in the file PLANTED_RUNS."""
     import ctypes, dataclasses, os, signal, stat, sys, time
+    from types import MappingProxyType
     import numpy as np
     from gpupc_impl.backends import DeviceMemoryError
     from gpupc_impl.core.registry import Parameter, method
@@ -173,6 +174,7 @@ PLANTED = textwrap.dedent('''
     planted_answer("endless-level", seconds_per_level=lambda right: (float("nan"),))
     planted_answer("no-reason", stopped_because=lambda right: None)
     planted_answer("other-problem", facts=lambda right: {**right.facts, "problem": {"alpha": 0.05}})
+    planted_answer("other-mapping", facts=lambda right: {**right.facts, "problem": MappingProxyType({"alpha": 0.05})})
 
     def not_a_skeleton(problem, run):
         return [1]
@@ -318,6 +320,7 @@ INVALID = {
     "endless-level": "seconds_per_level is (nan,); it must hold numbers of at least 0",
     "no-reason": "stopped_because is None; it must be a sentence",
     "other-problem": "facts['problem'] is {'alpha': 0.05}",
+    "other-mapping": "facts['problem'] is mappingproxy({'alpha': 0.05})",
     "not-a-skeleton": "it returned a list, not a Skeleton",
     "changes-arrays": "it changed the arrays of the problem that it was given",
 }
