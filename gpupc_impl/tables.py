@@ -337,7 +337,7 @@ class _Text:
                     parts.append(self._converted(chunk.iloc[:, int(self.row_names) :]))
                     if parts[-1] is None:
                         return None
-            except pandas.errors.ParserError:
+            except (pandas.errors.ParserError, OverflowError):  # also an integer that no float holds
                 return None
         return pandas.concat(parts, ignore_index=True) if self.labels else np.concatenate(parts)
 

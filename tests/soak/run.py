@@ -150,8 +150,12 @@ def draw_parameters(method: Method, rng: np.random.Generator) -> dict[str, Any]:
             continue
 
 
-def settings_here() -> dict[str, list[tuple[Method, str]]]:
-    """By family: the methods that must find the same, with each backend that they run on here."""
+def settings_here(without: Sequence[str] = ()) -> dict[str, list[tuple[Method, str]]]:
+    """By family: the methods that must find the same, with each backend that they run on here.
+
+    Args:
+        without: names of methods to leave out.
+    """
     return {
         family: [
             (method, backend)
@@ -159,6 +163,7 @@ def settings_here() -> dict[str, list[tuple[Method, str]]]:
             for backend in method.backends
             if method.canonical
             and not method.cluster
+            and method.name not in without
             and method.name != reference
             and unavailable(method, backend) is None
         ]
@@ -328,11 +333,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--summary", type=Path, default=Path("build/soak/summary.json"))
     parser.add_argument("--first", type=int, help="number of the first problem (default: behind the log's last)")
     parser.add_argument("--problems", type=int, help="how many (default: until the time is up)")
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="methods to leave out, such as out-of-core-um where several processes share a GPU: it keeps their memory",
+    )
     options = parser.parse_args(argv)
     options.log.parent.mkdir(parents=True, exist_ok=True)
     before = list(read_log(options.log))
     first = options.first if options.first is not None else before[-1]["next"] if before else 0
-    Soak(options.log, first).until(time.monotonic() + 60 * options.minutes, options.problems)
+    Soak(options.log, first, settings_here(options.without)).until(time.monotonic() + 60 * options.minutes, options.problems)
     found = summary(list(read_log(options.log)))
     options.summary.write_text(json.dumps(found, indent=1) + "\n")
     done = f"{found['problems']:,} problems, {found['runs']:,} runs in {found['seconds']:,.0f} s"

@@ -109,6 +109,7 @@ def test_values_keep_every_bit(table):
         ("a;b\n1,5;2\n", r"line 2, column 1 \('a'\): '1,5' is not a number"),
         ("a,b\n1,2\n3,\nNA,4\n", r"line 3, column 2 \('b'\): '' is a missing value; drop such rows or impute them"),
         ("a,b\n1,2\n3,-inf\n", r"line 3, column 2 \('b'\): '-inf' is infinite; drop"),
+        (f"a,b\n1,2\n3,{'9' * 400}\n", r"line 3, column 2 \('b'\): '9{40}.* is infinite; drop"),
         ("a,b\n1,2\n3,True\n", "'True' is not a number"),
         ("a,b\n1,2\n3,1_0\n", "'1_0' is not a number"),
         ("a,b\n1,2\n3,4,5\n", "table.csv, line 3: 3 cells where the lines before have 2"),
