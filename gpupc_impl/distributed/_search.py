@@ -97,6 +97,31 @@ class Watch:
         logger.warning("%s: the cluster has 0 workers; one is waited for, %.0f s so far", self._title, alone)
 
 
+@contextlib.contextmanager
+def turn(client: Any) -> Iterator[None]:
+    """A search's turn on a cluster, for which others wait, since each is planned for all the workers' memory.
+
+    A client that dies gives up its turn after `distributed.scheduler.locks.lease-timeout`, which is half a minute.
+
+    Raises:
+        ClusterFailure: the scheduler died.
+    """
+    from distributed import Semaphore
+
+    turns = Semaphore(1, "gpupc-search", scheduler_rpc=client.scheduler, loop=client.loop)
+    try:
+        while not turns.acquire(TOLD_EVERY):
+            logger.warning("before level 0: another search is at work on the cluster; its end is waited for")
+    except OSError as error:
+        raise ClusterFailure(f"before level 0: the cluster failed ({error}); start one, and search again") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the cluster may be what failed
+            turns.release()
+            client.loop.add_callback(turns.refresh_callback.stop)  # Dask would go on until the client ends
+
+
 class DistributedSearch:
     """One search on a cluster; a `LevelSearch` (see core/pc_stable.py).
 
@@ -146,6 +171,7 @@ class DistributedSearch:
         where = self.run.backend.name if where == "auto" else where
         opened = _cluster.open_client(params["client"], where, params["workers"])
         client = self._stack.enter_context(opened)
+        self._stack.enter_context(turn(client))
         owner = None
         if not params["folder"]:
             owner = tempfile.TemporaryDirectory(prefix="gpupc-")

@@ -158,6 +158,65 @@ def test_memory_of_a_worker(search):
         search(x, 0.05, host_memory_limit=1000)
 
 
+def watch_states():
+    """Of a worker's process: count states, and what of older ones is in memory when one is made."""
+    opened, before = _worker.open_backend, weakref.WeakSet()
+    _worker.made = _worker.beside = 0
+
+    def open_backend(*how):
+        _worker.made += 1
+        _worker.beside = max(_worker.beside, sum(each.memory_used for each in before))
+        before.add(one := opened(*how))
+        return one
+
+    _worker.open_backend = open_backend
+
+
+def watched():
+    return _worker.made, _worker.beside
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_two_searches_at_once(workers, monkeypatch, caplog):
+    """They take turns. Where they cannot, since Dask took a slow client's turn, no worker has two in its memory."""
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
+    x = [sample(np.random.default_rng(20 + k), 130 + 20 * k, 50, 4) for k in range(2)]
+    least = [_plan.least_device_bytes(50, data.shape[1], 32, False) for data in x]
+    expected, found = [in_core(data, 0.1, max_level=2) for data in x], [None, None]
+    how = {"threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with (
+        LocalCluster(n_workers=workers, env={"GPUPC_HOST_THREADS": "1"}, **how) as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(watch_states)
+
+        def find(k):
+            how = {"client": client, "panel": 32, "max_level": 2, "transpose": False, "device_memory_limit": least[k]}
+            found[k] = skeleton(x[k], 0.1, method="distributed", backend="host", **how)
+
+        def find_both():
+            threads = [threading.Thread(target=find, args=(k,)) for k in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for k in range(2):
+                assert_same(found[k], expected[k])
+                for level in found[k].facts["distributed"]["levels"]:
+                    assert all(worker["peak_device_bytes"] <= least[k] for worker in level["workers"].values())
+
+        find_both()
+        assert list(client.run(watched).values()) == [(2, 0)] * workers
+        assert "another search is at work" in caplog.text
+        monkeypatch.setattr(_search, "turn", lambda client: contextlib.nullcontext())
+        find_both()
+        made, beside = zip(*client.run(watched).values(), strict=True)
+        assert min(made) > 4  # tasks of both came one after the other
+        assert max(beside) == 0
+
+
 @pytest.mark.parametrize("killed_in", ["blocks", "level-2"])
 def test_a_worker_is_killed(killed_in, tmp_path, monkeypatch):
     from distributed import Client, LocalCluster
