@@ -226,10 +226,9 @@ class DistributedSearch:
         """What each worker may take: bytes on its device, and beside that in its process."""
         limit = self.run.backend.device_memory_limit
         watch = Watch(client, "before level 0", "start workers, and search again")
-        while not watch.workers():
+        while not (said := _on_workers(client, _worker.probe, where, limit)):
             time.sleep(0.1)
             watch.look()
-        said = client.run(_worker.probe, where, limit)
         machines = Counter(each["machine"] for each in said.values())
         code = _cluster.code()
         on_gpu: dict[str, str] = {}
@@ -270,7 +269,7 @@ class DistributedSearch:
     def _prepare_workers(self) -> None:
         """Every worker must see the numbers where the client wrote them, and brings them to its device."""
         self._spec.shards.key.write_text(self._spec.key)
-        self._client.run(_worker.prepare, self._spec)
+        _on_workers(self._client, _worker.prepare, self._spec)
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
@@ -485,6 +484,19 @@ class DistributedSearch:
             near = graph.neighbours[slots]
             name = hashlib.sha256(rows.tobytes() + near.tobytes()).hexdigest()[:24]
             yield _worker.Group(name, rows, degrees[rows], near, np.flatnonzero(is_required[slots])), slots
+
+
+def _on_workers(client: Any, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """What a function gives on each worker that is there, by its address.
+
+    Raises:
+        ClusterFailure: a worker was lost meanwhile.
+    """
+    try:
+        said: dict[str, Any] = client.run(function, *arguments)
+        return said
+    except OSError as error:
+        raise ClusterFailure(f"before level 0: a worker was lost ({error}); search again") from error
 
 
 def _said(paths: Sequence[Path]) -> list[Any]:

@@ -31,6 +31,7 @@ from gpupc_impl import (
     methods,
     skeleton,
 )
+from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
 from gpupc_impl.distributed.correlations import fixed_order_problem
@@ -467,12 +468,35 @@ def test_bootstrap_on_the_same_cluster(clients):
     assert np.array_equal(found.undirected, expected.undirected)
 
 
+def lost_worker(*_):
+    raise OSError("connection closed")
+
+
 def test_what_it_refuses(search, monkeypatch):
+    import dask
+
     x = sample(np.random.default_rng(9), 10, 30, 2)
     with pytest.raises(InvalidParameter, match="pmax"):
         search(x, pmax=True)
     with pytest.raises(InvalidParameter, match="client"):
         skeleton(x, method="distributed", backend="host", client=3)
+    with pytest.raises(InvalidParameter, match="workers is 2, and a client is given"):
+        skeleton(x, method="distributed", backend="host", client="tcp://127.0.0.1:1", workers=2)
+    with pytest.raises(InvalidParameter, match="client is 'nowhere', where no scheduler answers"):
+        skeleton(x, method="distributed", backend="host", client="nowhere")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "0.2s"}),
+        pytest.raises(InvalidParameter, match=r"127.0.0.1:1', where no scheduler answers"),
+    ):
+        skeleton(x, method="distributed", backend="host", client="tcp://127.0.0.1:1")
+    with monkeypatch.context() as no_gpu:
+        no_gpu.setattr(CudaBackend, "unavailable", lambda: "there is no GPU")
+        with pytest.raises(BackendUnavailable, match="on cuda: there is no GPU; give the client of another cluster"):
+            skeleton(x, method="distributed", backend="host", workers_on="cuda")
+    with monkeypatch.context() as lost:
+        lost.setattr(_worker, "probe", lost_worker)
+        with pytest.raises(_search.ClusterFailure, match="a worker was lost"):
+            search(x)
     with monkeypatch.context() as other:
         said = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
         other.setattr(_cluster, "code", lambda: next(said))
