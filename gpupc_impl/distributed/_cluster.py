@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.backends import BackendUnavailable, backend_class
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
@@ -72,18 +73,42 @@ def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[
         workers: of a cluster of this machine; 0: one a GPU, or one for all cores.
 
     Raises:
-        InvalidParameter: more workers are asked for than there are GPUs.
+        InvalidParameter: more workers are asked for than there are GPUs, or of a cluster that is given; or no scheduler
+            answers at the address.
+        BackendUnavailable: this machine cannot run kernels there.
     """
     from distributed import Client
 
+    if address and workers:
+        raise InvalidParameter(
+            f"parameter workers is {workers}, and a client is given, whose cluster has its own workers: leave one out"
+        )
     if address.client is not None:
         yield address.client
     elif address:
-        with Client(address) as client:
+        with _connect(address) as client:
             yield client
     else:
+        if reason := backend_class(backend).unavailable():
+            raise BackendUnavailable(
+                f"workers of a cluster of this machine cannot run kernels on {backend}: {reason}; give the client of "
+                "another cluster (client=...), or another backend (workers_on=...)"
+            )
         with _local_cluster(backend, workers) as cluster, Client(cluster) as client:
             yield client
+
+
+def _connect(address: str) -> Any:
+    """A client of the scheduler at an address."""
+    from distributed import Client
+
+    try:
+        return Client(address)
+    except (OSError, ValueError) as error:
+        raise InvalidParameter(
+            f"parameter client is {str(address)!r}, where no scheduler answers ({error}): give the address of one that "
+            "runs, as tcp://HOST:PORT, or leave it out for a cluster of this machine"
+        ) from error
 
 
 def _local_cluster(backend: str, workers: int) -> Any:

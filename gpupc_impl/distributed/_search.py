@@ -14,7 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,31 @@ class Watch:
         logger.warning("%s: the cluster has 0 workers; one is waited for, %.0f s so far", self._title, alone)
 
 
+@contextlib.contextmanager
+def turn(client: Any) -> Iterator[None]:
+    """A search's turn on a cluster, for which others wait, since each is planned for all the workers' memory.
+
+    A client that dies gives up its turn after `distributed.scheduler.locks.lease-timeout`, which is half a minute.
+
+    Raises:
+        ClusterFailure: the scheduler died.
+    """
+    from distributed import Semaphore
+
+    turns = Semaphore(1, "gpupc-search", scheduler_rpc=client.scheduler, loop=client.loop)
+    try:
+        while not turns.acquire(TOLD_EVERY):
+            logger.warning("before level 0: another search is at work on the cluster; its end is waited for")
+    except OSError as error:
+        raise ClusterFailure(f"before level 0: the cluster failed ({error}); start one, and search again") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the cluster may be what failed
+            turns.release()
+            client.loop.add_callback(turns.refresh_callback.stop)  # Dask would go on until the client ends
+
+
 class DistributedSearch:
     """One search on a cluster; a `LevelSearch` (see core/pc_stable.py).
 
@@ -140,12 +165,14 @@ class DistributedSearch:
 
     def _begin(self) -> None:
         """Find the cluster, make the plan, and put the numbers where workers read them."""
+        started = time.perf_counter()
         self._adjacency = no_edges(self.p)  # first of all: to fail here loses no work
         params, problem = self.params, self.problem
         where = params["workers_on"]
         where = self.run.backend.name if where == "auto" else where
         opened = _cluster.open_client(params["client"], where, params["workers"])
         client = self._stack.enter_context(opened)
+        self._stack.enter_context(turn(client))
         owner = None
         if not params["folder"]:
             owner = tempfile.TemporaryDirectory(prefix="gpupc-")
@@ -163,9 +190,9 @@ class DistributedSearch:
             rows=-(-rows // _plan.STEP) * _plan.STEP,
             knowledge=problem.fixed is not None,
         )
-        of_problem = problem.fingerprint if params["folder"] else None  # for which all data are read
-        folder.claim({"fingerprint": of_problem, "rows": plan.rows})
-        self._write_numbers(folder)
+        asked = time.perf_counter()
+        self._write_numbers(folder, plan)
+        written = time.perf_counter()
         fixed, one = problem.fixed, stop_reason(problem, 1, max(self.p - 1, 2)) is None
         self._spec = _worker.Spec(
             key=uuid.uuid4().hex,
@@ -184,7 +211,10 @@ class DistributedSearch:
         self._client = client
         self._blocks = Blocks(folder, plan, owner)
         self._prepare_workers()
+        ready = time.perf_counter()
+        seconds = {"plan": asked - started, "write_numbers": written - asked, "read_numbers": ready - written}
         self.report |= {
+            "seconds_before_levels": seconds,
             "plan": plan.facts(),
             "workers": len(said),
             "devices": [each["describe"] for each in said.values()],
@@ -200,10 +230,9 @@ class DistributedSearch:
         """What each worker may take: bytes on its device, and beside that in its process."""
         limit = self.run.backend.device_memory_limit
         watch = Watch(client, "before level 0", "start workers, and search again")
-        while not watch.workers():
+        while not (said := _on_workers(client, _worker.probe, where, limit)):
             time.sleep(0.1)
             watch.look()
-        said = client.run(_worker.probe, where, limit)
         machines = Counter(each["machine"] for each in said.values())
         code = _cluster.code()
         on_gpu: dict[str, str] = {}
@@ -226,16 +255,21 @@ class DistributedSearch:
             each["host_memory"] = self.params["host_memory_limit"] or share
         return said
 
-    def _write_numbers(self, folder: _shards.Folder) -> None:
+    def _write_numbers(self, folder: _shards.Folder, plan: _plan.Plan) -> None:
         """The samples, standardised, or the matrix that is given, and fixed pairs: files that workers map."""
         problem = self.problem
-        with write_whole(folder.numbers) as temporary:
+        folder.make()
+        with ThreadPoolExecutor(1) as beside, write_whole(folder.numbers) as temporary:
+            # For a fingerprint all data are read, which takes as long as the rest.
+            of_problem = beside.submit(lambda: problem.fingerprint) if self.params["folder"] else None
             if problem.samples is None:
                 np.save(temporary, problem.correlation)
             else:
                 out = mapped.new_npy(temporary, problem.samples.shape)
                 standardised(self.run.backend, problem.samples, out)
                 out.flush()
+            fingerprint = None if of_problem is None else of_problem.result()
+            folder.claim({"fingerprint": fingerprint, "rows": plan.rows})  # before another search's are written over
         if problem.fixed is not None:
             for path, pairs in zip(folder.fixed, (problem.fixed.required, problem.fixed.forbidden), strict=True):
                 with write_whole(path) as temporary:
@@ -244,7 +278,7 @@ class DistributedSearch:
     def _prepare_workers(self) -> None:
         """Every worker must see the numbers where the client wrote them, and brings them to its device."""
         self._spec.shards.key.write_text(self._spec.key)
-        self._client.run(_worker.prepare, self._spec)
+        _on_workers(self._client, _worker.prepare, self._spec)
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
@@ -459,6 +493,19 @@ class DistributedSearch:
             near = graph.neighbours[slots]
             name = hashlib.sha256(rows.tobytes() + near.tobytes()).hexdigest()[:24]
             yield _worker.Group(name, rows, degrees[rows], near, np.flatnonzero(is_required[slots])), slots
+
+
+def _on_workers(client: Any, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """What a function gives on each worker that is there, by its address.
+
+    Raises:
+        ClusterFailure: a worker was lost meanwhile.
+    """
+    try:
+        said: dict[str, Any] = client.run(function, *arguments)
+        return said
+    except OSError as error:
+        raise ClusterFailure(f"before level 0: a worker was lost ({error}); search again") from error
 
 
 def _said(paths: Sequence[Path]) -> list[Any]:

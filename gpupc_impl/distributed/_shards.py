@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -78,6 +79,22 @@ class Folder:
                     return True
         return False
 
+    def make(self) -> None:
+        """Make the folder.
+
+        Raises:
+            InvalidProblem: it cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> InvalidProblem:
+        return InvalidProblem(f"folder {str(self.path)!r} cannot be used: {error}; name another")
+
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Make sure that the folder is for shards of these settings, and remove what killed writers left.
 
@@ -85,14 +102,14 @@ class Folder:
             InvalidProblem: it cannot be written, or is for others.
         """
         path, settings = self.path / SETTINGS, {"format": FORMAT, **settings}
+        self.make()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             found = dict(read_json(path)) if path.exists() else None
             if found is None:
                 save_json(settings, path)
                 return
         except OSError as error:
-            raise InvalidProblem(f"folder {str(self.path)!r} cannot be used: {error}; name another") from error
+            raise self._unusable(error) from error
         except (ValueError, TypeError) as error:
             raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
         for name in sorted(settings.keys() | found.keys()):

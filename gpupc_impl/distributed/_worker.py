@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import dataclasses
 import gc
 import socket
 import threading
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,9 @@ ROW_WARPS = 4
 THETA = cupc_s.PARAMETERS["theta"].default
 MOST_SENT = 1 << 14
 """Pairs left of a block up to which they go to the client with what a task returns; more are read from its shard."""
+
+LOOKS = 20
+"""How often to look whether a backend is gone; an error that Dask has kept may have hold of it for longer."""
 
 MOST_DELTA = 1 << 12
 """Blocks that share out the sets of a row, at most."""
@@ -452,9 +457,69 @@ def mirrors(owners: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
 _opening = threading.Lock()
 
 
-def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
+class Kept:
+    """What a worker keeps: one search's state, and how many tasks are at work with it.
+
+    No two searches have memory at once. A task of another search waits until those at work have ended, also those of a
+    client that died, and then takes their place.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._state: State | None = None
+        self._at_work = 0
+        self._over = False
+
+    def take(self, spec: Spec) -> State:
+        """The search's state, for a task that has to `give_back`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_of(spec.key) or not self._at_work)
+            if not self._is_of(spec.key):
+                self._drop()
+                with _opening:  # several workers may be in this process
+                    self._state = State(spec)
+            assert self._state is not None
+            self._at_work += 1
+            return self._state
+
+    def give_back(self) -> None:
+        with self._changed:
+            self._at_work -= 1
+            if self._over and not self._at_work:
+                self._drop()
+            self._changed.notify_all()
+
+    def forget(self, key: str | None = None) -> None:
+        """Drop the state of a search, or of any, when no task is at work with it any more."""
+        with self._changed:
+            if key is None or self._is_of(key):
+                self._over = True
+                if not self._at_work:
+                    self._drop()
+
+    def _is_of(self, key: str) -> bool:
+        return self._state is not None and self._state.spec.key == key
+
+    def _drop(self) -> None:
+        self._over = False
+        if self._state is None:
+            return
+        backend, self._state = weakref.ref(self._state.backend), None
+        for _ in range(LOOKS):  # a backend and its kernels refer to each other, and the memory pool with them
+            gc.collect()
+            if backend() is None:
+                break
+            time.sleep(0.01)  # while another thread collects, a call does nothing
+
+
+def _kept(worker: Any) -> Kept:
+    kept: Kept = worker.__dict__.setdefault("_gpupc_kept", Kept())
+    return kept
+
+
+async def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
     """What a worker is and may take; of searches before it forgets all."""
-    _forget_all(_kept(dask_worker))
+    await asyncio.to_thread(_kept(dask_worker).forget)
     if backend != "host":
         gc.collect()  # what a task kept that ended after its search
     kind = backend_class(backend)
@@ -466,62 +531,62 @@ def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None
     return said | {"device_memory": opened.memory_limit, "on_host": opened.warp_threads == 1}
 
 
-def prepare(spec: Spec, dask_worker: Any = None) -> None:
-    """Bring the numbers to a worker's device."""
-    _state(spec, dask_worker)
+async def prepare(spec: Spec, dask_worker: Any = None) -> None:
+    """Bring the numbers to a worker's device; beside its event loop, since another search may have to end first."""
+    await asyncio.to_thread(_with_state, dask_worker, spec, lambda _: None)
 
 
-def _state(spec: Spec, worker: Any = None) -> State:
-    """What this worker keeps of the search; of another one it forgets all."""
+async def forget(key: str, dask_worker: Any = None) -> None:
+    """Give back what a worker keeps of a search."""
+    await asyncio.to_thread(_kept(dask_worker).forget, key)
+
+
+def _with_state(worker: Any, spec: Spec, work: Callable[[State], Any]) -> Any:
+    """What work with a search's state gives; the state is let go of before another one may be made."""
+    kept = _kept(worker)
+    state = kept.take(spec)
+    try:
+        return work(state)
+    finally:
+        del state
+        kept.give_back()
+
+
+def _task(spec: Spec, work: Callable[[State], dict[str, Any]]) -> dict[str, Any]:
+    """What a task says."""
     from distributed import get_worker
 
-    states = _kept(worker or get_worker())
-    with _opening:
-        if spec.key not in states:
-            _forget_all(states)
-            states[spec.key] = State(spec)
-        return states[spec.key]
-
-
-def _kept(worker: Any) -> dict[str, State]:
-    kept: dict[str, State] = worker.__dict__.setdefault("_gpupc_searches", {})
-    return kept
-
-
-def forget(key: str, dask_worker: Any = None) -> None:
-    """Give back what a worker keeps of a search."""
-    if key in (states := _kept(dask_worker)):
-        _forget_all(states)
-
-
-def _forget_all(states: dict[str, State]) -> None:
-    if states:
-        states.clear()
-        gc.collect()  # a backend and its kernels refer to each other, and the memory pool with them
+    said: dict[str, Any] = _with_state(get_worker(), spec, work)
+    return said
 
 
 def make_block(spec: Spec, i: int, j: int) -> dict[str, Any]:
     """Task: the shard of a block."""
-    path = spec.shards.block(i, j)
-    state = _state(spec)
-    with state.lock:
-        state.begin()
-        said, arrays = state.test_block(i, j)
-        facts = state.facts()
-    arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32, copy=False)
-    own = {"left": state.left(i, j, arrays["left"]), "degrees": arrays.get("degrees")}
-    return _written(path, said, arrays, facts) | own
+
+    def work(state: State) -> dict[str, Any]:
+        with state.lock:
+            state.begin()
+            said, arrays = state.test_block(i, j)
+            facts = state.facts()
+        arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32, copy=False)
+        own = {"left": state.left(i, j, arrays["left"]), "degrees": arrays.get("degrees")}
+        return _written(spec.shards.block(i, j), said, arrays, facts) | own
+
+    return _task(spec, work)
 
 
 def make_rows(spec: Spec, level: int, critical: float, group: Group) -> dict[str, Any]:
     """Task: the shard of a group of rows."""
-    state = _state(spec)
-    with state.lock:
-        state.begin()
-        state.drop_panels()
-        said, arrays = state.test_rows(level, critical, group)
-        facts = state.facts()
-    return _written(spec.shards.rows(level, group.name), said, arrays, facts)
+
+    def work(state: State) -> dict[str, Any]:
+        with state.lock:
+            state.begin()
+            state.drop_panels()
+            said, arrays = state.test_rows(level, critical, group)
+            facts = state.facts()
+        return _written(spec.shards.rows(level, group.name), said, arrays, facts)
+
+    return _task(spec, work)
 
 
 def _written(

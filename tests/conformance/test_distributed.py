@@ -31,6 +31,7 @@ from gpupc_impl import (
     methods,
     skeleton,
 )
+from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
 from gpupc_impl.distributed.correlations import fixed_order_problem
@@ -156,6 +157,65 @@ def test_memory_of_a_worker(search):
         search(x, 0.05, device_memory_limit=least - 1)
     with pytest.raises(DeviceMemoryError, match="host_memory_limit"):
         search(x, 0.05, host_memory_limit=1000)
+
+
+def watch_states():
+    """Of a worker's process: count states, and what of older ones is in memory when one is made."""
+    opened, before = _worker.open_backend, weakref.WeakSet()
+    _worker.made = _worker.beside = 0
+
+    def open_backend(*how):
+        _worker.made += 1
+        _worker.beside = max(_worker.beside, sum(each.memory_used for each in before))
+        before.add(one := opened(*how))
+        return one
+
+    _worker.open_backend = open_backend
+
+
+def watched():
+    return _worker.made, _worker.beside
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_two_searches_at_once(workers, monkeypatch, caplog):
+    """They take turns. Where they cannot, since Dask took a slow client's turn, no worker has two in its memory."""
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
+    x = [sample(np.random.default_rng(20 + k), 130 + 20 * k, 50, 4) for k in range(2)]
+    least = [_plan.least_device_bytes(50, data.shape[1], 32, False) for data in x]
+    expected, found = [in_core(data, 0.1, max_level=2) for data in x], [None, None]
+    how = {"threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with (
+        LocalCluster(n_workers=workers, env={"GPUPC_HOST_THREADS": "1"}, **how) as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(watch_states)
+
+        def find(k):
+            how = {"client": client, "panel": 32, "max_level": 2, "transpose": False, "device_memory_limit": least[k]}
+            found[k] = skeleton(x[k], 0.1, method="distributed", backend="host", **how)
+
+        def find_both():
+            threads = [threading.Thread(target=find, args=(k,)) for k in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for k in range(2):
+                assert_same(found[k], expected[k])
+                for level in found[k].facts["distributed"]["levels"]:
+                    assert all(worker["peak_device_bytes"] <= least[k] for worker in level["workers"].values())
+
+        find_both()
+        assert list(client.run(watched).values()) == [(2, 0)] * workers
+        assert "another search is at work" in caplog.text
+        monkeypatch.setattr(_search, "turn", lambda client: contextlib.nullcontext())
+        find_both()
+        made, beside = zip(*client.run(watched).values(), strict=True)
+        assert min(made) > 4  # tasks of both came one after the other
+        assert max(beside) == 0
 
 
 @pytest.mark.parametrize("killed_in", ["blocks", "level-2"])
@@ -408,12 +468,35 @@ def test_bootstrap_on_the_same_cluster(clients):
     assert np.array_equal(found.undirected, expected.undirected)
 
 
+def lost_worker(*_):
+    raise OSError("connection closed")
+
+
 def test_what_it_refuses(search, monkeypatch):
+    import dask
+
     x = sample(np.random.default_rng(9), 10, 30, 2)
     with pytest.raises(InvalidParameter, match="pmax"):
         search(x, pmax=True)
     with pytest.raises(InvalidParameter, match="client"):
         skeleton(x, method="distributed", backend="host", client=3)
+    with pytest.raises(InvalidParameter, match="workers is 2, and a client is given"):
+        skeleton(x, method="distributed", backend="host", client="tcp://127.0.0.1:1", workers=2)
+    with pytest.raises(InvalidParameter, match="client is 'nowhere', where no scheduler answers"):
+        skeleton(x, method="distributed", backend="host", client="nowhere")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "0.2s"}),
+        pytest.raises(InvalidParameter, match=r"127.0.0.1:1', where no scheduler answers"),
+    ):
+        skeleton(x, method="distributed", backend="host", client="tcp://127.0.0.1:1")
+    with monkeypatch.context() as no_gpu:
+        no_gpu.setattr(CudaBackend, "unavailable", lambda: "there is no GPU")
+        with pytest.raises(BackendUnavailable, match="on cuda: there is no GPU; give the client of another cluster"):
+            skeleton(x, method="distributed", backend="host", workers_on="cuda")
+    with monkeypatch.context() as lost:
+        lost.setattr(_worker, "probe", lost_worker)
+        with pytest.raises(_search.ClusterFailure, match="a worker was lost"):
+            search(x)
     with monkeypatch.context() as other:
         said = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
         other.setattr(_cluster, "code", lambda: next(said))

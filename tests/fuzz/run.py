@@ -4,6 +4,9 @@ Targets take turns. Each turn is a process of its own with a limit of memory and
 hang or a file that asks for too much is one more fault, and not the end. What was found is written after each turn to
 a JSON summary, and each input that is a fault to a file beside it; a summary that is there is added to.
 
+A turn's files depend on its target, the seed and the turn's number. So several calls share the work, each with one
+target or a seed of its own and its own ``--summary``; ``--merge A B --summary C`` makes one table of theirs.
+
 ``--atheris TARGET`` hands one target to Google's Atheris instead, which is guided by what the code covers; it is no
 dependency of the project (``pip install atheris``).
 """
@@ -16,6 +19,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import platform
 import random
 import resource
 import signal
@@ -29,6 +33,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.core.files import save_json
+
 MEMORY_BYTES = 1 << 30
 """Address space that a turn may take beyond what it has when it begins."""
 
@@ -36,23 +42,32 @@ SECONDS = 10
 """What one input may take."""
 
 
+LARGEST = ("slowest_s", "memory_growth_bytes")
+"""What is the largest of all turns in a summary; the other numbers are sums."""
+
+
 class TooLong(BaseException):
     """An input took more than `SECONDS`; no reader catches it."""
 
 
-def turn(name: str, seconds: float, seed: int, folder: Path) -> None:
-    """Try damaged files on one target, in this process; what came of it goes to FOLDER/turn.json."""
+def turn(name: str, seconds: float, seed: int, number: int, folder: Path) -> None:
+    """Try damaged files on one target, in this process; what came of it goes to FOLDER/turn.json.
+
+    Args:
+        number: of the turn; each has files of its own.
+    """
     from tests.fuzz.targets import TARGETS
 
-    target, chance = TARGETS[name], random.Random(f"{name} {seed}")
+    target, chance = TARGETS[name], random.Random(f"{name} {seed} {number}")
+    os.nice(10)
     warnings.simplefilter("ignore")  # NumPy's of odd headers
     target.input(random.Random(0))  # makes the seeds, within no limit
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES,) * 2)
     signal.signal(signal.SIGALRM, _too_long)
-    counts = {"inputs": 0, "answers": 0, "slowest_s": 0.0, "faults": []}
-    before, end = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic() + seconds
-    while time.monotonic() < end:
+    counts: dict[str, Any] = {"inputs": 0, "answers": 0, "slowest_s": 0.0, "faults": []}
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    while time.monotonic() < start + seconds:
         content, suffix = target.input(chance)
         path = folder / f"input{suffix}"
         path.write_bytes(content)
@@ -70,6 +85,7 @@ def turn(name: str, seconds: float, seed: int, folder: Path) -> None:
         counts["inputs"] += 1
         counts["slowest_s"] = max(counts["slowest_s"], time.monotonic() - began)
         path.unlink(missing_ok=True)
+    counts["seconds"] = round(time.monotonic() - start, 3)
     counts["memory_growth_bytes"] = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     (folder / "turn.json").write_text(json.dumps(counts))
 
@@ -88,50 +104,113 @@ def _too_long(*_: Any) -> None:
     raise TooLong(f"no answer within {SECONDS} s")
 
 
-def take_turns(names: Sequence[str], minutes: float, slice_s: float, summary: Path) -> int:
-    """Let the targets take turns until the time is up; returns the number of faults found in all."""
-    found: dict[str, Any] = json.loads(summary.read_text()) if summary.exists() else {"targets": {}}
-    found |= {"commit": _commit(), "python": sys.version.split()[0], "seconds": found.get("seconds", 0)}
+def read_summary(path: Path) -> dict[str, Any]:
+    """What a summary says.
+
+    Raises:
+        SystemExit: It is none.
+    """
+    try:
+        found = json.loads(path.read_text())
+        if found.keys() == _empty().keys():
+            return found
+    except (AttributeError, OSError, UnicodeDecodeError, ValueError):
+        pass
+    sys.exit(f"{path} is no summary of this program; give one that it wrote, or another path")
+
+
+def _empty() -> dict[str, Any]:
+    return {"commits": [], "machines": [], "pythons": [], "targets": {}}
+
+
+def take_turns(names: Sequence[str], minutes: float, slice_s: float, seed: int, summary: Path) -> int:
+    """Let the targets take turns until the time is up; returns the number of kinds of fault found in all."""
+    found = read_summary(summary) if summary.exists() else _empty()
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    for name, value in (("commits", _commit()), ("machines", machine), ("pythons", platform.python_version())):
+        found[name] = sorted({*found[name], value})
     summary.parent.mkdir(parents=True, exist_ok=True)
-    context, began = multiprocessing.get_context("spawn"), time.monotonic()
+    context, end = multiprocessing.get_context("spawn"), time.monotonic() + 60 * minutes
     number = sum(counts["turns"] for counts in found["targets"].values())
-    earlier = found["seconds"]
-    while (left := 60 * minutes - (time.monotonic() - began)) > 0:
+    while (left := end - time.monotonic()) > 0:
         name = names[number % len(names)]
         with tempfile.TemporaryDirectory() as folder:
-            process = context.Process(target=turn, args=(name, min(slice_s, left), number, Path(folder)))
+            process = context.Process(target=turn, args=(name, min(slice_s, left), seed, number, Path(folder)))
             process.start()
             process.join(min(slice_s, left) + 10 * SECONDS + 60)
             if process.is_alive():
                 process.kill()
                 process.join()
-            _add(found["targets"], name, Path(folder), process.exitcode, summary.parent)
+            _add(found["targets"], name, seed, Path(folder), process.exitcode, summary.parent)
         number += 1
-        found["seconds"] = round(earlier + time.monotonic() - began, 1)
-        summary.write_text(json.dumps(found, indent=1) + "\n")
+        save_json(found, summary)
+    return _said(found)
+
+
+def merge(paths: Sequence[Path], summary: Path) -> int:
+    """Write the sum of several summaries; returns the number of kinds of fault in it.
+
+    Raises:
+        SystemExit: One is no summary, or two tried the same files.
+    """
+    merged = _empty()
+    for path in paths:
+        found = read_summary(path)
+        for name in ("commits", "machines", "pythons"):
+            merged[name] = sorted({*merged[name], *found[name]})
+        for name, counts in found["targets"].items():
+            total = merged["targets"].setdefault(name, _nothing())
+            again = sorted(set(total["seeds"]) & set(counts["seeds"]))
+            if again:
+                sys.exit(f"{path}: {name} with seed {again[0]} is in another summary too, so files would count twice")
+            _sum(total, counts)
+            for kind, fault in counts["faults"].items():
+                total["faults"].setdefault(kind, fault | {"count": 0})["count"] += fault["count"]
+    merged["targets"] = dict(sorted(merged["targets"].items()))
+    save_json(merged, summary)
+    return _said(merged)
+
+
+def _nothing() -> dict[str, Any]:
+    """The counts of a target that had no turn."""
+    zeros = dict.fromkeys(("turns", "seconds", "inputs", "answers", *LARGEST), 0)
+    return {"seeds": [], **zeros, "faults": {}}
+
+
+def _sum(total: dict[str, Any], counts: dict[str, Any]) -> None:
+    """Add seeds and numbers, not faults."""
+    total["seeds"] = sorted({*total["seeds"], *counts["seeds"]})
+    for name in ("turns", "inputs", "answers"):
+        total[name] += counts[name]
+    total["seconds"] = round(total["seconds"] + counts["seconds"], 3)
+    for name in LARGEST:
+        total[name] = max(total[name], round(counts[name], 3))
+
+
+def _said(found: dict[str, Any]) -> int:
+    """Print what a summary says; returns the number of kinds of fault."""
+    kinds = 0
     for name, counts in found["targets"].items():
-        kinds = len(counts["faults"])
-        print(f"{name}: {counts['inputs']:,} inputs, {counts['answers']:,} answers, {kinds} kinds of fault")
-    return sum(len(counts["faults"]) for counts in found["targets"].values())
+        kinds += len(counts["faults"])
+        print(
+            f"{name}: {counts['seconds']:,.0f} s, {counts['inputs']:,} inputs, {counts['answers']:,} answers, "
+            f"{len(counts['faults'])} kinds of fault"
+        )
+    return kinds
 
 
-def _add(targets: dict[str, Any], name: str, folder: Path, exit_code: int | None, keep: Path) -> None:
+def _add(targets: dict[str, Any], name: str, seed: int, folder: Path, exit_code: int | None, keep: Path) -> None:
     """Add a turn's counts to those of its target, and keep the inputs of new kinds of fault."""
-    new = {"turns": 0, "inputs": 0, "answers": 0, "slowest_s": 0.0, "memory_growth_bytes": 0, "faults": {}}
-    total = targets.setdefault(name, new)
-    total["turns"] += 1
-    result = folder / "turn.json"
+    total, result = targets.setdefault(name, _nothing()), folder / "turn.json"
+    counts = _nothing()
     if not result.exists():  # it crashed or hung in compiled code, on the file that is still there
         paths = list(folder.glob("input*")) or [Path(os.devnull)]
         faults = [{"what": f"the process ended with {exit_code}", "where": "", "suffix": paths[0].suffix}]
     else:
-        counts = json.loads(result.read_text())
-        total["inputs"] += counts["inputs"]
-        total["answers"] += counts["answers"]
-        for largest in ("slowest_s", "memory_growth_bytes"):
-            total[largest] = max(total[largest], counts[largest])
+        counts |= json.loads(result.read_text())
         faults = counts["faults"]
         paths = [folder / f"fault-{number}" for number in range(1, len(faults) + 1)]
+    _sum(total, counts | {"seeds": [seed], "turns": 1})
     for fault, path in zip(faults, paths, strict=False):
         kind = f"{fault['what'].partition(':')[0]} in {fault['where']}"
         if kind not in total["faults"]:
@@ -143,9 +222,12 @@ def _add(targets: dict[str, Any], name: str, folder: Path, exit_code: int | None
         total["faults"][kind]["count"] += 1
 
 
-def _commit() -> str | None:
-    said = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True)
-    return said.stdout.strip() or None
+def _commit() -> str:
+    try:
+        said = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True).stdout
+    except FileNotFoundError:  # a machine without git
+        said = ""
+    return said.strip() or "unknown"
 
 
 def guided(name: str, arguments: Sequence[str]) -> None:
@@ -174,25 +256,31 @@ def guided(name: str, arguments: Sequence[str]) -> None:
     atheris.Fuzz()
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", help="which targets (default: all)")
     parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="other files for another number (default: 0)")
     parser.add_argument("--slice-seconds", type=float, default=15, help="length of a turn (default: 15)")
     parser.add_argument("--summary", type=Path, default=Path("build/fuzz/summary.json"))
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="SUMMARY", help="only sum these up, into --summary")
     parser.add_argument("--atheris", metavar="TARGET", help="guide one target by coverage")
-    options, others = parser.parse_known_args()
+    options, others = parser.parse_known_args(argv)
     if options.atheris:
         guided(options.atheris, others)
     if others:
         parser.error(f"unknown: {' '.join(others)}")
+    if options.merge:
+        return 1 if merge(options.merge, options.summary) else 0
     from tests.fuzz.targets import TARGETS
 
     unknown = set(options.targets) - TARGETS.keys()
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}; known: {', '.join(TARGETS)}")
-    os.nice(10)
-    faults = take_turns(options.targets or list(TARGETS), options.minutes, options.slice_seconds, options.summary)
+    # The threads that NumPy makes on a machine of many cores would take the address space that a turn may have.
+    os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    names = options.targets or list(TARGETS)
+    faults = take_turns(names, options.minutes, options.slice_seconds, options.seed, options.summary)
     return 1 if faults else 0
 
 

@@ -149,6 +149,16 @@ def test_runs_are_predicted_from_the_one_with_the_fewest_workers(tmp_path, capsy
     assert "| -50.0% |" in capsys.readouterr().out
 
 
+def test_runs_that_cannot_be_compared_are_named():
+    runs = [measured(1, FEW), measured(2, FEW), measured(4, dataclasses.replace(FEW, held=2))]
+    assert all(abs(each.error) < 1e-9 for each in compare({"runs": runs}))  # a worker of four has less memory
+    runs[1]["report"]["levels"][1]["made"] = 2
+    with pytest.raises(ValueError, match="on 2 workers took shards from an earlier one"):
+        compare({"runs": runs})
+    with pytest.raises(ValueError, match="on 4 workers has 9 panels, the first one 12: measure with the same --panel"):
+        compare({"runs": [measured(1, FEW), measured(4, dataclasses.replace(FEW, panels=9))]})
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"runs": []}', '{"runs": [{"workers": 1}]}'])
 def test_a_file_of_something_else_is_named(tmp_path, capsys, content):
     path = tmp_path / "scaling.json"

@@ -441,14 +441,20 @@ def compare(measured: Mapping[str, Any]) -> list[Compared]:
         measured: what ``python -m workflow.lib.distributed`` writes.
 
     Raises:
-        ValueError: it holds no runs, or is something else.
+        ValueError: it holds no runs, or is something else; or one was resumed, or has other panels.
     """
     try:
         runs = sorted(measured["runs"], key=lambda run: (run["workers"], run["levels_total_s"]))
         base = runs[0]
         plan, (first, *later) = base["report"]["plan"], base["report"]["levels"]
-        if first["made"] != first["tasks"]:
-            raise ValueError("its first run took shards from an earlier one: their times are not known")
+        for run in runs:
+            on = f"its run on {run['workers']} workers"
+            if any(level["made"] != level["tasks"] for level in run["report"]["levels"]):
+                raise ValueError(f"{on} took shards from an earlier one: their times are not known")
+            if (panels := run["report"]["plan"]["panels"]) != plan["panels"]:
+                raise ValueError(
+                    f"{on} has {panels} panels, the first one {plan['panels']}: measure with the same --panel"
+                )
         spent: dict[str, float] = {}
         for worker in first["workers"].values():
             for step, seconds in worker["seconds"].items():
@@ -462,7 +468,8 @@ def compare(measured: Mapping[str, Any]) -> list[Compared]:
         for run in runs:
             levels = sum(list_schedule(level["task_seconds"], run["workers"]) for level in later)
             beside = sum(level["seconds"] - list_schedule(level["task_seconds"], base["workers"]) for level in later)
-            predicted = simulate(tasks, run["workers"]).seconds + levels + max(beside, 0)
+            held = dataclasses.replace(tasks, held=run["report"]["plan"]["held"])  # workers may share memory
+            predicted = simulate(held, run["workers"]).seconds + levels + max(beside, 0)
             found.append(Compared(run["workers"], run["levels_total_s"], predicted))
         return found
     except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:

@@ -1,16 +1,12 @@
 """Every kernel of every method is clean under the sanitizers, on a small problem that reaches several levels."""
 
 import importlib
-import os
-import subprocess
-import sys
 
 import pytest
 
 from gpupc_impl import methods
-from gpupc_impl.backends import replay
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.simt import build
+from tests import sanitized
 
 GAUSSIAN = """
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
@@ -133,15 +129,9 @@ for method in methods("{family}").values():
 """
 
 
-def run_search(family, environment):
-    done = subprocess.run(
-        [sys.executable, "-c", SEARCH.format(family=family, problems=FAMILIES[family][1])],
-        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
+def program(family):
+    """A search of the family's problems by all its methods."""
+    return SEARCH.format(family=family, problems=FAMILIES[family][1])
 
 
 def test_there_are_kernels_to_check():
@@ -159,17 +149,13 @@ def test_every_kernel_file_goes_through_them():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.skipif(build.missing_sanitizer(("address", "undefined")) is not None, reason="no sanitizer runtime here")
+@sanitized.NEEDS_ADDRESSES
 def test_addresses_and_arithmetic_are_clean(family):
-    run_search(family, build.sanitizer_environment("address,undefined"))
+    sanitized.check_addresses(program(family))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.skipif(build.missing_sanitizer(("thread",)) is not None, reason="no thread sanitizer here")
+@sanitized.NEEDS_THREADS
 def test_kernels_do_not_race(family, tmp_path):
-    run_search(family, {**os.environ, "GPUPC_RECORD_LAUNCHES": str(tmp_path)})
-    results = replay.replay(tmp_path)
-    all_kernels = importlib.import_module(FAMILIES[family][0]).all_kernels
-    assert {result.kernel.split(" of ")[0] for result in results} >= {kernel.expression for kernel in all_kernels(3)}
-    for result in results:
-        assert result.clean, f"{result.kernel}\n{result.report}"
+    kernels = importlib.import_module(FAMILIES[family][0]).all_kernels(3)
+    sanitized.check_races(program(family), tmp_path, kernels)

@@ -1,14 +1,7 @@
 """The kernels of method `distributed` are clean under the sanitizers, as a worker launches them."""
 
-import os
-import subprocess
-import sys
-
-import pytest
-
-from gpupc_impl.backends import replay
-from gpupc_impl.backends.simt import build
 from gpupc_impl.distributed.device import all_kernels
+from tests import sanitized
 
 SEARCH = """
 import sys
@@ -56,28 +49,11 @@ for fixed in (None, np.array([[1, 50], [3, 4]])):
 """
 
 
-def run_search(environment, folder):
-    done = subprocess.run(
-        [sys.executable, "-c", SEARCH, folder],
-        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(build.missing_sanitizer(("address", "undefined")) is not None, reason="no sanitizer runtime here")
+@sanitized.NEEDS_ADDRESSES
 def test_addresses_and_arithmetic_are_clean(tmp_path):
-    run_search(build.sanitizer_environment("address,undefined"), tmp_path)
+    sanitized.check_addresses(SEARCH, tmp_path)
 
 
-@pytest.mark.skipif(build.missing_sanitizer(("thread",)) is not None, reason="no thread sanitizer here")
+@sanitized.NEEDS_THREADS
 def test_kernels_do_not_race(tmp_path):
-    launches = tmp_path / "launches"
-    run_search({**os.environ, "GPUPC_RECORD_LAUNCHES": str(launches)}, tmp_path)
-    results = replay.replay(launches)
-    expected = {kernel.expression for kernel in all_kernels(3)}
-    assert {result.kernel.split(" of ")[0] for result in results} >= expected
-    for result in results:
-        assert result.clean, f"{result.kernel}\n{result.report}"
+    sanitized.check_races(SEARCH, tmp_path / "launches", all_kernels(3), tmp_path)

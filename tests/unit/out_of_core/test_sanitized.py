@@ -1,14 +1,7 @@
 """The kernels of the out-of-core methods are clean under the sanitizers, in every layout and with split rows."""
 
-import os
-import subprocess
-import sys
-
-import pytest
-
-from gpupc_impl.backends import replay
-from gpupc_impl.backends.simt import build
 from gpupc_impl.out_of_core.device import all_kernels
+from tests import sanitized
 
 SEARCH = """
 import dataclasses
@@ -40,27 +33,11 @@ assert solve(problem, method, backend, {"layout": "gather"}) == expected
 """
 
 
-def run_search(environment):
-    done = subprocess.run(
-        [sys.executable, "-c", SEARCH],
-        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(build.missing_sanitizer(("address", "undefined")) is not None, reason="no sanitizer runtime here")
+@sanitized.NEEDS_ADDRESSES
 def test_addresses_and_arithmetic_are_clean():
-    run_search(build.sanitizer_environment("address,undefined"))
+    sanitized.check_addresses(SEARCH)
 
 
-@pytest.mark.skipif(build.missing_sanitizer(("thread",)) is not None, reason="no thread sanitizer here")
+@sanitized.NEEDS_THREADS
 def test_kernels_do_not_race(tmp_path):
-    run_search({**os.environ, "GPUPC_RECORD_LAUNCHES": str(tmp_path)})
-    results = [result for result in replay.replay(tmp_path) if "out_of_core" in result.kernel]
-    replayed = {result.kernel.split(" of ")[0] for result in results}
-    assert replayed >= {kernel.expression for kernel in all_kernels(3)}, sorted(replayed)
-    for result in results:
-        assert result.clean, f"{result.kernel}\n{result.report}"
+    sanitized.check_races(SEARCH, tmp_path, all_kernels(3), room="out_of_core")

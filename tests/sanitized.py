@@ -1,0 +1,54 @@
+"""What the tests that run kernels under sanitizers share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from gpupc_impl.backends import KernelSource, replay
+from gpupc_impl.backends.simt import build
+
+NEEDS_ADDRESSES = pytest.mark.skipif(
+    build.missing_sanitizer(("address", "undefined")) is not None, reason="no sanitizer runtime here"
+)
+NEEDS_THREADS = pytest.mark.skipif(build.missing_sanitizer(("thread",)) is not None, reason="no thread sanitizer here")
+
+
+def run_search(program: str, environment: Mapping[str, str], *arguments: str | Path) -> None:
+    """Run a program of Python that searches, in a process of its own: sanitizers are loaded before Python."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def check_addresses(program: str, *arguments: str | Path) -> None:
+    """Nothing of a program's kernels is out of bounds, nor undefined."""
+    run_search(program, build.sanitizer_environment("address,undefined"), *arguments)
+
+
+def check_races(
+    program: str, launches: Path, kernels: Iterable[KernelSource], *arguments: str | Path, room: str = ""
+) -> None:
+    """No launch of a program's kernels races.
+
+    Args:
+        launches: folder for what is launched.
+        kernels: that must be among them.
+        room: of the package, whose kernels are looked at.
+    """
+    run_search(program, {**os.environ, "GPUPC_RECORD_LAUNCHES": str(launches)}, *arguments)
+    results = [result for result in replay.replay(launches) if room in result.kernel]
+    missed = {kernel.expression for kernel in kernels} - {result.kernel.split(" of ")[0] for result in results}
+    assert not missed, f"not launched: {sorted(missed)}"
+    for result in results:
+        assert result.clean, f"{result.kernel}\n{result.report}"
