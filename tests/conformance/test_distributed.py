@@ -32,6 +32,7 @@ from gpupc_impl import (
     skeleton,
 )
 from gpupc_impl.backends.cuda import CudaBackend
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
 from gpupc_impl.distributed.correlations import fixed_order_problem
@@ -323,7 +324,7 @@ def test_sets_are_read_when_they_are_asked_for(search, tmp_path):
 
 def test_two_workers_with_one_gpu(search, monkeypatch):
     x = sample(np.random.default_rng(16), 40, 50, 3)
-    monkeypatch.setattr(_worker, "_gpu", lambda backend: "the only one")
+    monkeypatch.setattr(HostBackend, "device_key", lambda backend: "the only one")
     with pytest.raises(InvalidParameter, match="have the same GPU"):
         search(x, workers=3)
     found = search(x, workers=3, panel=32, device_memory_limit=MB)
