@@ -61,6 +61,12 @@ class Plan:
             partners = range(i, self.panels)
             yield from ((i, j) for j in (partners if i % 2 == 0 else reversed(partners)))
 
+    def shares(self, workers: int) -> dict[tuple[int, int], int]:
+        """The worker of each block, by number: as many blocks for each, of few panels, since it has to make these."""
+        everything = range(self.panels)
+        blocks = list(_near_one_another(everything, everything))
+        return {block: at * workers // len(blocks) for at, block in enumerate(blocks)}
+
     def pairs(self, i: int, j: int, bits: np.ndarray) -> np.ndarray:
         """(k, 2) int32, row by row: the pairs of a block that are set in its (rows, words) uint32 bits."""
         at = np.flatnonzero(bits.reshape(-1))
@@ -71,6 +77,27 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def _near_one_another(rows: range, columns: range) -> Iterator[tuple[int, int]]:
+    """The blocks (I, J), J >= I, of ranges of panels, the same or disjoint; any few in a row have few panels."""
+    if len(rows) == len(columns) == 1:
+        yield rows[0], columns[0]
+    elif rows == columns:
+        low, high = _halves(rows)
+        for part in ((low, low), (low, high), (high, high)):
+            yield from _near_one_another(*part)
+    elif len(rows) > len(columns):
+        for half in _halves(rows):
+            yield from _near_one_another(half, columns)
+    else:
+        for half in _halves(columns):
+            yield from _near_one_another(rows, half)
+
+
+def _halves(panels: range) -> tuple[range, range]:
+    middle = len(panels) // 2
+    return panels[:middle], panels[middle:]
 
 
 def count_bits(words: np.ndarray) -> int:

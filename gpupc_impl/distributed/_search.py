@@ -149,6 +149,7 @@ class DistributedSearch:
         self._later: list[tuple[np.ndarray, np.ndarray]] = []
         self._edges: np.ndarray | None = None
         self._adjacency: np.ndarray | None = None
+        self._workers: list[str] = []
         self._numbers: dict[str, str] = {}
         self.report: dict[str, Any] = {"levels": []}
 
@@ -179,6 +180,7 @@ class DistributedSearch:
         path = Path(owner.name if owner else params["folder"]).absolute()
         folder = _shards.Folder(path)
         said = self._ask_workers(client, where)
+        self._workers = sorted(said)
         given = problem.samples is None
         rows = params["panel"] or folder.rows_claimed()
         plan = _plan.choose(
@@ -308,12 +310,18 @@ class DistributedSearch:
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _run_tasks(
-        self, title: str, task: Callable[..., Any], tasks: Sequence[tuple], paths: Sequence[Path]
+        self,
+        title: str,
+        task: Callable[..., Any],
+        tasks: Sequence[tuple],
+        paths: Sequence[Path],
+        preferred: Sequence[str | None],
     ) -> list[dict[str, Any]]:
         """What the tasks say, in their order; those whose shards are there are not made again.
 
         Args:
             paths: their shards, all in one folder.
+            preferred: the address of the worker that should take each; another one may, when it has nothing to do.
         """
         from distributed import KilledWorker
 
@@ -321,9 +329,10 @@ class DistributedSearch:
         missing = [k for k, said in enumerate(found) if said is None]
         logger.info("%s: %d tasks, %d of them done before", title, len(tasks), len(tasks) - len(missing))
         started = told = time.perf_counter()
-        futures = {
-            self._client.submit(task, self._spec, *tasks[k], pure=False, priority=-n): k for n, k in enumerate(missing)
-        }
+        futures = {}
+        for n, k in enumerate(missing):
+            where = {} if preferred[k] is None else {"workers": preferred[k], "allow_other_workers": True}
+            futures[self._client.submit(task, self._spec, *tasks[k], pure=False, priority=-n, **where)] = k
         failed: BaseException | None = None
         wanted = None if self.run.progress is not None else False
         try:
@@ -406,7 +415,10 @@ class DistributedSearch:
         """Levels 0 and 1, whose tasks are the same."""
         started, problem, shards = time.perf_counter(), self.problem, self._spec.shards
         blocks = list(self._spec.plan.blocks())
-        found = self._run_tasks("levels 0 and 1", _worker.make_block, blocks, [shards.block(*one) for one in blocks])
+        share = self._spec.plan.shares(len(self._workers))
+        preferred = [self._workers[share[block]] if len(self._workers) > 1 else None for block in blocks]
+        paths = [shards.block(*one) for one in blocks]
+        found = self._run_tasks("levels 0 and 1", _worker.make_block, blocks, paths, preferred)
         left, degrees = [], np.empty(self.p, np.int64)
         for (i, j), said in zip(blocks, found, strict=True):
             sent = said.get("left")
@@ -415,7 +427,8 @@ class DistributedSearch:
                 sent = said.get("degrees")
                 degrees[self._spec.plan.panel(i)] = self._blocks.degrees(i) if sent is None else sent
         edges = np.concatenate(left)
-        self._edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        keys = np.sort(edges[:, 0].astype(np.int64) * self.p + edges[:, 1])  # much faster than to sort rows
+        self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(edges.dtype)
         seconds = time.perf_counter() - started
         spent: Counter = Counter()
         for of_worker in self.report["levels"][-1]["workers"].values():
@@ -445,6 +458,7 @@ class DistributedSearch:
             _worker.make_rows,
             [(level, critical, group) for group, _ in groups],
             [shards.rows(level, group.name) for group, _ in groups],
+            [None] * len(groups),
         )
         keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
         totals: Counter = Counter()

@@ -54,17 +54,56 @@ inline void make_tile(const double* samples, int m, int p, const Target& to, int
 
 #else
 
-// The samples s, s + 1, ... of some variables; 0 beyond the last variable.
-template <int WIDTH>
-__device__ __forceinline__ void load(double (*target)[WIDTH], const double* samples, int p, int s, int count,
-                                     const int* variables, int first, int n) {
-    const int thread = threadIdx.y * SIDE + threadIdx.x;
-#pragma unroll
-    for (int q = 0; q < SAMPLES * WIDTH / (SIDE * SIDE); ++q) {
-        const int at = thread + q * SIDE * SIDE, k = at / WIDTH, v = first + at % WIDTH;
-        target[k][at % WIDTH] = k < count && v < n ? samples[static_cast<long long>(s + k) * p + variables[v]] : 0.0;
-    }
+// Queues a copy to shared memory, of 0 where there is nothing; older devices make it at once.
+__device__ __forceinline__ void copy_in(double* shared, const double* global, bool there) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(place), "l"(global), "r"(there ? 8 : 0));
+#else
+    *shared = there ? *global : 0.0;
+#endif
 }
+
+// Ends the copies queued so far as a group.
+__device__ __forceinline__ void end_group() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits for this thread's copies, but for those of the last group.
+__device__ __forceinline__ void wait_for_all_but_one_group() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// A thread's part of the samples of WIDTH variables: always the same variable's.
+template <int WIDTH>
+struct Loader {
+    static constexpr int STEP = SIDE * SIDE / WIDTH;  // samples that the block takes at a time
+
+    const double* of_variable;
+    int p, column, first_sample;
+    bool there;
+
+    __device__ __forceinline__ Loader(const double* samples, int p, const int* variables, int first, int n) : p(p) {
+        const int thread = threadIdx.y * SIDE + threadIdx.x;
+        column = thread % WIDTH;
+        first_sample = thread / WIDTH;
+        there = first + column < n;
+        of_variable = samples + (there ? variables[first + column] : 0);
+    }
+
+    // Queues samples s, s + 1, ..., `count` of them.
+    __device__ __forceinline__ void load(double (*target)[WIDTH], int s, int count) const {
+#pragma unroll
+        for (int k = first_sample; k < SAMPLES; k += STEP) {
+            const bool in = there && k < count;
+            copy_in(&target[k][column], in ? of_variable + static_cast<long long>(s + k) * p : of_variable, in);
+        }
+    }
+};
 
 __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], const double* of_rows,
                                            const double* of_columns) {
@@ -82,19 +121,29 @@ __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], c
 
 __device__ __forceinline__ void make_tile(const double* samples, int m, int p, const Target& to, int first_row,
                                           int first_column) {
-    __shared__ __align__(16) double of_rows[SAMPLES][TILE_ROWS];
-    __shared__ __align__(16) double of_columns[SAMPLES][TILE_COLUMNS];
+    // While the samples in one half are worked with, the next come into the other.
+    __shared__ __align__(16) double of_rows[2][SAMPLES][TILE_ROWS];
+    __shared__ __align__(16) double of_columns[2][SAMPLES][TILE_COLUMNS];
+    const Loader<TILE_ROWS> rows(samples, p, to.rows, first_row, to.n_rows);
+    const Loader<TILE_COLUMNS> columns(samples, p, to.columns, first_column, to.n_columns);
     double sum[PER_ROW][PER_COLUMN] = {};
-    for (int s = 0; s < m; s += SAMPLES) {
-        const int count = min(SAMPLES, m - s);
-        load<TILE_ROWS>(of_rows, samples, p, s, count, to.rows, first_row, to.n_rows);
-        load<TILE_COLUMNS>(of_columns, samples, p, s, count, to.columns, first_column, to.n_columns);
+    rows.load(of_rows[0], 0, m);
+    columns.load(of_columns[0], 0, m);
+    end_group();
+    for (int s = 0, half = 0; s < m; s += SAMPLES, half ^= 1) {
+        const int next = s + SAMPLES;
+        if (next < m) {
+            rows.load(of_rows[half ^ 1], next, m - next);
+            columns.load(of_columns[half ^ 1], next, m - next);
+        }
+        end_group();
+        wait_for_all_but_one_group();
         __syncthreads();
-        if (count == SAMPLES) {
+        if (next <= m) {
 #pragma unroll
-            for (int k = 0; k < SAMPLES; ++k) add_sample(sum, of_rows[k], of_columns[k]);
+            for (int k = 0; k < SAMPLES; ++k) add_sample(sum, of_rows[half][k], of_columns[half][k]);
         } else {
-            for (int k = 0; k < count; ++k) add_sample(sum, of_rows[k], of_columns[k]);
+            for (int k = 0; k < m - s; ++k) add_sample(sum, of_rows[half][k], of_columns[half][k]);
         }
         __syncthreads();
     }
