@@ -86,6 +86,7 @@ COLUMNS = {
         ranks=np.bool_,
         stride=np.int32,
         width=np.int32,
+        row=np.int32,
     )
     for kind, (value, _) in TYPES.items()
 }
@@ -577,6 +578,7 @@ class Engine:
             ranks=self.ranks,
             stride=self.stride,
             width=min(LANES, threads),
+            row=LANES * self.dtype.itemsize,
         )
         self._kernel("estimate_by_buckets", "false" if level else "true")(
             (blocks, tests.values["count"], groups),

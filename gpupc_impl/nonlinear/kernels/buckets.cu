@@ -82,6 +82,16 @@ __device__ __forceinline__ int bin_of(Key key, Key low, int shift) {
     return static_cast<int>(min((key - low) >> shift, Key(LAST - 1))) + 1;  // rounded down: -1 for low - 1
 }
 
+// Whether low <= key <= high, where low <= high; of short keys by one comparison.
+template <class Key>
+__device__ __forceinline__ bool between(Key key, Key low, Key high) {
+    if constexpr (sizeof(Key) == sizeof(unsigned)) {
+        return static_cast<unsigned>(key - low) <= static_cast<unsigned>(high - low);
+    } else {
+        return low <= key && key <= high;
+    }
+}
+
 // The lists of some samples of some tests.
 template <class T>
 struct Lists {
@@ -252,7 +262,7 @@ struct Cells {
     __device__ explicit Cells(unsigned char* shared)
         : first(reinterpret_cast<Cell*>(shared) + threadIdx.x / APART * (APART * BINS) +
                 threadIdx.x % APART * IN_WORD) {}
-    __device__ __forceinline__ Cell& operator[](int i) const {
+    __device__ __forceinline__ Cell& operator[](unsigned i) const {
         return first[i / IN_WORD * (IN_WORD * APART) + i % IN_WORD];
     }
 };
@@ -287,6 +297,7 @@ struct Columns {
     bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
     int stride;
     int width;
+    int row;  // bytes of PANEL values; known at compile time it would be a shift of 64 bits
 };
 
 // Whether values are nearer to `own` than `radius`, a key of at least 1.
@@ -296,7 +307,7 @@ struct Ball {
     Wide<T> radius;
     __device__ __forceinline__ bool has(T value) const {
         if constexpr (!Rule::TIES && Number<T>::whole) {  // one comparison
-            return static_cast<unsigned>(value - own + radius - 1) < static_cast<unsigned>(2 * radius - 1);
+            return static_cast<unsigned>(value + (radius - 1 - own)) < static_cast<unsigned>(2 * radius - 1);
         } else {
             return distance_between<T, Rule>(own, value) < radius;
         }
@@ -325,9 +336,12 @@ __global__ void __launch_bounds__(512, 3)
     const int* test = tests.first + 2ll * blockIdx.y;
     const int* set = sets.set(test[0]);
     const long long* psi = tests.psi;
-    const T* values =
-        columns.values + (static_cast<long long>(test[0]) * stride + lane / PANEL * PANEL) * n + lane % PANEL;
-    const auto value = [&](unsigned sample) { return values[static_cast<unsigned long long>(sample) * PANEL]; };
+    const auto* values = reinterpret_cast<const char*>(
+        columns.values + (static_cast<long long>(test[0]) * stride + lane / PANEL * PANEL) * n + lane % PANEL);
+    const unsigned row = columns.row;
+    const auto value = [&](unsigned sample) {  // one multiplication with a 64-bit sum
+        return *reinterpret_cast<const T*>(values + static_cast<unsigned long long>(sample) * row);
+    };
     unsigned long long sum = 0;
     for (int a = lists.first + part * teams + team; a < lists.first + lists.samples; a += parts * teams) {
         const Neighbours<T, EMPTY> here(lists, blockIdx.y, a);
@@ -370,7 +384,7 @@ __global__ void __launch_bounds__(512, 3)
         Key from = low + (static_cast<Key>(bin - 1) << shift), to = FARTHEST;
         if (bin < LAST) to = from + min((Key(1) << shift) - 1, FARTHEST - from);
 #pragma unroll 1
-        while (inside > CAPACITY && from < to) {  // divided further
+        while (from < to && (inside > CAPACITY || to - from < BINS)) {  // divided further, at best by single keys
             const unsigned long long span = static_cast<unsigned long long>(to - from);
             const int finer = span < BINS ? 0 : 64 - __clzll(static_cast<long long>(span / BINS));
             for (int part_of = 0; part_of < BINS; ++part_of) counts[part_of] = 0;
@@ -380,7 +394,7 @@ __global__ void __launch_bounds__(512, 3)
                 measure(entries, keys);
 #pragma unroll
                 for (int s = 0; s < STEP<T>; ++s) {
-                    if (keys[s] >= from && keys[s] <= to) ++counts[static_cast<int>((keys[s] - from) >> finer)];
+                    if (between(keys[s], from, to)) ++counts[static_cast<int>((keys[s] - from) >> finer)];
                 }
             }
             int number = 0;
@@ -401,7 +415,7 @@ __global__ void __launch_bounds__(512, 3)
                 measure(entries, keys);
 #pragma unroll
                 for (int s = 0; s < STEP<T>; ++s) {
-                    if (keys[s] >= from && keys[s] <= to) kept.set(length++, keys[s]);
+                    if (between(keys[s], from, to)) kept.set(length++, keys[s]);
                 }
             }
             Key least = from, most = to;
