@@ -74,6 +74,7 @@ LISTS = {
         wanted=np.int32,
         fine_low=key,
         fine_shift=np.int32,
+        staged=np.bool_,
     )
     for kind, (_, key) in TYPES.items()
 }
@@ -85,7 +86,7 @@ COLUMNS = {
         ranks=np.bool_,
         stride=np.int32,
         width=np.int32,
-        groups=np.int32,
+        row=np.int32,
     )
     for kind, (value, _) in TYPES.items()
 }
@@ -98,6 +99,8 @@ BINS, FINE = 32, 256  # buckets.cu: buckets of a list, and those that tell how w
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}  # of a list in buckets.cu ...
 ENTRIES = 8  # ... which is padded to a multiple of this
 HEADER_BYTES = 280  # of the lists of a sample
+CELL_BYTES = {"short": 2, "float": 4, "double": 4}  # of what buckets are counted in
+ROUND_GROWTH = 4  # times as many lanes as before there are after each round of early stopping
 LEAST_LISTED = 64  # samples whose lists there is room for at the least
 FINE_BINADES = 16  # binades below the largest distance that the FINE buckets tell apart
 LANES = 32  # the side-by-side layout is padded to a multiple of this
@@ -170,10 +173,12 @@ class Tuning:
 
     Attributes:
         nearest, assign, estimate, lists, buckets, insert, transpose: threads a block of the kernels.
-        blocks: blocks that keep the device busy; of those that work in buckets, `blocks` / 8.
+        blocks: blocks that keep the device busy, but for those that work in buckets.
+        teams: teams of threads, one for each lane of a group, that keep it busy then.
         samples: tests times samples that keep the device busy in one launch.
         buffer_bytes: shared memory that distances may be buffered in.
         list_bytes: memory that lists of neighbours take at a time, at most.
+        staged_bytes: shared memory that the lists of a sample are put together in, at most.
         selection: what ``selection=auto`` is.
     """
 
@@ -185,15 +190,17 @@ class Tuning:
     insert: int
     transpose: int
     blocks: int
+    teams: int
     samples: int
     buffer_bytes: int
     list_bytes: int
+    staged_bytes: int
     selection: str
 
 
 TUNING = {
-    "cuda": Tuning(32, 256, 128, 128, 1024, 128, 32, 16384, 1 << 17, 0, 1 << 30, "buckets"),
-    "host": Tuning(32, 1, 1, 1, 32, 32, 1, 64, 1 << 10, 128 * 1024, 1 << 22, "counting"),
+    "cuda": Tuning(32, 256, 128, 128, 64, 128, 32, 1 << 14, 1 << 17, 1 << 17, 0, 1 << 31, 1 << 15, "buckets"),
+    "host": Tuning(32, 1, 1, 1, 32, 32, 1, 64, 8, 1 << 10, 128 * 1024, 1 << 22, 0, "counting"),
 }
 
 
@@ -227,8 +234,9 @@ class Engine:
         self.values = backend.upload(values)
         self.psi = backend.upload(problem.psi)
         self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
-        warps = self.shared_limit // (4 * BINS * LANES)
-        self.tuning = dataclasses.replace(self.tuning, buckets=min(self.tuning.buckets, warps * LANES))
+        warps = self.shared_limit // (CELL_BYTES[self.kind] * BINS * LANES)
+        # With a thread a block there may be more groups of lanes than a grid is high.
+        self.tuning = dataclasses.replace(self.tuning, buckets=max(2, min(self.tuning.buckets, warps * LANES)))
         if self.selection == "buckets" and not warps:
             self.selection = "counting"
         self._sorted = None
@@ -338,10 +346,11 @@ class Engine:
 
     def _bucket_blocks(self, tests: int, lanes: int) -> tuple[int, int]:
         """Blocks that share the samples of a test for a group of lanes, and groups of lanes."""
-        width = min(LANES, self.tuning.buckets)
+        threads = self.tuning.buckets
+        width = min(LANES, threads)
         groups = -(-lanes // width)
-        blocks = -(-self.tuning.blocks // 8 // (tests * groups))
-        return max(1, min(blocks, -(-self.n * width // self.tuning.buckets))), groups
+        blocks = -(-self.tuning.teams * width // (tests * groups * threads))
+        return max(1, min(blocks, -(-self.n * width // threads))), groups
 
     def _scratch_bytes(self, level: int, tests: int) -> int:
         """Global memory for one launch: lists, or in place of shared memory or registers."""
@@ -428,8 +437,14 @@ class Engine:
                 self._kernel("lay_side_by_side")(
                     (-(-self.n // 32), self.stride // 32, count),
                     (tuning.transpose,),
-                    [rows, n, np.int32(self.lanes), np.int32(self.stride), buffers["columns"][part]],
+                    [rows, n, np.int32(self.lanes), np.int32(self.stride), *self._layout(), buffers["columns"][part]],
                 )
+
+    def _layout(self) -> tuple[np.int32, np.int32]:
+        """What samples, and groups of LANES lanes, are apart in columns; for buckets only those lanes lie together."""
+        if self.selection == "buckets":
+            return np.int32(LANES), np.int32(LANES * self.n)
+        return np.int32(self.stride), np.int32(LANES)
 
     def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
         """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
@@ -461,7 +476,7 @@ class Engine:
     def _stages(self, tests: Filled, counts: Any) -> Iterator[tuple[Filled, Any]]:
         """The tests for the lanes of each launch, with the columns to read; behind it those that are decided close.
 
-        The first is for 32 lanes, the others for as many as there were before; without `counts` one is for all.
+        The first is for LANES lanes, and each makes it ROUND_GROWTH times as many; without `counts` one is for all.
         """
         columns = self._buffers["columns"].reshape(-1)
         if counts is None:
@@ -471,11 +486,12 @@ class Engine:
         partials = values["partials"].reshape(-1)
         close = self.backend.kernel(*CLOSE_TESTS)
         first, last = 0, min(LANES, self.lanes)
+        apart = int(self._layout()[1]) // LANES
         while first < last:
-            yield TESTS(**values | {"lanes": last - first, "partials": partials[first:]}), columns[first:]
+            yield TESTS(**values | {"lanes": last - first, "partials": partials[first:]}), columns[first * apart :]
             numbers = np.int32(first), np.int32(last), np.int32(self.problem.critical_count)
             close((-(-values["count"] // threads),), (threads,), [tests, *numbers, counts])
-            first, last = last, min(2 * last, self.lanes)
+            first, last = last, min(ROUND_GROWTH * last, self.lanes)
 
     def _estimate_by_counting(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
         tuning, count = self.tuning, tests.values["count"]
@@ -513,7 +529,11 @@ class Engine:
         listed = min(listed, n * count)
         entries = backend.empty(listed * (each - HEADER_BYTES), np.uint8)
         headers = backend.empty(listed * HEADER_BYTES, np.uint8)
-        for part in pieces(count, max(1, listed // n)):
+        fitting = max(1, listed // n)
+        staged_bytes = each - HEADER_BYTES
+        if staged_bytes > min(self.tuning.staged_bytes, self.shared_limit):
+            staged_bytes = 0
+        for part in pieces(count, -(-count // -(-count // fitting))):  # as many as fit, but equally many
             some = part.stop - part.start
             its = {name: values[name][part] for name in ("first", "partials")}
             if counts is not None:
@@ -523,15 +543,18 @@ class Engine:
             made = None
             for staged, columns in self._stages(device_tests, None if counts is None else counts[part]):
                 for samples in parts:
-                    lists = self._lists(level, entries, headers, samples)
+                    lists = self._lists(level, entries, headers, samples, staged_bytes > 0)
                     if made != samples:  # else by the last stage
                         self._kernel("list_neighbours", empty)(
-                            (samples.stop - samples.start, some), (self.tuning.lists,), [sets, staged, lists]
+                            (samples.stop - samples.start, some),
+                            (self.tuning.lists,),
+                            [sets, staged, lists],
+                            shared_bytes=staged_bytes,
                         )
                         made = samples
                     self._launch_by_buckets(level, sets, staged, lists, columns)
 
-    def _lists(self, level: int, entries: Any, headers: Any, samples: slice) -> Filled:
+    def _lists(self, level: int, entries: Any, headers: Any, samples: slice, staged: bool) -> Filled:
         """The lists of some samples."""
         fine_low, fine_shift = self._fine_buckets()
         return LISTS[self.kind](
@@ -543,6 +566,7 @@ class Engine:
             wanted=min(self.n - 1, 3 * self._first_guess(level) // 2),
             fine_low=fine_low,
             fine_shift=fine_shift,
+            staged=staged,
         )
 
     def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
@@ -554,13 +578,13 @@ class Engine:
             ranks=self.ranks,
             stride=self.stride,
             width=min(LANES, threads),
-            groups=groups,
+            row=LANES * self.dtype.itemsize,
         )
         self._kernel("estimate_by_buckets", "false" if level else "true")(
-            (blocks * groups, tests.values["count"]),
+            (blocks, tests.values["count"], groups),
             (threads,),
             [sets, tests, lists, device_columns],
-            shared_bytes=4 * BINS * -(-threads // LANES) * LANES,
+            shared_bytes=CELL_BYTES[self.kind] * BINS * -(-threads // LANES) * LANES,
         )
 
     def _fine_buckets(self) -> tuple[int, int]:

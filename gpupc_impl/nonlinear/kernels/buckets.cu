@@ -14,7 +14,8 @@
 constexpr int BINS = 32;   // buckets of a list: below `low`, 30 of 2^shift keys each, all above
 constexpr int FINE = 256;  // buckets that `low` and the width of the others are found with
 constexpr int LAST = BINS - 1;
-constexpr int APART = 32;  // words of a thread; its neighbours' lie between
+constexpr int APART = 32;  // words of a thread; its neighbours' lie between, so that each has its own bank
+constexpr int PANEL = 32;  // lanes whose values lie side by side
 
 // Keys as they are worked on in registers.
 template <class T>
@@ -63,6 +64,12 @@ struct alignas(16) Entries {
     Entry<T> of[STEP<T>];
 };
 
+// As many as are copied at a time.
+template <class T>
+struct alignas(16) Piece {
+    Entry<T> of[16 / sizeof(Entry<T>)];
+};
+
 // What one sample's lists are like. List 0: by distances in (V_j, S); list 1: in S. Within a bucket there is no order.
 struct Header {
     long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
@@ -75,6 +82,16 @@ __device__ __forceinline__ int bin_of(Key key, Key low, int shift) {
     return static_cast<int>(min((key - low) >> shift, Key(LAST - 1))) + 1;  // rounded down: -1 for low - 1
 }
 
+// Whether low <= key <= high, where low <= high; of short keys by one comparison.
+template <class Key>
+__device__ __forceinline__ bool between(Key key, Key low, Key high) {
+    if constexpr (sizeof(Key) == sizeof(unsigned)) {
+        return static_cast<unsigned>(key - low) <= static_cast<unsigned>(high - low);
+    } else {
+        return low <= key && key <= high;
+    }
+}
+
 // The lists of some samples of some tests.
 template <class T>
 struct Lists {
@@ -85,6 +102,7 @@ struct Lists {
     int wanted;              // bound for the bucket that is the last but one: so many samples are that near
     KeyOf<T> fine_low;       // the FINE buckets
     int fine_shift;
+    bool staged;  // whether lists are put together in shared memory, for which there is room
 };
 
 template <class T, bool EMPTY>
@@ -101,7 +119,8 @@ struct Neighbours {
     }
 };
 
-// The lists of a sample a block. EMPTY: level 0, where there is no list for S. Grid (samples, tests), any block.
+// The lists of a sample a block. EMPTY: level 0, where there is no list for S. Neighbouring threads put entries where
+// they happen to belong; `staged` writes them to memory in order. Grid (samples, tests), any block.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
@@ -110,6 +129,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     constexpr int LISTS = Here::LISTS;
     __shared__ int fine[FINE], sums[FINE], counts[LISTS][BINS];
     __shared__ long long ends[2];
+    GPUPC_DYNAMIC_SHARED(Piece<T>, stage);
     if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x, n = sets.n, level = sets.level;
     const int a = lists.first + blockIdx.x;
@@ -198,7 +218,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     __syncthreads();
     Entry<T>* found[LISTS];
     for (int l = 0; l < LISTS; ++l) {
-        found[l] = here.lists[l]->of;
+        found[l] = lists.staged ? stage->of + l * lists.padded : here.lists[l]->of;
         below[l] = below[l] > 0 ? atomicAdd(&counts[l][0], below[l]) : 0;
         above[l] = above[l] > 0 ? atomicAdd(&counts[l][LAST], above[l]) : 0;
     }
@@ -215,64 +235,110 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     for (int place = n - 1 + thread; place < lists.padded; place += threads) {
         for (int l = 0; l < LISTS; ++l) found[l][place] = Entry<T>::of(0, Number<T>::LARGEST);
     }
+    if (!lists.staged) return;
+    __syncthreads();
+    auto* pieces = reinterpret_cast<Piece<T>*>(here.lists[0]);  // the lists of a sample lie one behind the other
+    const int length = LISTS * lists.padded / (16 / static_cast<int>(sizeof(Entry<T>)));
+    for (int p = thread; p < length; p += threads) pieces[p] = stage[p];
 }
 
-// Keys of one thread, in the words that it counts in.
-template <class Key>
-struct Kept {
-    static constexpr int WORDS = sizeof(Key) / sizeof(int);
-    int* words;
-    __device__ __forceinline__ void set(int i, Key key) {
-        words[i * WORDS * APART] = static_cast<int>(key);
-        if constexpr (WORDS == 2) words[(i * WORDS + 1) * APART] = static_cast<int>(key >> 32);
+template <int IN_WORD>
+struct CellOf {
+    using Type = int;
+};
+
+template <>
+struct CellOf<2> {
+    using Type = unsigned short;
+};
+
+// What one thread counts in: BINS cells, of 16 bits where there are less than 2^15 samples, else of 32.
+template <class T>
+struct Cells {
+    static constexpr int IN_WORD = sizeof(T) == 2 ? 2 : 1;
+    using Cell = typename CellOf<IN_WORD>::Type;
+    Cell* first;
+    // `shared` has room for the block's threads, in whole warps.
+    __device__ explicit Cells(unsigned char* shared)
+        : first(reinterpret_cast<Cell*>(shared) + threadIdx.x / APART * (APART * BINS) +
+                threadIdx.x % APART * IN_WORD) {}
+    __device__ __forceinline__ Cell& operator[](unsigned i) const {
+        return first[i / IN_WORD * (IN_WORD * APART) + i % IN_WORD];
     }
-    __device__ __forceinline__ Key get(int i) const {
-        if constexpr (WORDS == 1) {
-            return words[i * APART];
+};
+
+// Keys of one thread, in these cells.
+template <class T>
+struct Kept {
+    static constexpr int CELLS = sizeof(T) == 8 ? 2 : 1;
+    Cells<T> cells;
+    __device__ __forceinline__ void set(int i, Wide<T> key) {
+        cells[i * CELLS] = static_cast<typename Cells<T>::Cell>(key);
+        if constexpr (CELLS == 2) cells[i * CELLS + 1] = static_cast<int>(key >> 32);
+    }
+    __device__ __forceinline__ Wide<T> get(int i) const {
+        if constexpr (CELLS == 1) {
+            return cells[i];
         } else {
-            const unsigned low = static_cast<unsigned>(words[2 * i * APART]);
-            return static_cast<Key>(words[(2 * i + 1) * APART]) << 32 | low;
+            const auto low = static_cast<unsigned>(cells[2 * i]);
+            return static_cast<Wide<T>>(cells[2 * i + 1]) << 32 | low;
         }
     }
 };
 
 // What lies in the lanes, and how they are dealt out. A block works for `width` lanes that lie side by side, or in the
-// last group for what is left of them, so that the values it reads stay in the cache next to it.
+// last group for what is left of them. Its threads need nothing of one another, so blocks are small: what keeps one of
+// them long keeps no others. Those of one group are started one after the other, and the values of PANEL lanes lie
+// together, so that what the blocks of a multiprocessor read stays in the cache next to it.
 template <class T>
 struct Columns {
-    const T* values;  // (sets, n, stride) values of all lanes side by side
+    const T* values;  // (sets, stride / PANEL, n, PANEL) values of all lanes
     const T* sorted;  // (p, n) values of each variable ascending, at level 0 ...
     bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
     int stride;
-    int width, groups;
+    int width;
+    int row;  // bytes of PANEL values; known at compile time it would be a shift of 64 bits
 };
 
-// The partials of tests of the samples that are listed. Shared memory: BINS words a thread, of whole warps.
-// Grid (groups x any, tests), block (gamma).
+// Whether values are nearer to `own` than `radius`, a key of at least 1.
+template <class T, class Rule>
+struct Ball {
+    T own;
+    Wide<T> radius;
+    __device__ __forceinline__ bool has(T value) const {
+        if constexpr (!Rule::TIES && Number<T>::whole) {  // one comparison
+            return static_cast<unsigned>(value + (radius - 1 - own)) < static_cast<unsigned>(2 * radius - 1);
+        } else {
+            return distance_between<T, Rule>(own, value) < radius;
+        }
+    }
+};
+
+// The partials of tests of the samples that are listed. Shared memory: BINS cells a thread, of whole warps.
+// Grid (any, tests, groups), block (gamma).
 template <class T, bool EMPTY, class Rule = Continuous>
-__global__ void __launch_bounds__(1024, 1)
+__global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                         const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
     using Key = Wide<T>;
-    constexpr int CAPACITY = BINS / Kept<Key>::WORDS;
+    constexpr int CAPACITY = BINS / Kept<T>::CELLS;
     constexpr Key FARTHEST = Number<T>::LARGEST - 1;
     constexpr int SELF = Rule::TIES ? 1 : 0;  // what is taken off counts, which have the sample itself
-    GPUPC_DYNAMIC_SHARED(int, shared);
-    const int group = blockIdx.x % columns.groups, part = blockIdx.x / columns.groups;
-    const int parts = gridDim.x / columns.groups;
+    GPUPC_DYNAMIC_SHARED(unsigned char, shared);
+    const int group = blockIdx.z, part = blockIdx.x, parts = gridDim.x;
     const int width = min(columns.width, tests.lanes - group * columns.width);
     const int teams = blockDim.x / width, team = threadIdx.x / width;
     if (team >= teams || tests.closed(blockIdx.y)) return;
     const int n = sets.n, k = tests.k, stride = columns.stride;
     const int lane = group * columns.width + threadIdx.x % width;
-    int* counts = shared + threadIdx.x / APART * (APART * BINS) + threadIdx.x % APART;  // of buckets
-    Kept<Key> kept{counts};  // in their place: what is in one
+    const Cells<T> counts(shared);  // of buckets
+    Kept<T> kept{counts};           // in their place: what is in one
     const int* test = tests.first + 2ll * blockIdx.y;
     const int* set = sets.set(test[0]);
     const long long* psi = tests.psi;
-    const auto* values =
-        reinterpret_cast<const char*>(columns.values + static_cast<long long>(test[0]) * n * stride + lane);
-    const unsigned row = stride * sizeof(T);
+    const auto* values = reinterpret_cast<const char*>(
+        columns.values + (static_cast<long long>(test[0]) * stride + lane / PANEL * PANEL) * n + lane % PANEL);
+    const unsigned row = columns.row;
     const auto value = [&](unsigned sample) {  // one multiplication with a 64-bit sum
         return *reinterpret_cast<const T*>(values + static_cast<unsigned long long>(sample) * row);
     };
@@ -294,44 +360,45 @@ __global__ void __launch_bounds__(1024, 1)
         };
 
         // The bucket of the k-th distance. Once the list has come to a bucket, those before are complete.
-        for (int bin = 0; bin < BINS; ++bin) counts[bin * APART] = 0;
+        for (int bin = 0; bin < BINS; ++bin) counts[bin] = 0;
         int bin = 0, before = 0;
         for (int j = 0;;) {
             const Entries<T> entries = here.lists[0][j];
+            ++j;
+            int reached = BINS;  // read before counting, so that it is there behind it
+            if (j * STEP<T> < lists.padded) reached = bin_of(here.lists[0][j].of[0].key(), low, shift);
             Key keys[STEP<T>];
             measure(entries, keys);
 #pragma unroll
-            for (int s = 0; s < STEP<T>; ++s) ++counts[bin_of(keys[s], low, shift) * APART];
-            ++j;
-            const int reached = j * STEP<T> < lists.padded ? bin_of(here.lists[0][j].of[0].key(), low, shift) : BINS;
+            for (int s = 0; s < STEP<T>; ++s) ++counts[bin_of(keys[s], low, shift)];
             int count = 0;
-            while (bin < reached && before + (count = counts[bin * APART]) < k) {
+            while (bin < reached && before + (count = counts[bin]) < k) {
                 before += count;
                 ++bin;
             }
             if (bin < reached) break;
         }
         const int end = header.starts[0][bin + 1];
-        int inside = counts[bin * APART];
+        int inside = counts[bin];
         // The keys in that bucket. It is not the first, in which there are too few.
         Key from = low + (static_cast<Key>(bin - 1) << shift), to = FARTHEST;
         if (bin < LAST) to = from + min((Key(1) << shift) - 1, FARTHEST - from);
 #pragma unroll 1
-        while (inside > CAPACITY && from < to) {  // divided further
+        while (from < to && (inside > CAPACITY || to - from < BINS)) {  // divided further, at best by single keys
             const unsigned long long span = static_cast<unsigned long long>(to - from);
             const int finer = span < BINS ? 0 : 64 - __clzll(static_cast<long long>(span / BINS));
-            for (int part_of = 0; part_of < BINS; ++part_of) counts[part_of * APART] = 0;
+            for (int part_of = 0; part_of < BINS; ++part_of) counts[part_of] = 0;
             for (int j = 0; j * STEP<T> < end; ++j) {
                 const Entries<T> entries = here.lists[0][j];
                 Key keys[STEP<T>];
                 measure(entries, keys);
 #pragma unroll
                 for (int s = 0; s < STEP<T>; ++s) {
-                    if (keys[s] >= from && keys[s] <= to) ++counts[static_cast<int>((keys[s] - from) >> finer) * APART];
+                    if (between(keys[s], from, to)) ++counts[static_cast<int>((keys[s] - from) >> finer)];
                 }
             }
             int number = 0;
-            while (before + (inside = counts[number * APART]) < k) {
+            while (before + (inside = counts[number]) < k) {
                 before += inside;
                 ++number;
             }
@@ -348,7 +415,7 @@ __global__ void __launch_bounds__(1024, 1)
                 measure(entries, keys);
 #pragma unroll
                 for (int s = 0; s < STEP<T>; ++s) {
-                    if (keys[s] >= from && keys[s] <= to) kept.set(length++, keys[s]);
+                    if (between(keys[s], from, to)) kept.set(length++, keys[s]);
                 }
             }
             Key least = from, most = to;
@@ -372,15 +439,15 @@ __global__ void __launch_bounds__(1024, 1)
         }
         const Key radius = Rule::TIES ? found + 1 : max(found, Key(1));  // zero: those at distance zero count
 
-        // The counts, with the sample itself: buckets before that of the radius count whole.
+        // The counts, with the sample itself. What comes before the bucket of the radius in a list is nearer, so only
+        // the entries from there on are compared, by whole steps.
         const int rim = bin_of(radius, low, shift);
-        int near[2] = {1, 1};
+        const int first_y = header.starts[0][rim] / STEP<T>;
+        int near_y = 1 + first_y * STEP<T>;
+        for (int j = first_y; j * STEP<T> < header.starts[0][rim + 1]; ++j) {
+            const Entries<T> entries = here.lists[0][j];
 #pragma unroll
-        for (int l = 0; l < Neighbours<T, EMPTY>::LISTS; ++l) {
-            near[l] += header.starts[l][rim];
-            for (int place = header.starts[l][rim]; place < header.starts[l][rim + 1]; ++place) {
-                near[l] += here.lists[l][place / STEP<T>].of[place % STEP<T>].key() < radius;
-            }
+            for (int s = 0; s < STEP<T>; ++s) near_y += entries.of[s].key() < radius;
         }
         if constexpr (Rule::TIES) {
             int joint = 0;
@@ -397,17 +464,29 @@ __global__ void __launch_bounds__(1024, 1)
             const T* sorted = columns.sorted + static_cast<long long>(set[0]) * n;
             sum += static_cast<unsigned long long>(
                 psi[count_around<T, Rule>(sorted, n, columns.ranks, own, static_cast<KeyOf<T>>(radius)) - SELF] +
-                psi[near[0] - SELF] - psi[n - SELF]);
+                psi[near_y - SELF] - psi[n - SELF]);
         } else {
-            int near_x = 1;
-            for (int j = 0; j * STEP<T> < header.starts[1][rim + 1]; ++j) {
+            const Ball<T, Rule> ball{own, radius};
+            const int first_z = header.starts[1][rim] / STEP<T>;
+            int near_x = 1, near_z = 1 + first_z * STEP<T>;
+            Entries<T> next = here.lists[1][0];  // entries are on their way while those before are worked on
+            for (int j = 1; j <= first_z; ++j) {
+                const Entries<T> entries = next;
+                next = here.lists[1][min(j, first_z - 1)];
+#pragma unroll
+                for (int s = 0; s < STEP<T>; ++s) near_x += ball.has(value(entries.of[s].sample()));
+            }
+            for (int j = first_z; j * STEP<T> < header.starts[1][rim + 1]; ++j) {
                 const Entries<T> entries = here.lists[1][j];
                 Key keys[STEP<T>];
                 measure(entries, keys);
 #pragma unroll
-                for (int s = 0; s < STEP<T>; ++s) near_x += keys[s] < radius;
+                for (int s = 0; s < STEP<T>; ++s) {
+                    near_x += keys[s] < radius;
+                    near_z += entries.of[s].key() < radius;
+                }
             }
-            sum += static_cast<unsigned long long>(psi[near_x - SELF] + psi[near[0] - SELF] - psi[near[1] - SELF]);
+            sum += static_cast<unsigned long long>(psi[near_x - SELF] + psi[near_y - SELF] - psi[near_z - SELF]);
         }
     }
     atomicAdd(&tests.sums(blockIdx.y)[lane], sum);

@@ -284,14 +284,15 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
     for (int a = thread; a < n; a += blockDim.x) row[a] = original[sample_of(sorted[a])];
 }
 
-// The rows of each set as columns: columns[b * stride + lane] = rows[lane * n + b] for lane <= perm, zero up to stride.
-// Grid (ceil(n / 32), ceil(stride / 32), sets), any block.
+// The rows of each set as columns: rows[lane * n + b] for lane <= perm, and zero up to stride, go to
+// columns[lane / 32 * panel + b * row + lane % 32]. Either all lanes lie side by side (row = stride, panel = 32), or 32
+// of them do (row = 32, panel = 32 n). Grid (ceil(n / 32), ceil(stride / 32), sets), any block.
 template <class T>
-__global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, T* columns) {
+__global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, int row, int panel, T* columns) {
     __shared__ T tile[32][33];
     const int b0 = blockIdx.x * 32, lane0 = blockIdx.y * 32;
     rows += static_cast<long long>(blockIdx.z) * lanes * n;
-    columns += static_cast<long long>(blockIdx.z) * n * stride;
+    columns += static_cast<long long>(blockIdx.z) * n * stride + static_cast<long long>(blockIdx.y) * panel;
     for (int l = 0; l < 32; ++l) {
         for (int t = threadIdx.x; t < 32; t += blockDim.x) {
             const bool there = lane0 + l < lanes && b0 + t < n;
@@ -301,7 +302,7 @@ __global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, T*
     __syncthreads();
     for (int b = 0; b < 32 && b0 + b < n; ++b) {
         for (int t = threadIdx.x; t < 32 && lane0 + t < stride; t += blockDim.x) {
-            columns[static_cast<long long>(b0 + b) * stride + lane0 + t] = tile[t][b];
+            columns[static_cast<long long>(b0 + b) * row + t] = tile[t][b];
         }
     }
 }

@@ -322,7 +322,7 @@ def test_lists_of_a_few_samples_at_a_time_give_the_same(members):
     for list_bytes in (1, 30_000, 100_000, 1 << 30):  # some samples of one test, one or two tests, all
         backend = open_backend("host")
         engine = Engine(problem, backend, params)
-        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes)
+        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes, teams=3)
         engine.fitting(level, 2, 2)
         before = backend.memory_used
         backend.reset_peak()
@@ -330,6 +330,26 @@ def test_lists_of_a_few_samples_at_a_time_give_the_same(members):
         peaks.append(backend.memory_peak - before)
     assert peaks == sorted(peaks)
     assert peaks[0] < peaks[-1] / 20
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("transform", ["ranks", "standardize"])
+@pytest.mark.parametrize("members", [[], [3], [0, 3]])
+def test_lists_put_together_in_shared_memory_give_the_same(backend, transform, precision, members):
+    problem = sample_problem(
+        np.random.default_rng(10), 75, transform=transform, precision=precision, permutations=70, k_cmi=12
+    )
+    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
+    found = []
+    for staged_bytes, lists, buckets, teams in ((0, 1, 32, 8), (1 << 15, 3, 64, 1000), (1 << 15, 32, 5, 1)):
+        engine = Engine(problem, backend, params)
+        choice = {"staged_bytes": staged_bytes, "lists": lists, "buckets": buckets, "teams": teams}
+        engine.tuning = dataclasses.replace(engine.tuning, **choice)
+        engine.fitting(level, 1, 2)
+        found.append(engine.partials(level, sets, tests))
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+    assert np.array_equal(found[0][:, :1], [[Retest(problem).partials(1, j, members)[0]] for j in (2, 4)])
 
 
 @pytest.mark.parametrize("level", [0, 1, 3])
@@ -342,7 +362,7 @@ def test_ten_thousand_samples_take_bounded_memory(level):
     batch = engine.tuning.samples // problem.n_samples
     assert batch == 13
     assert engine._needed(level, batch, 49) < 1.5e8
-    assert engine.tuning.list_bytes == 1 << 30
+    assert engine.tuning.list_bytes == 1 << 31
     assert engine._needed(level, 1, 1) < 3.5e7
 
 

@@ -148,7 +148,7 @@ def test_early_stopping_leaves_out_permutations_unless_p_values_are_asked_for(ba
     found = solve(problem, get_method("gpucmiknn-parallel"), backend, params)
     assert found.edges.tolist() == [[0, 2]]
     assert found.pmax is None
-    assert open_tests == [(32, 3), (32, 1), (64, 1), (23, 1)]
+    assert open_tests == [(32, 3), (96, 1), (23, 1)]
     open_tests.clear()
     pmax = solve(problem, get_method("gpucmiknn-parallel"), backend, params, pmax=True).pmax
     assert open_tests == [(151, 3)]
