@@ -41,7 +41,14 @@ MOST_DELTA, PAIR_DELTA = 256, 32
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
 
-MOST_BLOCKS = 1 << 18
+SAMPLES_A_THREAD = 256
+"""Samples that each thread of a table has at least, where the method chooses how many threads there are."""
+
+QUEUED = 4
+"""Blocks with tests that are launched where edges have several, for each that runs at a time: chains of tests differ in
+length, and those still waiting fill the places of those that are done."""
+
+MOST_BLOCKS = 1 << 15
 """Blocks of a launch in which edges have several: those without a test take their time as well."""
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
@@ -228,7 +235,8 @@ class GpuPC(DiscreteSearch):
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
         units = -(-level.busy_ends // 2)  # edges that have tests on one side
-        delta = self._delta(units * gamma, self.shape["delta"], MAX_THREADS // tables)
+        most = min(MOST_DELTA, MAX_THREADS // tables, self.n // SAMPLES_A_THREAD)
+        delta = self._delta(units * gamma, self.shape["delta"], most)
         grid = (self.p, min(-(-level.max_degree // beta), MAX_GRID_Y))
         splits = self._splits(units, delta, math.comb(level.max_degree - 1, level.level), grid)
         row_bytes = 4 * level.max_degree
@@ -241,7 +249,7 @@ class GpuPC(DiscreteSearch):
         """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
         if self.run.params["delta"] or not self.threads_at_once:
             return self.shape["delta"]
-        delta, most = least, min(most, MOST_DELTA)
+        delta = least
         while 2 * delta <= most and 2 * delta * tables <= self.threads_at_once:
             delta *= 2
         return delta
@@ -257,7 +265,7 @@ class GpuPC(DiscreteSearch):
         if self.run.params["delta"] or not self.threads_at_once:
             return 1
         gamma, beta = self.shape["gamma"], self.shape["beta"]
-        blocks, edge_blocks = self.threads_at_once // (delta * gamma * beta), -(-units // beta)
+        blocks, edge_blocks = QUEUED * self.threads_at_once // (delta * gamma * beta), -(-units // beta)
         most = min(MAX_GRID_Y // columns, MOST_BLOCKS // (rows * columns))
         return max(1, min(blocks // max(edge_blocks, 1), -(-sets // gamma), most))
 
@@ -282,17 +290,17 @@ class GpuPC(DiscreteSearch):
         launches = []
         if cells:
             shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0, splits=splits)
-            launches.append((shared, (grid[0], grid[1] * splits), plan.shared_bytes, "false"))
+            launches.append((shared, (grid[0], grid[1] * splits), plan.shared_bytes, "SHARED"))
         shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
         if dense > cells:
             made = PLACES(above=cells, up_to=dense, **in_scratch)
-            launches.append((made, plan.scratch_grid, shared_bytes, "false"))
+            launches.append((made, plan.scratch_grid, shared_bytes, "SCRATCH"))
         if largest > dense:
             larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
-            launches.append((larger, plan.scratch_grid, shared_bytes, "true"))
+            launches.append((larger, plan.scratch_grid, shared_bytes, "SORTED"))
         for arguments in sides:
-            for places, of_grid, of_block, is_sorted in launches:
-                self.kernel(part, is_sorted)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
+            for places, of_grid, of_block, where in launches:
+                self.kernel(part, where)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
 
     def _plan(
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int

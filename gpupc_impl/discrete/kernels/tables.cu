@@ -82,10 +82,10 @@ __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int
 }
 
 // The edges that a level leaves, those without a key; what is left of rows, and what the next level will need. Counts
-// in graphs.counters what the level did, of which `counters` has the tests and those that are left to the host. before:
-// a graph, or -1 for all pairs. row_cells: of the next level. Grid (any), block (warps).
+// in graphs.counters what the level did, of which `counters` has the tests and those that are left to the host, and
+// starts them anew. before: a graph, or -1 for all pairs. row_cells: of the next level. Grid (any), block (warps).
 __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best,
-                             int before, int after, int level, const unsigned long long* counters,
+                             int before, int after, int level, unsigned long long* counters,
                              const int* categories, const int* by_categories, unsigned long long* row_cells) {
     const int p = graphs.p, words = graphs.words;
     const WarpRows rows(p);
@@ -131,6 +131,8 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
         for (int stripe = 0; stripe < COUNTER_STRIPES; ++stripe) tests += counters[stripe * COUNTER_STRIDE];
         counted[TESTS] = tests;
         counted[UNDECIDED] = counters[UNDECIDED_COUNTER];
+        for (int stripe = 0; stripe < COUNTER_STRIPES; ++stripe) counters[stripe * COUNTER_STRIDE] = 0;
+        counters[UNDECIDED_COUNTER] = 0;
     }
     if (sum != 0) {
         atomicAdd(&counted[DEGREE_SUM], sum);

@@ -428,13 +428,16 @@ def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
 
 
 def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
-    """As many as a GPU has room for, and as an edge has sets, two at a time; none where the paper's are asked for."""
+    """Some more than a GPU has room for, as many as an edge has sets, two at a time; none where the paper's are asked
+    for."""
     monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
     problem, grid = sampled(0), (200, 12)
     search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2}))
-    given = {(1000, 64): 1, (400, 64): 1, (200, 64): 2, (6, 64): 66, (6, 256): 16, (0, 256): 100}
+    monkeypatch.setattr(gpupc, "QUEUED", 4)
+    monkeypatch.setattr(gpupc, "MOST_BLOCKS", 1 << 18)
+    given = {(4000, 64): 1, (1600, 64): 1, (800, 64): 2, (24, 64): 66, (24, 256): 16, (0, 256): 109}
     assert {(units, delta): search._splits(units, delta, 462, grid) for units, delta in given} == given
-    assert search._splits(6, 64, 5, grid) == 3
+    assert search._splits(24, 64, 5, grid) == 3
     assert search._splits(1, 64, 10**6, (gpupc.MOST_BLOCKS // 24, 12)) == 2
     for asked in ({"delta": 64}, {"splits": 1}):
         search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2, **asked}))
