@@ -118,7 +118,10 @@ BETWEEN_LEVELS = {
 PLANE_PRODUCTS = KernelSource("discrete/kernels/products.cu", "plane_products", (PRODUCTS,))
 DECIDE_PAIRS = KernelSource("discrete/kernels/products.cu", "decide_pairs", (SEARCH, PRODUCTS))
 WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
-KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {"gpupc": [("SHARED",), ("SCRATCH",), ("SORTED",)], "disc_cupc": [()]}
+KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {
+    "gpupc": [("SHARED",), ("SCRATCH",), ("SORTED",)],
+    "disc_cupc": [()],
+}
 """The template arguments of a method's kernels, after the type of codes."""
 
 CELL_BYTES = 4

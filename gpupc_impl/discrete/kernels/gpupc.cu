@@ -2,8 +2,9 @@
 #include "discrete/kernels/level.cuh"
 #include "discrete/kernels/sorted.cuh"
 
-// Where the tables of a launch lie. Each of the three has a kernel of its own: the compiler knows which memory it is.
-enum Where { SHARED, SCRATCH, SORTED };  // as sorted samples in scratch space
+// Where the tables of a launch lie: in shared memory, in scratch space, or as sorted samples in scratch space. Each of
+// the three has a kernel of its own, so that the compiler knows which memory it is.
+enum Where { SHARED, SCRATCH, SORTED };
 
 // The tables of a launch, by their size.
 struct Places {
@@ -22,8 +23,8 @@ struct Places {
 // The test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block must call it; they meet
 // before it reads the unit, and must meet again before the unit or the table changes.
 template <Where WHERE, class Code>
-__device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit, const int* members,
-                          int level, const Team& team, unsigned* table) {
+__device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit,
+                                          const int* members, int level, const Team& team, unsigned* table) {
     const bool testing = unit.testing != 0;
     const Shape shape = unit.shape;
     const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;

@@ -85,8 +85,8 @@ __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int
 // in graphs.counters what the level did, of which `counters` has the tests and those that are left to the host, and
 // starts them anew. before: a graph, or -1 for all pairs. row_cells: of the next level. Grid (any), block (warps).
 __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best,
-                             int before, int after, int level, unsigned long long* counters,
-                             const int* categories, const int* by_categories, unsigned long long* row_cells) {
+                             int before, int after, int level, unsigned long long* counters, const int* categories,
+                             const int* by_categories, unsigned long long* row_cells) {
     const int p = graphs.p, words = graphs.words;
     const WarpRows rows(p);
     unsigned long long sum = 0, busy = 0, most = 0, largest = 0;

@@ -227,7 +227,8 @@ struct Group {
 };
 
 // As count_rows, for a table of up to 2^16 cells, whose numbers are worked out two in a register. Inlined, so that a
-// table in shared memory is known for one: an atomic addition that may be to either memory is a loop there.
+// table in shared memory is known for one: then lanes that meet in a cell are counted by one instruction, where
+// additions to a memory that is not known take turns.
 template <class Code>
 __device__ __forceinline__ void count_packed(const Data<Code>& data, const Shape& shape, const int* members, int level,
                                              const Team& team, unsigned* table) {
