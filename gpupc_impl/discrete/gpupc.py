@@ -27,7 +27,9 @@ MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the 
 UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
 
 SHARED_TABLE_CELLS = 4096
-"""Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor."""
+"""Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor.
+
+At most 2^16 (tables.cuh, count_packed)."""
 
 SORTED_FROM = 4
 """Tables of more cells than so many a sample are not made: sorting the samples is faster."""
@@ -366,5 +368,5 @@ def gpupc(problem: DiscreteProblem, run: Run) -> Skeleton:
     search = GpuPC(problem, run)
     facts = {**run.facts, "forecast": search.forecast.facts()}
     skeleton = pc_stable(problem, search, facts=facts, progress=run.progress)
-    facts["memory_plans"] = [dataclasses.asdict(plan) for plan in search.plans]
+    facts["memory_plans"] = [dict(vars(plan)) for plan in search.plans]
     return skeleton

@@ -11,6 +11,7 @@
 
 // Samples whose codes a thread takes at a time, and bits of planes: a core wants enough to fill its vector registers.
 constexpr int ROWS_AT_ONCE = 256;
+constexpr int PLANE_MEMBERS = 8;  // of S, at most, that counting by planes has registers for
 typedef unsigned long long Bits __attribute__((vector_size(64), may_alias));
 typedef Bits Counts;
 
@@ -33,6 +34,7 @@ __device__ __forceinline__ unsigned sum_parts(Counts counts) {
 #else
 
 constexpr int ROWS_AT_ONCE = 4;
+constexpr int PLANE_MEMBERS = 4;  // more have larger tables than are counted by planes
 typedef unsigned long long Bits;
 typedef unsigned Counts;
 
@@ -42,9 +44,6 @@ __device__ __forceinline__ unsigned sum_parts(Counts count) { return count; }
 #endif
 
 constexpr int WORDS_AT_ONCE = sizeof(Bits) / 8;
-
-// Members of S that counting by planes has registers for.
-constexpr int PLANE_MEMBERS = 8;
 
 constexpr int CHUNK = 64;  // strata whose sums are added up before they join the total
 

@@ -146,6 +146,21 @@ def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
             assert_same(run(problem, method, backend, {**params, "counting": counting, "tables": tables}), expected)
 
 
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 1033])
+def test_samples_are_counted_many_at_a_time(backend, n):
+    """Codes of either width, sets of more members than are loaded at once, and numbers of samples that leave some over:
+    every p-value to the bit."""
+    problem = sampled(7, p=8, n=n, most=3, noise=0.5, alpha=0.01, df_rule="adjusted", max_level=4)
+    paper = {"counting": "samples", "tables": "global", "delta": 1}
+    expected = run(problem, "gpupc", backend, paper, pmax=True)
+    assert n < 1000 or expected.levels_run == 5
+    for kind, delta in itertools.product((np.uint8, np.uint16), (3, 64)):
+        same = dataclasses.replace(problem, codes=problem.codes.astype(kind))
+        found = run(same, "gpupc", backend, {"counting": "samples", "delta": delta, "splits": 2}, pmax=True)
+        assert_same(found, expected)
+        np.testing.assert_array_equal(found.pmax, expected.pmax)
+
+
 @settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 2**32 - 1),
