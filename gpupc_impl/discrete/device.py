@@ -183,7 +183,9 @@ class Level:
         max_degree: largest number of neighbours.
         edges: how many there are.
         busy_ends: how many of their ends have tests: those in rows of more neighbours than a set has members.
+        busy: how many rows have tests.
         rows: the neighbours of each variable.
+        busy_rows: (p,) int32: the rows that have tests, in its first places.
         row_cells: (p,) uint64: bounds on the cells of each row's tables.
         largest_table: cells of the largest table possible.
     """
@@ -192,7 +194,9 @@ class Level:
     max_degree: int
     edges: int
     busy_ends: int
+    busy: int
     rows: graph.Rows
+    busy_rows: Any
     row_cells: Any
     largest_table: int
 
@@ -234,11 +238,12 @@ class DiscreteSearch(abc.ABC):
             counters=(graph.COUNTER_SHAPE, np.uint64),
             row_cells=((GRAPHS_AT_ONCE, p), np.uint64),
             degrees=((GRAPHS_AT_ONCE, p), np.int32),
+            busy_rows=((GRAPHS_AT_ONCE, p), np.int32),
         )
         self._counters, self._row_cells = own["counters"], own["row_cells"]
-        self._degrees = own["degrees"]  # at a level's start
+        self._degrees, self._busy_rows = own["degrees"], own["busy_rows"]  # at a level's start
         backend.fill(self._counters, 0)  # and finish_level leaves them like that
-        self._busy_ends = self._largest_table = 0  # in the next level
+        self._busy = self._busy_ends = self._largest_table = 0  # in the next level
         self._binomials: tuple[Any, int, int] = None, 0, 0  # for rows up to a length, and up to a level
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
@@ -346,7 +351,17 @@ class DiscreteSearch(abc.ABC):
             degrees, _ = graph.tested_degrees(backend, degrees, fixed)
         rows = graph.Rows(self.p, level, width, neighbours, degrees, binomials, widest)
         argument = rows.argument
-        found = Level(level, width, edges_before, self._busy_ends, rows, self._row_cells[before], self._largest_table)
+        found = Level(
+            level=level,
+            max_degree=width,
+            edges=edges_before,
+            busy_ends=self._busy_ends,
+            busy=self._busy,
+            rows=rows,
+            busy_rows=self._busy_rows[before],
+            row_cells=self._row_cells[before],
+            largest_table=self._largest_table,
+        )
         given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
         sides = [LEVEL(rows=argument, level=level, side=side, **given) for side in (0, 1)]
 
@@ -410,8 +425,9 @@ class DiscreteSearch(abc.ABC):
                 self._mark(fixed.forbidden, graph.REMOVED_KEY)
         numbers = np.int32(before), np.int32(after), np.int32(level)
         arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, self.categories]
-        self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after])
-        tests, *_, self._busy_ends, undecided, self._largest_table = self.graphs.read(level)  # tables.cu
+        self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after], self._busy_rows[after])
+        counted = self.graphs.read(level)
+        tests, _, self._busy, *_, self._busy_ends, undecided, self._largest_table = counted  # tables.cu
         return tests, undecided
 
     def _settle(self, undecided: int) -> bool:
@@ -489,7 +505,7 @@ class DiscreteSearch(abc.ABC):
         level = forecast.last_level(problem)
         limit = backend.memory_limit - backend.memory_used
         resident = p * padded_length(n) * problem.codes.itemsize + (16 if run.pmax else 8) * p * p
-        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 40 * p + 32 * UNCLEAR_AT_FIRST
+        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 48 * p + 32 * UNCLEAR_AT_FIRST
         resident += 8 * (MOST_LEVELS * len(bit_graph.COUNTERS) + math.prod(graph.COUNTER_SHAPE))
         resident += sum(array.nbytes for array in critical_table(problem.alpha))
         g_square = problem.test == "g-square"

@@ -239,12 +239,12 @@ class GpuPC(DiscreteSearch):
         units = -(-level.busy_ends // 2)  # edges that have tests on one side
         most = min(MOST_DELTA, MAX_THREADS // tables, self.n // SAMPLES_A_THREAD)
         delta = self._delta(units * gamma, self.shape["delta"], most)
-        grid = (self.p, min(-(-level.max_degree // beta), MAX_GRID_Y))
+        grid = (max(level.busy, 1), min(-(-level.max_degree // beta), MAX_GRID_Y))
         splits = self._splits(units, delta, math.comb(level.max_degree - 1, level.level), grid)
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
         plan = self._plan(level.level, level.largest_table, grid, delta, tables, row_bytes if use_shared else 0)
-        after = [level.row_cells, np.bool_(use_shared)]
+        after = [level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
         self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, after, splits)
 
     def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:

@@ -104,14 +104,14 @@ __global__ void __launch_bounds__(512, 1)
     }
 }
 
-// Levels from 1 on (Algorithm 3). Grid (ceil(p / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta edges
-// of a row, gamma tests of each at a time, delta threads a table. Blocks start in the order of their numbers, so those
-// with the first sets of all edges come first.
+// Levels from 1 on (Algorithm 3). Grid (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta
+// edges of one of the `busy` rows that have tests, gamma tests of each at a time, delta threads a table. Blocks start
+// in the order of their numbers, so those with the first sets of all edges come first.
 template <class Code, Where WHERE>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
-                const unsigned long long* row_cells, bool use_shared) {
+                const unsigned long long* row_cells, const int* busy_rows, int busy, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(Unit, units);
     const Rows& rows = level.rows;
     const int size = level.level;
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(512, 1)
     const long long own = static_cast<long long>(blockIdx.y % columns) * beta;
     const long long step = static_cast<long long>(columns) * beta;
     Tally tally;
-    for (int i = blockIdx.x; i < rows.p; i += gridDim.x) {
-        const int degree = rows.degrees[i];
+    for (int row = blockIdx.x; row < busy; row += gridDim.x) {
+        const int i = busy_rows[row], degree = rows.degrees[i];
         if (degree <= size || own >= degree) continue;
         if (row_cells[i] <= places.above) continue;
         const int* neighbours = rows.of(i);
