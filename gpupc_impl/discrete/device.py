@@ -118,7 +118,10 @@ BETWEEN_LEVELS = {
 PLANE_PRODUCTS = KernelSource("discrete/kernels/products.cu", "plane_products", (PRODUCTS,))
 DECIDE_PAIRS = KernelSource("discrete/kernels/products.cu", "decide_pairs", (SEARCH, PRODUCTS))
 WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
-KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {"gpupc": [("false",), ("true",)], "disc_cupc": [()]}
+KERNEL_OPTIONS: dict[str, list[tuple[str, ...]]] = {
+    "gpupc": [("SHARED",), ("SCRATCH",), ("SORTED",)],
+    "disc_cupc": [()],
+}
 """The template arguments of a method's kernels, after the type of codes."""
 
 CELL_BYTES = 4
@@ -180,7 +183,9 @@ class Level:
         max_degree: largest number of neighbours.
         edges: how many there are.
         busy_ends: how many of their ends have tests: those in rows of more neighbours than a set has members.
+        busy: how many rows have tests.
         rows: the neighbours of each variable.
+        busy_rows: (p,) int32: the rows that have tests, in its first places.
         row_cells: (p,) uint64: bounds on the cells of each row's tables.
         largest_table: cells of the largest table possible.
     """
@@ -189,7 +194,9 @@ class Level:
     max_degree: int
     edges: int
     busy_ends: int
+    busy: int
     rows: graph.Rows
+    busy_rows: Any
     row_cells: Any
     largest_table: int
 
@@ -216,25 +223,42 @@ class DiscreteSearch(abc.ABC):
         self.code = problem.codes.dtype.name
         self.stride = padded_length(n)
         self.codes = backend.upload_rows(problem.codes, self.stride)
-        self.categories = backend.upload(problem.categories)
-        self._by_categories = backend.upload(np.argsort(-problem.categories, kind="stable").astype(np.int32))
+        planes = self.plane_counts
+        first_plane = np.where(planes > 0, np.cumsum(planes) - planes, -1)
+        by_categories = np.argsort(-problem.categories, kind="stable")
+        of_variables = np.array([problem.categories, by_categories, first_plane], np.int32)
+        self.categories, self._by_categories, self.first_plane = backend.upload(of_variables)
         self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE)
         self._graph = -1  # the present one; -1: all pairs
         self._removed: list[LevelSets] = []
+        self._unlisted: tuple[LevelSets, list] | None = None  # the last of them, and the arguments of list_removed
         best = backend.full((p, p), graph.NO_KEY, np.uint64)
         self.best_keys = graph.BEST_KEYS(keys=best, p=p, first_come=run.separating_sets == "first-come")
-        self._counters = backend.empty(graph.COUNTER_SHAPE, np.uint64)
-        self._row_cells = [backend.empty(p, np.uint64) for _ in range(GRAPHS_AT_ONCE)]
-        self._busy_ends = self._largest_table = 0  # in the next level
-        self._degrees = backend.empty(p, np.int32)  # at a level's start
+        own = backend.empty_all(
+            counters=(graph.COUNTER_SHAPE, np.uint64),
+            row_cells=((GRAPHS_AT_ONCE, p), np.uint64),
+            degrees=((GRAPHS_AT_ONCE, p), np.int32),
+            busy_rows=((GRAPHS_AT_ONCE, p), np.int32),
+        )
+        self._counters, self._row_cells = own["counters"], own["row_cells"]
+        self._degrees, self._busy_rows = own["degrees"], own["busy_rows"]  # at a level's start
+        backend.fill(self._counters, 0)  # and finish_level leaves them like that
+        self._busy = self._busy_ends = self._largest_table = 0  # in the next level
         self._binomials: tuple[Any, int, int] = None, 0, 0  # for rows up to a length, and up to a level
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
         self.logs = None
         if problem.test == "g-square":
             self.logs = backend.upload(log_table(n))
-        values, df, of_df = map(backend.upload, critical_table(problem.alpha))
-        self.critical = CRITICAL(values=values, listed=LISTED_DF, df=df, of_df=of_df, known=len(df))
+        values, df, of_df = critical_table(problem.alpha)
+        known, on_device = len(df), backend.upload(np.concatenate([values, of_df, df.view(np.float64)]))
+        self.critical = CRITICAL(
+            values=on_device[: len(values)],
+            listed=LISTED_DF,
+            df=on_device[-known:].view(np.uint64),
+            of_df=on_device[len(values) : -known],
+            known=known,
+        )
         self._make_room(UNCLEAR_AT_FIRST)
         self._make_planes()
 
@@ -256,12 +280,14 @@ class DiscreteSearch(abc.ABC):
         if self._graph < 0:  # no level was run
             complete = ~np.eye(self.p, dtype=bool)
             return complete, SeparatingSets.from_levels(complete, [])
+        self._list_removed()
         return download_result(self.backend, self.graphs.entries(self._graph), self._removed)
 
     def pmax(self) -> np.ndarray | None:
         """The largest p-value of each pair; for a removed pair, the p-value given its separating set."""
         if self.largest_p is None:
             return None
+        self._list_removed()
         largest = self.backend.download(self.largest_p).view(np.float64).copy()
         for pairs, found in self._p_of_removed:
             largest[pairs[:, 0], pairs[:, 1]] = found
@@ -319,30 +345,52 @@ class DiscreteSearch(abc.ABC):
             widest, levels = width, level + forecast.LEVELS_AHEAD
             binomials = backend.upload(graph.binomial_table(widest, levels))
             self._binomials = binomials, widest, levels
-        neighbours = backend.empty((self.p, width), np.int32)
-        self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, self._degrees)
-        degrees = self._degrees
+        neighbours, degrees = backend.empty((self.p, width), np.int32), self._degrees[before]
+        self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, degrees)
         if fixed is not None:
             degrees, _ = graph.tested_degrees(backend, degrees, fixed)
         rows = graph.Rows(self.p, level, width, neighbours, degrees, binomials, widest)
-        found = Level(level, width, edges_before, self._busy_ends, rows, self._row_cells[before], self._largest_table)
+        argument = rows.argument
+        found = Level(
+            level=level,
+            max_degree=width,
+            edges=edges_before,
+            busy_ends=self._busy_ends,
+            busy=self._busy,
+            rows=rows,
+            busy_rows=self._busy_rows[before],
+            row_cells=self._row_cells[before],
+            largest_table=self._largest_table,
+        )
         given = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
-        sides = [LEVEL(rows=rows.argument, level=level, side=side, **given) for side in (0, 1)]
+        sides = [LEVEL(rows=argument, level=level, side=side, **given) for side in (0, 1)]
 
         def launch(search: Filled) -> None:
             self.make_level(found, [[self.data, search, of_side] for of_side in sides])
+            self._list_removed()
 
         tests = self._make_tests(level, launch, rows)
         if gone := edges_before - graphs.edges:
             removed = LevelSets(**backend.empty_all(pairs=((gone, 2), np.int32), members=((gone, level), np.int32)))
-            numbers = np.int32(before), np.int32(self._graph), np.int32(level)
-            arguments = [graphs.struct, self.best_keys, rows.argument, *numbers, removed.pairs, removed.members]
-            self._launch("list_removed", *arguments)
             self._removed.append(removed)
-            if self.largest_p is not None:
-                pairs, sets = backend.download_all((removed.pairs, removed.members))
-                self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
+            numbers = np.int32(before), np.int32(self._graph), np.int32(level)
+            arguments = [graphs.struct, self.best_keys, argument, *numbers, removed.pairs, removed.members]
+            self._unlisted = removed, arguments
         return LevelOutcome(graphs.edges, graphs.most_tested_degree(fixed), tests)
+
+    def _list_removed(self) -> None:
+        """Queue the list of what the level before removed, unless that is done.
+
+        The tests of a level are queued first, so that the device is busy meanwhile. Its graph, which takes the place of
+        the one before, is finished afterwards.
+        """
+        if self._unlisted is None:
+            return
+        (removed, arguments), self._unlisted = self._unlisted, None
+        self._launch("list_removed", *arguments)
+        if self.largest_p is not None:
+            pairs, sets = self.backend.download_all((removed.pairs, removed.members))
+            self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
 
     def _make_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
         """Make a level's tests, decide those that the kernels could not, and go on to the graph that is left.
@@ -353,7 +401,6 @@ class DiscreteSearch(abc.ABC):
         before, after = self._graph, (self._graph + 1) % GRAPHS_AT_ONCE
         workload = self.problem.tests_per_edge is not None
         while True:
-            self.backend.fill(self._counters, 0)
             if self.problem.fixed is not None:
                 self._mark(self.problem.fixed.required, graph.REQUIRED_KEY)
             launch(self._search)
@@ -378,8 +425,9 @@ class DiscreteSearch(abc.ABC):
                 self._mark(fixed.forbidden, graph.REMOVED_KEY)
         numbers = np.int32(before), np.int32(after), np.int32(level)
         arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, self.categories]
-        self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after])
-        tests, *_, self._busy_ends, undecided, self._largest_table = self.graphs.read(level)  # tables.cu
+        self._launch("finish_level", *arguments, self._by_categories, self._row_cells[after], self._busy_rows[after])
+        counted = self.graphs.read(level)
+        tests, _, self._busy, *_, self._busy_ends, undecided, self._largest_table = counted  # tables.cu
         return tests, undecided
 
     def _settle(self, undecided: int) -> bool:
@@ -433,15 +481,13 @@ class DiscreteSearch(abc.ABC):
         """Planes: for each category n bits that tell which samples have it. One takes an eighth of the 8-bit codes, and
         popcount counts it."""
         backend = self.backend
-        self.planes, self.first_plane, self.plane_words = None, None, self.stride // 64
+        self.planes, self.plane_words = None, self.stride // 64
         categories = self.plane_counts
         total = int(categories.sum())
         free = backend.memory_limit - backend.memory_used
         if not total or 8 * total * self.plane_words > free // 2:
             return
-        first = np.where(categories > 0, np.cumsum(categories) - categories, -1).astype(np.int32)
         self.planes = backend.empty((total, self.plane_words), np.uint64)
-        self.first_plane = backend.upload(first)
         gpu = backend.warp_threads > 1
         block = bit_graph.WARPS * backend.warp_threads if gpu else 1
         width = -(-self.plane_words // bit_graph.WARPS) if gpu else 1
@@ -459,7 +505,7 @@ class DiscreteSearch(abc.ABC):
         level = forecast.last_level(problem)
         limit = backend.memory_limit - backend.memory_used
         resident = p * padded_length(n) * problem.codes.itemsize + (16 if run.pmax else 8) * p * p
-        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 36 * p + 32 * UNCLEAR_AT_FIRST
+        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 48 * p + 32 * UNCLEAR_AT_FIRST
         resident += 8 * (MOST_LEVELS * len(bit_graph.COUNTERS) + math.prod(graph.COUNTER_SHAPE))
         resident += sum(array.nbytes for array in critical_table(problem.alpha))
         g_square = problem.test == "g-square"

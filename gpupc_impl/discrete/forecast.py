@@ -77,7 +77,7 @@ def list_bytes(p: int, level: int) -> int:
     pairs, result = p * (p - 1) // 2, p * p
     if level == 0:
         return result + 4 * p
-    neighbours = 4 * p * (p - 1) + 4 * p
+    neighbours = 8 * p * (p - 1) + 4 * p  # of a level and of the one before
     removed = pairs * (8 + 4 * level)
     if level > 1:  # merged at the end, perhaps in several steps
         result += 2 * pairs * (17 + 4 * level) + 16

@@ -27,7 +27,9 @@ MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the 
 UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
 
 SHARED_TABLE_CELLS = 4096
-"""Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor."""
+"""Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor.
+
+At most 2^16 (tables.cuh, count_packed)."""
 
 SORTED_FROM = 4
 """Tables of more cells than so many a sample are not made: sorting the samples is faster."""
@@ -41,7 +43,14 @@ MOST_DELTA, PAIR_DELTA = 256, 32
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
 
-MOST_BLOCKS = 1 << 18
+SAMPLES_A_THREAD = 256
+"""Samples that each thread of a table has at least, where the method chooses how many threads there are."""
+
+QUEUED = 4
+"""Blocks with tests that are launched where edges have several, for each that runs at a time: chains of tests differ in
+length, and those still waiting fill the places of those that are done."""
+
+MOST_BLOCKS = 1 << 15
 """Blocks of a launch in which edges have several: those without a test take their time as well."""
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
@@ -228,20 +237,21 @@ class GpuPC(DiscreteSearch):
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
         units = -(-level.busy_ends // 2)  # edges that have tests on one side
-        delta = self._delta(units * gamma, self.shape["delta"], MAX_THREADS // tables)
-        grid = (self.p, min(-(-level.max_degree // beta), MAX_GRID_Y))
+        most = min(MOST_DELTA, MAX_THREADS // tables, self.n // SAMPLES_A_THREAD)
+        delta = self._delta(units * gamma, self.shape["delta"], most)
+        grid = (max(level.busy, 1), min(-(-level.max_degree // beta), MAX_GRID_Y))
         splits = self._splits(units, delta, math.comb(level.max_degree - 1, level.level), grid)
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
         plan = self._plan(level.level, level.largest_table, grid, delta, tables, row_bytes if use_shared else 0)
-        after = [level.row_cells, np.bool_(use_shared)]
+        after = [level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
         self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, after, splits)
 
     def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
         """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
         if self.run.params["delta"] or not self.threads_at_once:
             return self.shape["delta"]
-        delta, most = least, min(most, MOST_DELTA)
+        delta = least
         while 2 * delta <= most and 2 * delta * tables <= self.threads_at_once:
             delta *= 2
         return delta
@@ -257,7 +267,7 @@ class GpuPC(DiscreteSearch):
         if self.run.params["delta"] or not self.threads_at_once:
             return 1
         gamma, beta = self.shape["gamma"], self.shape["beta"]
-        blocks, edge_blocks = self.threads_at_once // (delta * gamma * beta), -(-units // beta)
+        blocks, edge_blocks = QUEUED * self.threads_at_once // (delta * gamma * beta), -(-units // beta)
         most = min(MAX_GRID_Y // columns, MOST_BLOCKS // (rows * columns))
         return max(1, min(blocks // max(edge_blocks, 1), -(-sets // gamma), most))
 
@@ -282,17 +292,17 @@ class GpuPC(DiscreteSearch):
         launches = []
         if cells:
             shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0, splits=splits)
-            launches.append((shared, (grid[0], grid[1] * splits), plan.shared_bytes, "false"))
+            launches.append((shared, (grid[0], grid[1] * splits), plan.shared_bytes, "SHARED"))
         shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
         if dense > cells:
             made = PLACES(above=cells, up_to=dense, **in_scratch)
-            launches.append((made, plan.scratch_grid, shared_bytes, "false"))
+            launches.append((made, plan.scratch_grid, shared_bytes, "SCRATCH"))
         if largest > dense:
             larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
-            launches.append((larger, plan.scratch_grid, shared_bytes, "true"))
+            launches.append((larger, plan.scratch_grid, shared_bytes, "SORTED"))
         for arguments in sides:
-            for places, of_grid, of_block, is_sorted in launches:
-                self.kernel(part, is_sorted)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
+            for places, of_grid, of_block, where in launches:
+                self.kernel(part, where)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
 
     def _plan(
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
@@ -358,5 +368,5 @@ def gpupc(problem: DiscreteProblem, run: Run) -> Skeleton:
     search = GpuPC(problem, run)
     facts = {**run.facts, "forecast": search.forecast.facts()}
     skeleton = pc_stable(problem, search, facts=facts, progress=run.progress)
-    facts["memory_plans"] = [dataclasses.asdict(plan) for plan in search.plans]
+    facts["memory_plans"] = [dict(vars(plan)) for plan in search.plans]
     return skeleton

@@ -2,12 +2,15 @@
 #include "discrete/kernels/level.cuh"
 #include "discrete/kernels/sorted.cuh"
 
-// The tables of a launch, by their size, and where they lie: in shared memory, in scratch space, or as sorted samples
-// in scratch space. Each of the three has a launch of its own.
+// Where the tables of a launch lie: in shared memory, in scratch space, or as sorted samples in scratch space. Each of
+// the three has a kernel of its own, so that the compiler knows which memory it is.
+enum Where { SHARED, SCRATCH, SORTED };
+
+// The tables of a launch, by their size.
 struct Places {
     unsigned long long above, up_to;   // cells: tables of other sizes are made in other launches
-    unsigned* scratch;                 // null: in shared memory
-    unsigned long long scratch_cells;  // of each table, of `up_to` cells in shared memory
+    unsigned* scratch;                 // null for those in shared memory
+    unsigned long long scratch_cells;  // of each table, wherever it lies
     int bits;                          // of the largest number of a cell that is sorted
     int splits;                        // blocks that share out the sets of an edge, from level 1 on
 
@@ -19,9 +22,9 @@ struct Places {
 
 // The test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block must call it; they meet
 // before it reads the unit, and must meet again before the unit or the table changes.
-template <class Code>
-__device__ void make_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit, const int* members,
-                          int level, const Team& team, unsigned* table) {
+template <Where WHERE, class Code>
+__device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit,
+                                          const int* members, int level, const Team& team, unsigned* table) {
     const bool testing = unit.testing != 0;
     const Shape shape = unit.shape;
     const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;
@@ -32,6 +35,8 @@ __device__ void make_test(const DiscreteSearch& search, const Data<Code>& data, 
     if (testing) {
         if (has_planes(data, shape, members, level)) {
             count_planes(data, shape, members, level, team, table);
+        } else if (WHERE == SHARED && team.size > 1) {
+            count_packed(data, shape, members, level, team, table);
         } else {
             count_samples(data, shape, members, level, team, table);
         }
@@ -62,28 +67,28 @@ __device__ void make_test(const DiscreteSearch& search, const Data<Code>& data, 
 }
 
 // As make_test, by one way or the other.
-template <bool SORTED, class Code>
+template <Where WHERE, class Code>
 __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data, Unit& unit,
                                              const int* members, int level, const Team& team, unsigned* table,
                                              int bits) {
-    if constexpr (SORTED) {
+    if constexpr (WHERE == SORTED) {
         make_sorted_test(search, data, unit, members, level, team, table, bits);
     } else {
-        make_test(search, data, unit, members, level, team, table);
+        make_test<WHERE>(search, data, unit, members, level, team, table);
     }
 }
 
 // Level 0 (Algorithm 2): a block a pair; of those with planes none if `others` are asked for (products.cu). Grid (p,
 // p), or less: then blocks take several.
-template <class Code, bool SORTED>
+template <class Code, Where WHERE>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                      const __grid_constant__ Places places, bool others) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     const unsigned long long slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-    unsigned* const table = places.scratch == nullptr ? reinterpret_cast<unsigned*>(unit + 1)
-                                                      : places.scratch + slot * places.scratch_cells;
+    unsigned* table = reinterpret_cast<unsigned*>(unit + 1);
+    if constexpr (WHERE != SHARED) table = places.scratch + slot * places.scratch_cells;
     const int p = search.best.p;
     for (int i = blockIdx.y; i < p; i += gridDim.y) {
         for (int j = blockIdx.x; j < p; j += gridDim.x) {
@@ -93,19 +98,20 @@ __global__ void __launch_bounds__(512, 1)
             if (!places.have(shape) || (others && has_planes(data, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
             sync_block();
-            make_test_by<SORTED>(search, data, *unit, nullptr, 0, team, table, places.bits);
+            make_test_by<WHERE>(search, data, *unit, nullptr, 0, team, table, places.bits);
             sync_block();
         }
     }
 }
 
-// Levels from 1 on (Algorithm 3). Grid (ceil(p / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta edges
-// of a row, gamma tests of each at a time, delta threads a table.
-template <class Code, bool SORTED>
+// Levels from 1 on (Algorithm 3). Grid (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta
+// edges of one of the `busy` rows that have tests, gamma tests of each at a time, delta threads a table. Blocks start
+// in the order of their numbers, so those with the first sets of all edges come first.
+template <class Code, Where WHERE>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
-                const unsigned long long* row_cells, bool use_shared) {
+                const unsigned long long* row_cells, const int* busy_rows, int busy, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(Unit, units);
     const Rows& rows = level.rows;
     const int size = level.level;
@@ -117,15 +123,14 @@ __global__ void __launch_bounds__(512, 1)
     int* const shared_row = all_members + here * size;
     unsigned* const shared_tables = reinterpret_cast<unsigned*>(shared_row + (use_shared ? rows.stride : 0));
     const unsigned long long block_slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-    unsigned* const table = places.scratch == nullptr
-                                ? shared_tables + number * places.scratch_cells
-                                : places.scratch + (block_slot * here + number) * places.scratch_cells;
-    const int split = blockIdx.y % places.splits;
-    const long long own = static_cast<long long>(blockIdx.y / places.splits) * beta;
-    const long long step = static_cast<long long>(gridDim.y / places.splits) * beta;
+    unsigned* table = shared_tables + number * places.scratch_cells;
+    if constexpr (WHERE != SHARED) table = places.scratch + (block_slot * here + number) * places.scratch_cells;
+    const int columns = gridDim.y / places.splits, split = blockIdx.y / columns;
+    const long long own = static_cast<long long>(blockIdx.y % columns) * beta;
+    const long long step = static_cast<long long>(columns) * beta;
     Tally tally;
-    for (int i = blockIdx.x; i < rows.p; i += gridDim.x) {
-        const int degree = rows.degrees[i];
+    for (int row = blockIdx.x; row < busy; row += gridDim.x) {
+        const int i = busy_rows[row], degree = rows.degrees[i];
         if (degree <= size || own >= degree) continue;
         if (row_cells[i] <= places.above) continue;
         const int* neighbours = rows.of(i);
@@ -165,7 +170,7 @@ __global__ void __launch_bounds__(512, 1)
                 }
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
-                make_test_by<SORTED>(search, data, unit, members, size, team, table, places.bits);
+                make_test_by<WHERE>(search, data, unit, members, size, team, table, places.bits);
                 sync_block();
             }
         }

@@ -5,10 +5,10 @@
 #include "engine/kernels/rows.cuh"
 #include "engine/kernels/tally.cuh"
 
-// What a level counts in places that a search of this kind has no other use for: ends of edges that have tests in the
-// next level, tests that the host decides, and the cells of the next level's largest table. discrete/device.py: the
-// same.
-enum { BUSY_ENDS = ARRIVED, UNDECIDED = TURNS, LARGEST };
+// What a level counts in places that a search of this kind has no other use for: rows and ends of edges that have tests
+// in the next level, tests that the host decides, and the cells of the next level's largest table. discrete/device.py:
+// the same.
+enum { BUSY_ROWS = SINGULAR, BUSY_ENDS = ARRIVED, UNDECIDED = TURNS, LARGEST };
 
 // Which samples have which category, 64 samples a warp at a time. Grid (any, p), block (warps).
 template <class Code>
@@ -82,13 +82,15 @@ __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int
 }
 
 // The edges that a level leaves, those without a key; what is left of rows, and what the next level will need. Counts
-// in graphs.counters what the level did, of which `counters` has the tests and those that are left to the host. before:
-// a graph, or -1 for all pairs. row_cells: of the next level. Grid (any), block (warps).
+// in graphs.counters what the level did, of which `counters` has the tests and those that are left to the host, and
+// starts them anew. before: a graph, or -1 for all pairs. row_cells: of the next level.
+// busy_rows: those that have tests then, in any order. Grid (any), block (warps).
 __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best,
-                             int before, int after, int level, const unsigned long long* counters,
-                             const int* categories, const int* by_categories, unsigned long long* row_cells) {
+                             int before, int after, int level, unsigned long long* counters, const int* categories,
+                             const int* by_categories, unsigned long long* row_cells, int* busy_rows) {
     const int p = graphs.p, words = graphs.words;
     const WarpRows rows(p);
+    unsigned long long* const counted = graphs.counters_of(level);
     unsigned long long sum = 0, busy = 0, most = 0, largest = 0;
     for (int i = rows.first; i < rows.last; ++i) {
         unsigned* const is = graphs.graph(after) + static_cast<long long>(i) * words;
@@ -114,6 +116,7 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
         if (degree > level + 1) {
             cells = largest_table(BitRow(graphs.graph(after), words, i), p, i, level + 1, categories, by_categories);
             busy += degree;
+            if (warp_leader()) busy_rows[atomicAdd(&counted[BUSY_ROWS], 1ull)] = i;
         }
         if (warp_leader()) {
             graphs.degrees[i] = degree;
@@ -125,12 +128,13 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
         largest = max(largest, cells);
     }
     if (!warp_leader()) return;
-    unsigned long long* const counted = graphs.counters_of(level);
     if (rows.first == 0) {
         unsigned long long tests = 0;
         for (int stripe = 0; stripe < COUNTER_STRIPES; ++stripe) tests += counters[stripe * COUNTER_STRIDE];
         counted[TESTS] = tests;
         counted[UNDECIDED] = counters[UNDECIDED_COUNTER];
+        for (int stripe = 0; stripe < COUNTER_STRIPES; ++stripe) counters[stripe * COUNTER_STRIDE] = 0;
+        counters[UNDECIDED_COUNTER] = 0;
     }
     if (sum != 0) {
         atomicAdd(&counted[DEGREE_SUM], sum);

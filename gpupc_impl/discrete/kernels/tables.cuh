@@ -11,6 +11,7 @@
 
 // Samples whose codes a thread takes at a time, and bits of planes: a core wants enough to fill its vector registers.
 constexpr int ROWS_AT_ONCE = 256;
+constexpr int PLANE_MEMBERS = 8;  // of S, at most, that counting by planes has registers for
 typedef unsigned long long Bits __attribute__((vector_size(64), may_alias));
 typedef Bits Counts;
 
@@ -33,6 +34,7 @@ __device__ __forceinline__ unsigned sum_parts(Counts counts) {
 #else
 
 constexpr int ROWS_AT_ONCE = 4;
+constexpr int PLANE_MEMBERS = 4;  // more have larger tables than are counted by planes
 typedef unsigned long long Bits;
 typedef unsigned Counts;
 
@@ -43,15 +45,12 @@ __device__ __forceinline__ unsigned sum_parts(Counts count) { return count; }
 
 constexpr int WORDS_AT_ONCE = sizeof(Bits) / 8;
 
-// Members of S that counting by planes has registers for.
-constexpr int PLANE_MEMBERS = 8;
-
 constexpr int CHUNK = 64;  // strata whose sums are added up before they join the total
 
 // The samples. Category v of variable x has a plane, n bits that tell which samples have it, unless x has too many.
 template <class Code>
 struct Data {
-    const Code* codes;  // (p, stride), stride a multiple of ROWS_AT_ONCE: so many are read at a time
+    const Code* codes;  // (p, stride), zeros behind the last sample; stride a multiple of what is read at a time
     long long stride;
     int n;
     const int* categories;             // (p)
@@ -159,6 +158,98 @@ __device__ __forceinline__ void count_samples(const Data<Code>& data, const Shap
     }
 }
 
+// --- counting sample by sample, in shared memory -----------------------------------------------------------------
+
+// Codes of consecutive samples, as many as a thread loads in one instruction.
+struct __align__(16) Codes {
+    unsigned words[4];
+};
+
+// Variables whose codes are on their way at the same time.
+constexpr int VARIABLES_AT_ONCE = 4;
+
+// Adds `stride` times each code to the number of its sample's cell. `cells` has two numbers of 16 bits a word, in some
+// order of the samples.
+__device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, unsigned (&cells)[8]) {  // of 8 bits
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        cells[2 * k] += (codes.words[k] & 0x00ff00ffu) * stride;
+        cells[2 * k + 1] += (codes.words[k] >> 8 & 0x00ff00ffu) * stride;
+    }
+}
+
+__device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, unsigned (&cells)[4]) {  // of 16 bits
+#pragma unroll
+    for (int k = 0; k < 4; ++k) cells[k] += codes.words[k] * stride;
+}
+
+// Up to VARIABLES_AT_ONCE of a test's variables Vj, Vi, S[0], S[1], ..., from number `from` on, and what a code of each
+// adds to the number of a cell. `stride` goes from one group to the next.
+template <class Code>
+struct Group {
+    const Code* codes[VARIABLES_AT_ONCE];
+    unsigned strides[VARIABLES_AT_ONCE];
+    int number;
+
+    __device__ __forceinline__ Group(const Data<Code>& data, const Shape& shape, const int* members, int level,
+                                     int from, unsigned& stride)
+        : number(min(level + 2 - from, VARIABLES_AT_ONCE)) {
+        unsigned factors[VARIABLES_AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < VARIABLES_AT_ONCE; ++k) {
+            codes[k] = nullptr;
+            factors[k] = 1;
+            if (k >= number) continue;
+            const int v = from + k, x = v == 0 ? shape.high : v == 1 ? shape.low : members[v - 2];
+            codes[k] = data.of(x);
+            factors[k] = data.categories[x] + (v == 1);  // a stratum has one more row, for the sums of the columns
+        }
+#pragma unroll
+        for (int k = 0; k < VARIABLES_AT_ONCE; ++k) {
+            strides[k] = stride;
+            stride *= factors[k];
+        }
+    }
+
+    template <int WORDS>
+    __device__ __forceinline__ void add_to(unsigned (&cells)[WORDS], int sample) const {
+        Codes found[VARIABLES_AT_ONCE] = {};
+#pragma unroll
+        for (int k = 0; k < VARIABLES_AT_ONCE; ++k) {
+            if (k < number) found[k] = *reinterpret_cast<const Codes*>(codes[k] + sample);
+        }
+#pragma unroll
+        for (int k = 0; k < VARIABLES_AT_ONCE; ++k) {
+            if (k < number) add_codes(found[k], strides[k], cells);
+        }
+    }
+};
+
+// As count_rows, for a table of up to 2^16 cells, whose numbers are worked out two in a register. Inlined, so that a
+// table in shared memory is known for one: then lanes that meet in a cell are counted by one instruction, where
+// additions to a memory that is not known take turns.
+template <class Code>
+__device__ __forceinline__ void count_packed(const Data<Code>& data, const Shape& shape, const int* members, int level,
+                                             const Team& team, unsigned* table) {
+    constexpr int SAMPLES = sizeof(Codes) / sizeof(Code);
+    unsigned behind = 1;
+    const Group<Code> pair(data, shape, members, level, 0, behind);
+    for (int first = team.rank * SAMPLES; first < data.n; first += team.size * SAMPLES) {
+        unsigned cells[SAMPLES / 2] = {}, stride = behind;
+        pair.add_to(cells, first);
+        for (int v = VARIABLES_AT_ONCE; v < level + 2; v += VARIABLES_AT_ONCE) {
+            Group<Code>(data, shape, members, level, v, stride).add_to(cells, first);
+        }
+#pragma unroll
+        for (int k = 0; k < SAMPLES / 2; ++k) {
+            atomicAdd(&table[cells[k] & 0xffffu], 1u);
+            atomicAdd(&table[cells[k] >> 16], 1u);
+        }
+        // Codes behind the last sample are zeros, which were counted.
+        if (data.n - first < SAMPLES) atomicAdd(table, static_cast<unsigned>(data.n - first - SAMPLES));
+    }
+}
+
 // --- counting by planes ------------------------------------------------------------------------------------------
 
 // A table is counted in tiles of up to TILE x TILE cells of a stratum, whose counts stay in registers.
@@ -193,6 +284,10 @@ __device__ __forceinline__ void add_of_team(unsigned* cell, unsigned count, cons
         for (int distance = 16; distance > 0; distance /= 2) count += __shfl_xor_sync(~0u, count, distance);
 #endif
         if (team.rank % 32 != 0) count = 0;
+        if (team.size == 32) {
+            if (count != 0) *cell += count;
+            return;
+        }
     }
 #endif
     if (count != 0) add_to(cell, count, team);
@@ -253,16 +348,21 @@ __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& 
     return all;
 }
 
-// Each thread of the team takes its share of the words, of all cells.
+// Strata are dealt out to the warps of the team; warps of the same strata, and the threads of a warp, share out the
+// words. So the warps read the planes of Vi and Vj at about the same time, and few meet in a cell.
 template <class Code>
-__device__ void count_planes(const Data<Code>& data, const Shape& shape, const int* members, int level,
-                             const Team& team, unsigned* table) {
+__device__ __forceinline__ void count_planes(const Data<Code>& data, const Shape& shape, const int* members, int level,
+                                             const Team& all, unsigned* table) {
     const unsigned long long* const columns = data.plane(shape.high, 0);
     const unsigned strata = static_cast<unsigned>(shape.strata);
+    const unsigned warps = all.size % 32 == 0 ? all.size / 32 : 1, groups = min(warps, strata);
+    const int size = all.size / warps * (warps / groups), group = all.rank / size;
+    if (group >= static_cast<int>(groups)) return;
+    const Team team{all.rank - group * size, size};
     Stratum stratum;
     stratum.level = level;
     stratum.words = data.words;
-    for (unsigned s = 0; s < strata; ++s) {
+    for (unsigned s = group; s < strata; s += groups) {
         unsigned left = s;
 #pragma unroll
         for (int a = 0; a < PLANE_MEMBERS; ++a) {

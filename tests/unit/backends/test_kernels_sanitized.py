@@ -92,6 +92,7 @@ for problem in problems:
 sparse = DiscreteProblem.from_data(
     data, max_level=2, df_rule="adjusted", categories={f"V{v}": 120 for v in range(8)}
 )
+solve(dataclasses.replace(sparse, max_level=0), methods()["gpupc"], open_backend("host"), paper)
 for codes in (sparse.codes, sparse.codes.astype(np.uint16)):  # tables of which there are too many cells
     sorting = dataclasses.replace(sparse, codes=codes)
     for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33)):

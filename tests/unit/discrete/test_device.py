@@ -146,6 +146,21 @@ def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
             assert_same(run(problem, method, backend, {**params, "counting": counting, "tables": tables}), expected)
 
 
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 1033])
+def test_samples_are_counted_many_at_a_time(backend, n):
+    """Codes of either width, sets of more members than are loaded at once, and numbers of samples that leave some over:
+    every p-value to the bit."""
+    problem = sampled(7, p=8, n=n, most=3, noise=0.5, alpha=0.01, df_rule="adjusted", max_level=4)
+    paper = {"counting": "samples", "tables": "global", "delta": 1}
+    expected = run(problem, "gpupc", backend, paper, pmax=True)
+    assert n < 1000 or expected.levels_run == 5
+    for kind, delta in itertools.product((np.uint8, np.uint16), (3, 64)):
+        same = dataclasses.replace(problem, codes=problem.codes.astype(kind))
+        found = run(same, "gpupc", backend, {"counting": "samples", "delta": delta, "splits": 2}, pmax=True)
+        assert_same(found, expected)
+        np.testing.assert_array_equal(found.pmax, expected.pmax)
+
+
 @settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -428,13 +443,16 @@ def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
 
 
 def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
-    """As many as a GPU has room for, and as an edge has sets, two at a time; none where the paper's are asked for."""
+    """Some more than a GPU has room for, as many as an edge has sets, two at a time; none where the paper's are asked
+    for."""
     monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
     problem, grid = sampled(0), (200, 12)
     search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2}))
-    given = {(1000, 64): 1, (400, 64): 1, (200, 64): 2, (6, 64): 66, (6, 256): 16, (0, 256): 100}
+    monkeypatch.setattr(gpupc, "QUEUED", 4)
+    monkeypatch.setattr(gpupc, "MOST_BLOCKS", 1 << 18)
+    given = {(4000, 64): 1, (1600, 64): 1, (800, 64): 2, (24, 64): 66, (24, 256): 16, (0, 256): 109}
     assert {(units, delta): search._splits(units, delta, 462, grid) for units, delta in given} == given
-    assert search._splits(6, 64, 5, grid) == 3
+    assert search._splits(24, 64, 5, grid) == 3
     assert search._splits(1, 64, 10**6, (gpupc.MOST_BLOCKS // 24, 12)) == 2
     for asked in ({"delta": 64}, {"splits": 1}):
         search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2, **asked}))
