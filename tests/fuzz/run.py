@@ -123,11 +123,17 @@ def _empty() -> dict[str, Any]:
     return {"commits": [], "machines": [], "pythons": [], "targets": {}}
 
 
-def take_turns(names: Sequence[str], minutes: float, slice_s: float, seed: int, summary: Path) -> int:
+def take_turns(
+    names: Sequence[str], minutes: float, slice_s: float, seed: int, summary: Path, commit: str | None = None
+) -> int:
     """Let the targets take turns until the time is up; returns the number of kinds of fault found in all."""
     found = read_summary(summary) if summary.exists() else _empty()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
-    for name, value in (("commits", _commit()), ("machines", machine), ("pythons", platform.python_version())):
+    for name, value in (
+        ("commits", commit or _commit()),
+        ("machines", machine),
+        ("pythons", platform.python_version()),
+    ):
         found[name] = sorted({*found[name], value})
     summary.parent.mkdir(parents=True, exist_ok=True)
     context, end = multiprocessing.get_context("spawn"), time.monotonic() + 60 * minutes
@@ -263,6 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="other files for another number (default: 0)")
     parser.add_argument("--slice-seconds", type=float, default=15, help="length of a turn (default: 15)")
     parser.add_argument("--summary", type=Path, default=Path("build/fuzz/summary.json"))
+    parser.add_argument("--commit", help="of the code, where its folder is no clone (default: as git says)")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="SUMMARY", help="only sum these up, into --summary")
     parser.add_argument("--atheris", metavar="TARGET", help="guide one target by coverage")
     options, others = parser.parse_known_args(argv)
@@ -280,7 +287,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The threads that NumPy makes on a machine of many cores would take the address space that a turn may have.
     os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     names = options.targets or list(TARGETS)
-    faults = take_turns(names, options.minutes, options.slice_seconds, options.seed, options.summary)
+    how = options.minutes, options.slice_seconds, options.seed, options.summary, options.commit
+    faults = take_turns(names, *how)
     return 1 if faults else 0
 
 

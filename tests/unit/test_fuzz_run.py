@@ -24,8 +24,10 @@ def test_a_reader_with_a_seed_and_a_call_that_goes_on(tmp_path):
     bif = first["targets"]["bif"]
     assert bif["seeds"] == [3]
     assert bif["inputs"] > bif["answers"] > 0
-    assert run.main([*call, "--seed", "4"]) == 0
-    again = run.read_summary(summary)["targets"]["bif"]
+    assert run.main([*call, "--seed", "4", "--commit", "abc"]) == 0
+    second = run.read_summary(summary)
+    assert set(second["commits"]) == {*first["commits"], "abc"}
+    again = second["targets"]["bif"]
     assert again["seeds"] == [3, 4]
     for name in ("turns", "seconds", "inputs", "answers"):
         assert again[name] > bif[name]
