@@ -26,7 +26,7 @@ EVERY_SIZE = 2**64 - 1
 MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the counts of a tile
 UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
 
-SHARED_TABLE_CELLS = 4096
+SHARED_TABLE_CELLS = 8192
 """Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor.
 
 At most 2^16 (tables.cuh, count_packed)."""

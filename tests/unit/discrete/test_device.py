@@ -357,7 +357,7 @@ def test_small_tables_are_shared():
 
 
 def test_large_tables_take_scratch_space_as_far_as_it_goes():
-    found = plan()
+    found = plan(max_shared_bytes=1 << 17)
     assert found.scratch_cells == 100_000
     assert found.shared_cells == gpupc.SHARED_TABLE_CELLS
     block = 2 * 4 * 100_000
