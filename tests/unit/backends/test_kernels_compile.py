@@ -27,8 +27,8 @@ RARE = re.compile(
     r"<[3-9]\b|<unsigned short, false>"
     r"|^prefix_scan<(?!2, (true, false|false, true)|10, false, true)|^later_levels<"
 )
-"""Kernels of levels between others, variants between others of kernels that take long, and kernels of several levels, of
-which `test_levels_that_run_together_compile` has the first in two parts: slow tests."""
+"""Kernels of levels between others, variants between others of kernels that take long, and kernels of several levels,
+of which `test_levels_that_run_together_compile` has the first in two parts: slow tests."""
 
 
 def kernel_lists() -> list:
@@ -151,8 +151,7 @@ def test_every_kernel_compiles(library, source, expressions, architecture):
 
 
 def test_levels_that_run_together_compile(library):
-    """All levels of a launch to PTX, where the source's faults show; one to machine code, which takes four times as long
-    for all."""
+    """All levels of a launch to PTX, where the source's faults show; one of them to machine code, which takes long."""
     source = "gaussian/kernels/prefix_scan.cu"
     structs = KERNELS[source]["later_levels<2, 5>"]
     check_kernels(library, source, {"later_levels<2, 5>": structs}, "compute_80")
