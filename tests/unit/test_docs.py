@@ -1,10 +1,13 @@
 """The documentation is true: its Python examples run, its commands are parsed, its links lead somewhere."""
 
 import ast
+import contextlib
 import functools
+import io
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -112,9 +115,9 @@ def test_command_works_as_shown(code):
             case ["python", "-m", module, *arguments]:
                 words = 2 if arguments[:1] == ["records"] else 1
                 subcommand = arguments[:words] if module == "gpupc_impl" else []
-                assert_options([sys.executable, "-m", module, *subcommand], arguments)
+                assert_options([module, *subcommand], arguments)
             case ["snakemake", *arguments]:
-                assert_options([Path(sys.executable).with_name("snakemake")], arguments)
+                assert_options(["snakemake"], arguments)
                 assert_files_are_there(arguments)
                 assert arguments[-1] in entries() or arguments[-2:-1] == ["--cores"]  # else it makes everything
             case ["pip", "install", *arguments]:
@@ -145,8 +148,14 @@ def assert_options(command, arguments):
 
 @functools.cache
 def known_options(*command):
-    shown = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"--[a-z-]+", shown))
+    """What `python -m MODULE WORDS... --help` shows, in this process, which has imported most of it."""
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(shown):
+        patch.setattr(sys, "argv", [*command, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    assert not ended.value.code
+    return set(re.findall(r"--[a-z-]+", shown.getvalue()))
 
 
 WALKS = (ROOT / "docs/architecture.md").read_text().partition("## Three walks")[2].partition("\n## ")[0]
