@@ -27,6 +27,8 @@ PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys;
 
 BIN := .venv/bin
 SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
+# Hundreds of short processes follow; where this is set, each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
@@ -43,7 +45,7 @@ venv: .venv/installed ## Create .venv with everything the project needs
 	@# Without a C++ compiler the host backend uses the one in the ziglang wheel.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[reproduce,test$(if $(shell command -v $${CXX:-c++} g++ clang++),,,compiler)]'
-	@# Hundreds of short processes follow; where PYTHONDONTWRITEBYTECODE is set, each would compile every module again.
+	@# Jobs that start together would each compile the same modules.
 	$(BIN)/python -m compileall -q gpupc_impl baselines datasets workflow
 	@touch $@
 

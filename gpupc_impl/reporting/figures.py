@@ -1,23 +1,26 @@
-"""A figure and the numbers in it, as files; and what figures share."""
+"""A figure and the numbers in it, as files; and what figures share.
+
+Functions that draw import matplotlib, modules do not: every process of the workflow reads the catalogue, and most
+draw nothing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.core.files import write_csv
-from gpupc_impl.reporting import sheet, style
+from gpupc_impl.reporting import style
 from gpupc_impl.reporting.runs import VerifiedRecord
 from gpupc_impl.reporting.sources import Heading
 from gpupc_impl.reporting.tables import csv_rows
 
-NUMBERS = FuncFormatter(lambda value, _: f"{value:g}")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 SMALL_PRINT = {"fontsize": 5, "color": "#666666", "x": 0.01, "ha": "left"}
 HEADING = {"fontsize": 6.5, "x": 0.01, "ha": "left"}
 
@@ -51,9 +54,16 @@ def write_drawings(
     if all(heading is None for heading, _ in panels):
         style.save(panels[0][1].figure, svg_path, png_path)
     else:
+        from gpupc_impl.reporting import sheet
+
         sheet.save([(heading, drawing.figure) for heading, drawing in panels if heading], svg_path, png_path)
     if csv_path is not None:
         write_csv(csv_path, *csv_rows([(heading, drawing.rows, drawing.columns) for heading, drawing in panels]))
+
+
+def tick_number(value: float, _: int | None = None) -> str:
+    """How axes write their numbers: without powers of ten where there are few digits."""
+    return f"{value:g}"
 
 
 def footer(figure: Figure, runs: Sequence[VerifiedRecord]) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLUMN_WIDTH = 3.3
 """Inches; a figure as wide as a column of a paper."""
@@ -60,12 +57,18 @@ def colour(method: str) -> str:
 
 
 def use() -> None:
-    """Set the style for the figures made from here on."""
+    """Set the style for the figures made from here on, which no display is needed for."""
+    import matplotlib
+    import matplotlib.pyplot as plt
+
+    matplotlib.use("Agg")
     plt.style.use(resources.files("gpupc_impl.reporting") / "paper.mplstyle")
 
 
 def save(figure: Figure, *paths: str | Path) -> None:
     """Write the figure by suffix. The same figure gives the same bytes: no dates, no random ids."""
+    import matplotlib.pyplot as plt
+
     for path in paths:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         metadata = {"Date": None} if str(path).endswith(".svg") else {}

@@ -4,19 +4,17 @@ from."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter
+from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, figure, table
 from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, time_cell
-from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer, name_datasets
+from gpupc_impl.reporting.figures import Drawing, footer, name_datasets, tick_number
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @figure("overview", "Runtimes of all methods", paper="Runtimes", family=EVERY, numbers=False)
@@ -24,6 +22,8 @@ def overview(runs: Sequence[VerifiedRecord]) -> Drawing:
     """Runtime of every method on every data set, a panel a family of tests: median of the warm runs with the 20–80 %
     band, logarithmic. Hollow triangles stand at the time limit that was exceeded.
     """
+    import matplotlib.pyplot as plt
+
     style.use()
     groups = {family: [run for run in runs if run.family == family] for family in dict.fromkeys(r.family for r in runs)}
     shown = [(family, backend) for family in groups for backend in device_backends(groups[family]) or ["cpu"]]
@@ -36,6 +36,9 @@ def overview(runs: Sequence[VerifiedRecord]) -> Drawing:
 
 
 def _overview_panel(axes: Axes, group: Sequence[VerifiedRecord]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     datasets = datasets_of(group)
     settings = {run.setting: run.method for run in group}
     first = {method: setting for setting, method in reversed(settings.items())}
@@ -64,7 +67,7 @@ def _overview_panel(axes: Axes, group: Sequence[VerifiedRecord]) -> None:
     for boundary in range(1, len(datasets)):
         axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(NUMBERS)
+    axes.yaxis.set_major_formatter(tick_number)
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()
     if high < 100 * low:  # few powers of ten

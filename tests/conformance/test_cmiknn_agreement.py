@@ -19,6 +19,8 @@ from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
 
+pytestmark = pytest.mark.xdist_group("cmiknn")  # else two processes compile the twins at once
+
 SETTINGS = {
     f"{method.name}-{backend}": (method, backend)
     for method in methods("nonlinear").values()

@@ -20,6 +20,8 @@ from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DF_RULES, TESTS, DiscreteProblem
 
+pytestmark = pytest.mark.xdist_group("discrete")  # else two processes compile the twins at once
+
 STRUCTURES = ("sparse", "dense", "chain", "independent")
 MOST_SETS = 20_000
 """Tests that the deepest level of a drawn problem could need if no edge were removed."""

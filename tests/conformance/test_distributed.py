@@ -224,7 +224,7 @@ def test_a_worker_is_killed(killed_in, tmp_path, monkeypatch):
     from distributed import Client, LocalCluster
 
     monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
-    x, caught = sample(np.random.default_rng(4), 500, 60, 6), []
+    x, caught = sample(np.random.default_rng(4), 300, 60, 6), []
     how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
     with LocalCluster(n_workers=2, **how) as cluster, Client(cluster) as client:
         pids = client.run(os.getpid)
@@ -279,7 +279,7 @@ def a_cluster(folder: Path):
 
 def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
     """Then only what is missing is made, with the same bytes."""
-    x = sample(np.random.default_rng(5), 700, 60, 5)
+    x = sample(np.random.default_rng(5), 450, 60, 5)
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     how = {"panel": 32, "max_level": 2}
 

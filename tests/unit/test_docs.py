@@ -1,10 +1,13 @@
 """The documentation is true: its Python examples run, its commands are parsed, its links lead somewhere."""
 
 import ast
+import contextlib
 import functools
+import io
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -31,27 +34,40 @@ def blocks(page, language):
 
 
 RUN_EACH = """
-import json, sys
-for number, code in enumerate(json.load(sys.stdin)):
-    print("example", number, "of the page", file=sys.stderr, flush=True)
-    exec(compile(code, f"<example {number}>", "exec"), {"__name__": "__main__"})
+import json, os, sys
+import gpupc_impl, networkx, pandas  # which almost every page imports
+for line in sys.stdin:
+    page = json.loads(line)
+    if (pid := os.fork()) == 0:
+        os.chdir(page["folder"])
+        os.dup2(os.open("said.txt", os.O_WRONLY | os.O_CREAT), 1)
+        os.dup2(1, 2)
+        for number, code in enumerate(page["examples"]):
+            print("example", number, "of the page", file=sys.stderr, flush=True)
+            exec(compile(code, f"<example {number}>", "exec"), {"__name__": "__main__"})
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 
 
+@pytest.fixture(scope="module")
+def pages():
+    """The process that is forked for each page."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", RUN_EACH], env=environment, **pipes) as process:
+        yield process
+
+
+@pytest.mark.xdist_group("pages")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
-def test_python_examples_run(page, tmp_path):
+def test_python_examples_run(page, pages, tmp_path):
     """Examples run in a folder of their page's, with the data file `data.csv` that they speak of; none sees another's
-    names."""
+    names, and no page what another did."""
     (tmp_path / "data.csv").write_text("a,b,c\n" + "\n".join(f"{k},{k * k % 7},{(k * 3) % 5}" for k in range(40)))
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_EACH],
-        input=json.dumps(blocks(page, "python")),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    pages.stdin.write(json.dumps({"folder": str(tmp_path), "examples": blocks(page, "python")}) + "\n")
+    pages.stdin.flush()
+    assert int(pages.stdout.readline()) == 0, (tmp_path / "said.txt").read_text()
 
 
 def test_every_promise_names_its_test():
@@ -99,9 +115,9 @@ def test_command_works_as_shown(code):
             case ["python", "-m", module, *arguments]:
                 words = 2 if arguments[:1] == ["records"] else 1
                 subcommand = arguments[:words] if module == "gpupc_impl" else []
-                assert_options([sys.executable, "-m", module, *subcommand], arguments)
+                assert_options([module, *subcommand], arguments)
             case ["snakemake", *arguments]:
-                assert_options([Path(sys.executable).with_name("snakemake")], arguments)
+                assert_options(["snakemake"], arguments)
                 assert_files_are_there(arguments)
                 assert arguments[-1] in entries() or arguments[-2:-1] == ["--cores"]  # else it makes everything
             case ["pip", "install", *arguments]:
@@ -132,8 +148,14 @@ def assert_options(command, arguments):
 
 @functools.cache
 def known_options(*command):
-    shown = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"--[a-z-]+", shown))
+    """What `python -m MODULE WORDS... --help` shows, in this process, which has imported most of it."""
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(shown):
+        patch.setattr(sys, "argv", [*command, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    assert not ended.value.code
+    return set(re.findall(r"--[a-z-]+", shown.getvalue()))
 
 
 WALKS = (ROOT / "docs/architecture.md").read_text().partition("## Three walks")[2].partition("\n## ")[0]

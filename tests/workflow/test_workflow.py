@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 
+from tests.workflow import calls
 from workflow.lib.config import check_config, complete
 from workflow.lib.experiments import expand
 
@@ -55,15 +56,9 @@ def environment(mirror="", plugins=PLUGINS):
 
 
 def snakemake(folder, config, *arguments, fails=False, **given):
-    """Run it to its end; returns what it printed."""
-    done = subprocess.run(
-        list(map(str, command(folder, config, *arguments))),
-        env=environment(**given),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
+    """Run it to its end, in a fork of a process that has imported it; returns what it printed."""
+    _, _, _, *options = command(folder, config, *arguments)
+    done = calls.snakemake(options, environment(**given))
     assert (done.returncode != 0) == fails, done.stdout
     return done.stdout
 
@@ -93,7 +88,15 @@ FIGURES = ("cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig10", "ooc_fig1", "ooc
 def finished(tmp_path_factory):
     """A folder in which the tiny config was run; later tests add to it."""
     folder = tmp_path_factory.mktemp("finished")
-    snakemake(folder, TINY)
+    as_a_user = subprocess.run(
+        list(map(str, command(folder, TINY))),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert as_a_user.returncode == 0, as_a_user.stdout
     return folder
 
 
@@ -260,7 +263,7 @@ def test_everything_is_there(finished):
 def test_every_skeleton_is_verified(finished):
     verified = {(row["dataset"], row["setting"]): row for row in rows(finished / "results/verification.csv")}
     for (dataset, setting), row in verified.items():
-        absent = dataset == "nci-60" or (dataset, setting) == ("ecoli70", "pair-scan")
+        absent = dataset == "nci-60" or (dataset == "ecoli70" and setting in ("pair-scan", "baseline-1", "baseline-2"))
         assert row["status"] == ("not-run" if absent else "equal")
     assert int(verified["tiny", "cupc-s"]["certificates_checked"]) > 100
 

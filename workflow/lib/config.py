@@ -28,7 +28,7 @@ class InvalidConfig(ValueError):
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The content of a config's file, not yet checked.
+    """The content of a config's file, not yet checked, or of the schema's.
 
     Raises:
         InvalidConfig: it is no YAML, or no mapping.
@@ -53,7 +53,7 @@ def complete(config: dict[str, Any]) -> None:
         InvalidConfig: what is wrong, a line a fault.
     """
     check_config(config)
-    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    schema = read_config(SCHEMA)
     for _ in _Completing(schema).iter_errors(config):
         pass  # it has none; defaults are filled in on the way
 
@@ -89,7 +89,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 def _schema() -> dict[str, Any]:
     """The schema, with the experiments and tables of single tests that the catalogue's outputs show, and no others."""
-    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    schema = read_config(SCHEMA)
     experiments = [name for entry in entries().values() for name in entry.experiments]
     tables = [entry.tests for entry in entries().values() if entry.tests]
     properties = schema["properties"]

@@ -315,8 +315,9 @@ class _Server:
 
     def wait(self, seconds: float) -> float:
         """Seconds until a request that takes so many is served."""
-        self._free = max(self._free, self._environment.now) + seconds
-        return self._free - self._environment.now
+        now = self._environment.now
+        self._free = max(self._free, now) + seconds
+        return self._free - now
 
 
 @functools.cache
@@ -382,13 +383,14 @@ def simulate(tasks: Tasks, workers: int, faults: Faults = Faults()) -> Run:
 def _make(panels: OrderedDict[int, None], block: tuple[int, int], held: int) -> int:
     """Take a block's panels, and drop those used longest ago, but never I: how many had to be made."""
     made = 0
-    for panel in dict.fromkeys(block):
-        if panel not in panels:
-            while len(panels) >= max(held, 2):
-                del panels[next(other for other in panels if other != block[0])]
-            made += 1
-            panels[panel] = None
-        panels.move_to_end(panel)
+    for panel in block:  # twice the same on the diagonal
+        if panel in panels:
+            panels.move_to_end(panel)
+            continue
+        while len(panels) >= max(held, 2):
+            del panels[next(other for other in panels if other != block[0])]
+        made += 1
+        panels[panel] = None
     return made
 
 

@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.lines import Line2D
 
 from gpupc_impl.core.orientation import orient
 from gpupc_impl.measurement.record import commit_name, machine_name
@@ -30,7 +28,7 @@ from gpupc_impl.reporting.cells import (
     status_word,
     time_cell,
 )
-from gpupc_impl.reporting.figures import NUMBERS, Drawing, footer
+from gpupc_impl.reporting.figures import Drawing, footer, tick_number
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
@@ -412,6 +410,9 @@ def cmiknn_fig1(
     variables between which the two CPDAGs have not the same: edges too many or missing, and directions to add, remove
     or turn round. Numbers: ``results/tables/cmiknn_fig1.csv``.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
     truths = {facts["name"]: facts.get("true_edges", []) for facts in problems}
     distances: dict[str, dict[int, int]] = {}
     rows = []
@@ -448,7 +449,7 @@ def cmiknn_fig1(
     axes.set_xscale("log")
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.minorticks_off()
-    axes.yaxis.set_major_formatter(NUMBERS)
+    axes.yaxis.set_major_formatter(tick_number)
     axes.set_xlabel("k_CMI")
     axes.set_ylabel(f"SHD − SHD at k_CMI = {BASE}")
     graphs = sorted({len(of_k) for of_k in changes.values()})
@@ -483,6 +484,8 @@ def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[
     tests: these stand beside the points. Triangles stand at a time limit that was exceeded. The paper has no such
     figure. Numbers: ``results/tables/cmiknn_scaling.csv``.
     """
+    import matplotlib.pyplot as plt
+
     style.use()
     figure, grid = plt.subplots(1, len(sweeps), figsize=(style.PAGE_WIDTH, 2.7), sharey=True, squeeze=False)
     rows, handles = [], {}
@@ -517,7 +520,7 @@ def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[
         values = sorted(set(graphs.values()))
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
-        axes.yaxis.set_major_formatter(NUMBERS)
+        axes.yaxis.set_major_formatter(tick_number)
         axes.set_xlabel(SWEEPS.get(name, name))
     grid[0][0].set_ylabel("seconds")
     if handles:

@@ -6,15 +6,9 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import LogLocator, MaxNLocator, PercentFormatter
 
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
@@ -33,9 +27,13 @@ from gpupc_impl.reporting.cells import (
     status_word,
     time_cell,
 )
-from gpupc_impl.reporting.figures import HEADING, NUMBERS, SMALL_PRINT, Drawing, footer, name_datasets, panels_of
+from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, footer, name_datasets, panels_of, tick_number
 from gpupc_impl.reporting.runs import VerifiedRecord, by_backend, datasets_of, device_backends, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PAPER = "cuPC"
 CUPC = ("cupc-e", "cupc-s")
@@ -229,6 +227,9 @@ def cupc_fig5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, st
     six data sets, for cuPC-S the value for DREAM5-Insilico). Hatched bars are bounds from a time limit. Data sets on
     which no baseline was run are left out.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
     style.use()
     chosen = {method: by_backend(runs_of(runs, method)) for method in CUPC + BASELINES}
     backends = device_backends(runs) or ["host"]
@@ -261,6 +262,8 @@ def _fig5_panel(
     baseline: str,
     printed: Sequence[Mapping[str, str]],
 ) -> None:
+    from matplotlib.ticker import LogLocator
+
     for x, dataset in enumerate(datasets):
         slow = by_method[baseline].get(dataset)
         for side, method in zip((-0.2, 0.2), CUPC, strict=True):
@@ -280,7 +283,7 @@ def _fig5_panel(
     axes.axhline(1, color="black", linewidth=0.6)
     axes.set_yscale("log", base=2)
     axes.yaxis.set_major_locator(LogLocator(base=4, numticks=20))
-    axes.yaxis.set_major_formatter(NUMBERS)
+    axes.yaxis.set_major_formatter(tick_number)
     axes.margins(y=0.15)
     name_datasets(axes, [*datasets, "paper"])
 
@@ -322,6 +325,9 @@ def cupc_fig6(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, st
     levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). Ours stands in the heading. Numbers:
     ``results/tables/cupc_fig6.csv``.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
     style.use()
     chosen = {method: by_backend(runs_of(runs, method)) for method in CUPC}
     runs = of_settings(runs, [runs_of(runs, method) for method in CUPC])
@@ -438,6 +444,11 @@ def heatmaps(
         across: panels in a row.
         panel: inches of one panel.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import Normalize
+    from matplotlib.patches import Rectangle
+    from matplotlib.ticker import MaxNLocator
+
     style.use()
     y_name, x_name, *_ = runs[0].params
     ys, xs = (sorted({run.params[name] for run in runs}) for name in (y_name, x_name))
@@ -507,6 +518,8 @@ def heatmaps(
 
 def _cell(axes: Axes, place: tuple[int, int], run: VerifiedRecord, ratio: Speedup, colours: Any) -> None:
     """One configuration: its ratio; hatched where it failed, grey where it was not run or there is no ratio."""
+    from matplotlib.patches import Rectangle
+
     x, y = place
     if run.median is not None and ratio.value is not None and not ratio.bound:
         fill = {"facecolor": colours.to_rgba(math.log2(ratio.value)), "edgecolor": "white", "linewidth": 0.4}
@@ -527,6 +540,8 @@ def _short(value: float) -> str:
 
 
 def _heatmap_legend(figure: Figure, shown: Sequence[VerifiedRecord]) -> None:
+    from matplotlib.patches import Patch
+
     handles = []
     if any(run.status not in ("ok", "skipped") for run in shown):
         handles.append(Patch(label="failed, or over the time limit", **HATCH))
@@ -551,6 +566,9 @@ def cupc_fig9(sharing: Sequence[Mapping[str, str]], reported: Sequence[Mapping[s
     graph at the start of level 2 at alpha = {{ config["alpha"] }}. Dashed: the paper's "about 95 % [...] in at most 40
     rows", which speaks of DREAM5-Insilico. All data sets are in ``results/sharing.csv``.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import PercentFormatter
+
     style.use()
     figure, axes = plt.subplots(figsize=(style.COLUMN_WIDTH, 2.4))
     shown = shared_sets.largest(shared_sets.load(sharing))
@@ -608,6 +626,9 @@ def cupc_fig10(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str,
     with n, linearly with m, and almost linearly with d from 0.2 to 0.5. Ours stands in the heading. Such graphs are
     nearly degenerate, see ``docs/errata.md``. Numbers: ``results/tables/cupc_fig10.csv``.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
     style.use()
     backends = sorted({run.backend for run in runs})
     size = (style.PAGE_WIDTH, 2.3 * len(backends) + 0.4)
@@ -661,7 +682,7 @@ def _boxes(axes: Axes, shown: Sequence[VerifiedRecord], graphs: Mapping[str, flo
                 spot = {"xycoords": axes.get_xaxis_transform(), "rotation": 90, "va": "bottom", "ha": "center"}
                 axes.annotate(text, (x + side, 0.02), fontsize=5, **spot)
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(NUMBERS)
+    axes.yaxis.set_major_formatter(tick_number)
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
-
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
+from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.measurement.record import band
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure, table
 from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
-from gpupc_impl.reporting.figures import HEADING, NUMBERS, Drawing, footer
+from gpupc_impl.reporting.figures import HEADING, Drawing, footer, tick_number
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PAPER = "Out-of-Core"
 UM, BLOCK = "out-of-core-um", "out-of-core-block"
@@ -49,6 +46,10 @@ def ooc_fig2(
     management. Dashed: other settings, such as block-based with the layout that moves less. Numbers:
     ``results/tables/ooc_fig2.csv``.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import NullFormatter
+
     style.use()
     sizes = {graph: int(value) for sweep in sweeps.values() for graph, value in sweep.items()}
     runs = [run for run in runs if run.dataset in sizes and run.method in (UM, BLOCK)]
@@ -67,8 +68,8 @@ def ooc_fig2(
                 axes.axvline(limits[backend], color="#0072B2", linewidth=1)
             axes.set_yscale("log")
             low, high = axes.get_ylim()
-            axes.yaxis.set_major_formatter(NUMBERS)
-            axes.yaxis.set_minor_formatter(NUMBERS if high < 10 * low else NullFormatter())
+            axes.yaxis.set_major_formatter(tick_number)
+            axes.yaxis.set_minor_formatter(tick_number if high < 10 * low else NullFormatter())
             axes.set_xlabel("number of variables")
             axes.set_title(f"level {level}" + (f", {backend}" if len(backends) > 1 else ""), loc="left")
         line[0].set_ylabel("seconds")
@@ -304,6 +305,9 @@ def ooc_fig1(timeline: Sequence[Mapping[str, str]], ran: str) -> Drawing:
     %}On the host backend streams run in order, so nothing overlaps.{% endif %} Numbers:
     ``results/tables/ooc_fig1.csv``.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
     style.use()
     steps = [
         {"level": int(row["level"]), "block": int(row["block"]), "step": row["step"], "stream": int(row["stream"])}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullLocator
 
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import figure
 from gpupc_impl.reporting.cells import csv_row, label, number
-from gpupc_impl.reporting.figures import HEADING, NUMBERS, Drawing, footer
+from gpupc_impl.reporting.figures import HEADING, Drawing, footer, tick_number
 from gpupc_impl.reporting.runs import VerifiedRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = {"whole": ("o", "-"), "level 1": ("s", "--")}
 """The times that are drawn, with their marks."""
@@ -36,6 +36,9 @@ def pair_scan_scaling(
     law through the points (least squares of the logarithms). The cross is what the Out-of-Core paper reports for its
     block-based version on TCGA, 55,572 variables, on a V100. Numbers: ``results/tables/pair_scan_scaling.csv``.
     """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullLocator
+
     style.use()
     (variables,) = sweeps.values()
     figure, axes = plt.subplots(figsize=(style.COLUMN_WIDTH, 2.6))
@@ -64,10 +67,10 @@ def pair_scan_scaling(
     hours, at = float(paper["value"]), int(paper["variables"])
     axes.plot(at, 3600 * hours, "x", color=style.OTHER_COLOUR, label=f"{label('out-of-core-block')}, paper (V100)")
     axes.set(xscale="log", yscale="log", xlabel="variables p", ylabel="seconds")
-    axes.xaxis.set_major_formatter(NUMBERS)
+    axes.xaxis.set_major_formatter(tick_number)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(NUMBERS)
+    axes.yaxis.set_major_formatter(tick_number)
     axes.legend()
     figure.suptitle("\n".join(heading), **HEADING)
     footer(figure, runs)

@@ -119,23 +119,23 @@ def test_a_cell_over_its_limit_costs_the_others_nothing(tmp_path, plugin):
     tests = [(0, 1, ()), (1, 2, ())]
     slow = Setting("slow", "made-up", {"sleep_at": 1})  # its process, with both problems, is killed
     cases = [[case(tmp_path, 4, tests, n=4), case(tmp_path, 3, tests, n=3)]]
-    timed, _ = measure(tmp_path, cases, [slow, Setting("b", "made-up-too")], time_limit_s=10.0)
+    timed, _ = measure(tmp_path, cases, [slow, Setting("b", "made-up-too")], time_limit_s=4.0)
     status = {(cell["implementation"], cell["n"]): cell["status"] for cell in timed["cells"]}
     assert status == {("slow", 3): "timeout", ("b", 3): "ok", ("slow", 4): "ok", ("b", 4): "ok"}
     late = timed["cells"][2]
-    assert "over the time limit of 10 s for a cell: 0 of 2 tests were made" in late["why"]
+    assert "over the time limit of 4 s for a cell: 0 of 2 tests were made" in late["why"]
     assert [row["status"] for row in verify_tests(timed["cells"])] == ["equal", "equal", "not-run", "equal"]
 
 
 def test_a_limit_that_was_hit_is_remembered(tmp_path, plugin):
     slow = [Setting("slow", "made-up", {"sleep_at": 1})]
     cases = [[case(tmp_path, 3, [(0, 1, ()), (1, 2, ())])]]
-    first, _ = measure(tmp_path, cases, slow, time_limit_s=3.0)
+    first, _ = measure(tmp_path, cases, slow, time_limit_s=1.5)
     plugin.unlink()
-    again, _ = measure(tmp_path, cases, slow, time_limit_s=3.0)
+    again, _ = measure(tmp_path, cases, slow, time_limit_s=1.5)
     assert again["cells"] == first["cells"]
     assert not plugin.exists()
-    measure(tmp_path, cases, slow, time_limit_s=4.0)
+    measure(tmp_path, cases, slow, time_limit_s=2.0)
     assert plugin.exists(), "another limit is another question"
 
 
