@@ -149,6 +149,13 @@ def test_runs_are_predicted_from_the_one_with_the_fewest_workers(tmp_path, capsy
     assert "| -50.0% |" in capsys.readouterr().out
 
 
+def test_recorded_runs_are_predicted_to_a_tenth():
+    recorded = json.loads((ROOT / "results/recorded/nvidia-h200/distributed/two-gpus.json").read_text())
+    found = compare(recorded)
+    assert [each.workers for each in found] == [1, 1, 2, 2]
+    assert all(abs(each.error) < 0.1 for each in found)
+
+
 def test_runs_that_cannot_be_compared_are_named():
     runs = [measured(1, FEW), measured(2, FEW), measured(4, dataclasses.replace(FEW, held=2))]
     assert all(abs(each.error) < 1e-9 for each in compare({"runs": runs}))  # a worker of four has less memory
