@@ -53,9 +53,9 @@ def environment(
         if gpu_processes is None:
             warnings.append("whether other processes used the GPU is not known (nvidia-smi did not tell)")
         else:
-            gpu["others_on_gpu"] = bool(gpu_processes)
-            if gpu_processes:
-                warnings.append("another process used a GPU of this machine when the measurement began")
+            gpu["others_on_gpu"] = _are_on(backend.device_key(), gpu_processes)
+            if gpu["others_on_gpu"]:
+                warnings.append("another process used the GPU when the measurement began")
     node = node_name()
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -105,6 +105,13 @@ def git_state() -> tuple[str | None, bool | None]:
     commit = _git("rev-parse", "HEAD")
     status = _git("status", "--porcelain", "--", ".", ":(exclude)results")
     return commit, None if status is None else bool(status)
+
+
+def _are_on(device_key: str | None, gpu_processes: str) -> bool:
+    """Whether there are processes on a GPU, or on one that is not known by the uuid with which its key begins."""
+    uuid = (device_key or "").split(" ")[0]
+    used = [line.split(",")[0].removeprefix("GPU-").replace("-", "") for line in gpu_processes.splitlines()]
+    return any(other == uuid or len(other) != len(uuid) for other in used)
 
 
 def gpu_process_list() -> str | None:

@@ -344,7 +344,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.log.parent.mkdir(parents=True, exist_ok=True)
     before = list(read_log(options.log))
     first = options.first if options.first is not None else before[-1]["next"] if before else 0
-    Soak(options.log, first, settings_here(options.without)).until(time.monotonic() + 60 * options.minutes, options.problems)
+    end = time.monotonic() + 60 * options.minutes
+    Soak(options.log, first, settings_here(options.without)).until(end, options.problems)
     found = summary(list(read_log(options.log)))
     options.summary.write_text(json.dumps(found, indent=1) + "\n")
     done = f"{found['problems']:,} problems, {found['runs']:,} runs in {found['seconds']:,.0f} s"

@@ -15,12 +15,17 @@ from gpupc_impl.measurement import environment as module
 from gpupc_impl.measurement.environment import environment, git_state
 from gpupc_impl.measurement.record import schema
 
+UUID = "GPU-9a3f0c11-0000-4111-8222-33334444aaaa"
+
 
 class CudaLike:
     name = "cuda"
 
     def describe(self):
         return {"device": "a GPU", "cuda_runtime": "12.9"}
+
+    def device_key(self):
+        return f"{UUID.removeprefix('GPU-').replace('-', '')} 0000:01:00.0"
 
 
 def check(facts):
@@ -44,7 +49,13 @@ def test_fits_the_schema_and_tells_no_secrets():
 
 @pytest.mark.parametrize(
     ("processes", "others", "warned"),
-    [(None, None, "is not known (nvidia-smi"), ("", False, None), ("GPU-1, 17", True, "another process used a GPU")],
+    [
+        (None, None, "is not known (nvidia-smi"),
+        ("", False, None),
+        ("GPU-1, 17", True, "another process used the GPU"),  # on whatever GPU that is
+        (f"{UUID}, 17", True, "another process used the GPU"),
+        (f"{UUID.replace('9', '0')}, 17", False, None),  # on another of this machine
+    ],
 )
 def test_gpu_facts(monkeypatch, processes, others, warned):
     monkeypatch.setattr(module, "_nvidia_smi", lambda query: "570.1\n570.1" if "driver" in query else None)

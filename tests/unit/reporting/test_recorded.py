@@ -23,8 +23,9 @@ def test_records_ran_on_a_gpu(device):
         content = json.loads((device / "records" / record.dataset / f"{record.setting}.json").read_text())
         assert record.to_json() == {"random": False, **content}
         assert not record.environment["git_dirty"]
-        if record.backend == "cuda":
-            assert record.environment["gpu"]["others_on_gpu"] is False
+        if record.backend == "cuda":  # alone, or known not to have been alone on the machine's GPUs
+            others = record.environment["gpu"]["others_on_gpu"]
+            assert others is any("another process used a GPU" in said for said in record.environment["warnings"])
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
