@@ -10,7 +10,8 @@ conditioning set, all of one float dtype.
 """
 
 import numpy as np
-from numba import njit
+
+from baselines._compile import njit
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -17,10 +17,10 @@ of 20 to 60 categories take 0.13, 0.14 and 0.67 s. Only sorting bounds the memor
 import collections
 
 import numpy as np
-from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
+from baselines._compile import njit
 from baselines._graph import neighbours_without, next_combination
 
 BITMAP_CATEGORIES = 16

@@ -12,9 +12,10 @@ module.
 import collections
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from baselines._compile import njit
 from baselines._graph import neighbours_without, next_combination
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")

@@ -1,7 +1,8 @@
 """Graphs and subsets, compiled with numba: what the references of all families share."""
 
 import numpy as np
-from numba import njit
+
+from baselines._compile import njit
 
 
 @njit(cache=True, nogil=True)

@@ -6,9 +6,9 @@ holds their codes, and different ones are 1 apart.
 """
 
 import numpy as np
-from numba import njit
 
 from baselines._cmiknn import count_within
+from baselines._compile import njit
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
