@@ -654,27 +654,36 @@ def cupc_fig10(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str,
     return Drawing(figure, rows)
 
 
+LEAST_IN_A_BOX = 3
+
+
 def _boxes(axes: Axes, shown: Sequence[VerifiedRecord], graphs: Mapping[str, float]) -> None:
-    """Quartiles, whiskers to the last point within 1.5 IQR, outliers as circles; triangles at a limit that was hit."""
+    """Quartiles, whiskers to the last point within 1.5 IQR, outliers as circles; triangles at a limit that was hit.
+
+    Fewer than `LEAST_IN_A_BOX` graphs are squares: a box of theirs would be a line without a colour.
+    """
     values = sorted(set(graphs.values()))
     for side, method in zip((-0.2, 0.2), CUPC, strict=True):
         colour = style.colour(method)
         for x, value in enumerate(values):
             here = [run for run in shown if run.method == method and graphs[run.dataset] == value]
             seconds = [run.median for run in here if run.counts]
-            axes.boxplot(
-                [seconds],
-                positions=[x + side],
-                widths=0.34,
-                whis=1.5,
-                patch_artist=True,
-                boxprops={"facecolor": colour, "linewidth": 0.6},
-                medianprops={"color": "black", "linewidth": 1},
-                whiskerprops={"linewidth": 0.6},
-                capprops={"linewidth": 0.6},
-                flierprops={"marker": "o", "markersize": 3, "markeredgecolor": colour, "markerfacecolor": "none"},
-                manage_ticks=False,
-            )
+            if len(seconds) < LEAST_IN_A_BOX:
+                axes.plot([x + side] * len(seconds), seconds, "s", color=colour, markersize=5)
+            else:
+                axes.boxplot(
+                    [seconds],
+                    positions=[x + side],
+                    widths=0.34,
+                    whis=1.5,
+                    patch_artist=True,
+                    boxprops={"facecolor": colour, "linewidth": 0.6},
+                    medianprops={"color": "black", "linewidth": 1},
+                    whiskerprops={"linewidth": 0.6},
+                    capprops={"linewidth": 0.6},
+                    flierprops={"marker": "o", "markersize": 3, "markeredgecolor": colour, "markerfacecolor": "none"},
+                    manage_ticks=False,
+                )
             over = [run.limits.time_s for run in here if run.status == "timeout"]
             axes.plot([x + side] * len(over), over, "^", color=colour, markerfacecolor="none")
             if failed := len(here) - len(seconds) - len(over):
