@@ -1,6 +1,31 @@
 // cuPC-S (cuPC, section 3.4, Algorithm 5): a thread a set S, shared by the tests of all edges of the row.
 #include "gaussian/kernels/search.cuh"
 
+// Where a row may still have edges that are not settled, by stretches of a power of two of its places, at most 64. What
+// is settled for a thread stays so, since the keys of its sets ascend; and most rows lose nearly all edges to their
+// first sets.
+struct OpenEdges {
+    unsigned long long stretches;  // a bit each
+    int n, shift;
+
+    explicit __device__ OpenEdges(int n) : n(n), shift(0) {
+        while (n > (64 << shift)) ++shift;
+        stretches = ~0ull >> (64 - (((n - 1) >> shift) + 1));
+    }
+
+    // The first place from `place` on in an open stretch, or n.
+    __device__ int from(int place) const {
+        if (place >= n) return n;
+        const int stretch = place >> shift;
+        const unsigned long long rest = stretches >> stretch;
+        if (rest & 1) return place;
+        return rest == 0 ? n : (stretch + __ffsll(static_cast<long long>(rest)) - 1) << shift;
+    }
+
+    __device__ bool same_stretch(int place, int other) const { return (place >> shift) == (other >> shift); }
+    __device__ void close_stretch_of(int place) { stretches &= ~(1ull << (place >> shift)); }
+};
+
 // Grid (p, delta), block (theta).
 template <int L>
 __global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
@@ -17,7 +42,8 @@ __global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
     const double* c_i = C + search.best.cell(i, 0);
 
     Tally tally;
-    for (unsigned long long t = first + threadIdx.x; t < sets;
+    OpenEdges edges(n);
+    for (unsigned long long t = first + threadIdx.x; t < sets && edges.stretches != 0;
          t += static_cast<unsigned long long>(gridDim.y) * blockDim.x) {
         int positions[L];
         unrank_combination(rows.binomial, n, L, t, positions);
@@ -27,15 +53,24 @@ __global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
         S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
         // Keys are loaded one neighbour ahead: on a GPU the load then runs beside the test before it.
-        unsigned long long next = search.best.found(i, row.neighbours[0]);
-        for (int position = 0; position < n; ++position) {
+        int following = edges.from(0);
+        unsigned long long next = search.best.found(i, row.neighbours[following]);
+        bool open = false;  // any edge of the stretch
+        for (int position = following; position < n; position = following) {
             const int j = row.neighbours[position];
             const unsigned long long found = next, key = set_key(i, j, t);
-            if (position + 1 < n) next = search.best.found(i, row.neighbours[position + 1]);
+            following = edges.from(position + 1);
+            if (following < n) next = search.best.found(i, row.neighbours[following]);
+            const bool settled = search.best.settled(found, key);
+            open |= !settled;
+            if (following == n || !edges.same_stretch(position, following)) {
+                if (!open) edges.close_stretch_of(position);
+                open = false;
+            }
             bool member = false;
 #pragma unroll
             for (int a = 0; a < L; ++a) member |= position == positions[a];
-            if (member || search.best.settled(found, key)) continue;
+            if (member || settled) continue;
             search.test(tally, S.residuals(C, p, i, j, c_i[j]), i, j, key);
         }
     }

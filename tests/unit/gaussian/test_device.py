@@ -167,3 +167,17 @@ def test_a_method_that_always_takes_the_pseudo_inverse_solves_that_problem_and_s
     assert found == plain
     assert min(found.pseudo_inverses, plain.pseudo_inverses) > 0  # how many hangs on which thread comes first
     assert skeleton(problem, method=method, backend="host").pseudo_inverses == 0
+
+
+def test_cupc_s_ends_a_row_with_its_last_open_edge():
+    """Effects lose all edges to sets of two of four causes; the many sets behind these are not made."""
+    rng = np.random.default_rng(0)
+    causes = rng.standard_normal((5000, 2))
+    sums = causes @ [[1, 1], [1, -1]] + 1e-2 * rng.standard_normal((5000, 2))
+    effects = causes @ [[1.0], [0.3]] + 0.3 * rng.standard_normal((5000, 40))
+    problem = GaussianProblem.from_data(np.column_stack((causes, sums, effects)), alpha=1e-9, max_level=2)
+    how = {"method": "cupc-s", "backend": "host", "inverse": "pseudo", "theta": 1, "delta": 1}
+    for separating_sets in ("canonical", "first-come"):
+        found = skeleton(problem, separating_sets=separating_sets, **how)
+        assert found.edges_per_level == (944, 896, 4)  # what is left: each cause is in both sums
+        assert found.pseudo_inverses < 8_000  # one a set, of 36,000
