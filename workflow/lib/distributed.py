@@ -41,7 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     backend = resolve_backend(asked.backend)
     made = time.perf_counter()
     regulators = asked.regulators or max(1, asked.variables // 100)
-    values = regulated_genes(asked.variables, asked.samples, asked.seed, regulators, asked.coupling).values
+    values = regulated_genes(
+        asked.variables, asked.samples, asked.seed, regulators, asked.coupling, asked.weakest
+    ).values
     made = time.perf_counter() - made
     found: dict[str, Any] = {
         "problem": {**vars(asked), "regulators": regulators, "out": None, "folder": None},
@@ -131,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--alpha", type=float, default=0.01)
     parser.add_argument("--regulators", type=int, default=0, help="0: one for a hundred variables")
     parser.add_argument("--coupling", type=float, default=0.41)
+    parser.add_argument("--weakest", type=float, default=0.0, help="least magnitude of a gene's loading")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, nargs="+", default=[1], help="one run for each number")
     parser.add_argument("--repeats", type=int, default=1)

@@ -26,10 +26,12 @@ PINNED_VALUES = [
     seed=st.integers(0, 2**63),
     regulators=st.integers(1, 30),
     coupling=st.floats(0, 1),
+    weakest=st.floats(0, 1),
     block=st.integers(1, 5000),
 )
-def test_blocks_do_not_matter(p, n, seed, regulators, coupling, block):
-    parameters = {"p": p, "n": n, "seed": seed, "regulators": min(p, regulators), "coupling": coupling}
+def test_blocks_do_not_matter(p, n, seed, regulators, coupling, weakest, block):
+    parameters = {"p": p, "n": n, "seed": seed, "regulators": min(p, regulators)}
+    parameters |= {"coupling": coupling, "weakest": weakest}
     whole = regulated_genes(**parameters)
     with mock.patch("datasets.wide.BLOCK_BYTES", block):
         blocks = list(rows(**parameters))
@@ -74,6 +76,15 @@ def test_regulators_separate_their_genes(coupling):
     np.testing.assert_allclose(found[off], implied[off], atol=8 / np.sqrt(n))
 
 
+def test_no_loading_is_weaker_than_asked_for():
+    values = regulated_genes(40, 20_000, 5, 4, 0.0, weakest=0.7).values
+    correlation = np.abs(np.corrcoef(values, rowvar=False))
+    genes = np.setdiff1d(np.arange(40), [0, 10, 20, 30])
+    loading = correlation[genes][:, [0, 10, 20, 30]].max(axis=1)
+    assert 0.68 < loading.min() < 0.75
+    assert loading.max() > 0.95
+
+
 def removed_at_level_0(values, alpha=0.01):
     n = len(values)
     r = np.corrcoef(values, rowvar=False)[np.triu_indices(values.shape[1], 1)]
@@ -103,6 +114,7 @@ def test_the_shapes_are_those_of_the_paper():
         ({"seed": -1}, "seed must be an integer >= 0"),
         ({"regulators": 0}, "regulators must be an integer >= 1"),
         ({"regulators": 6}, "regulators must be at most p = 5, not 6"),
+        ({"weakest": -0.01}, r"weakest must be a number in \[0, 1\]"),
         ({"coupling": 1.01}, r"coupling must be a number in \[0, 1\]"),
     ],
 )
