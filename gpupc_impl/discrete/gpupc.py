@@ -26,7 +26,7 @@ EVERY_SIZE = 2**64 - 1
 MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the counts of a tile
 UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
 
-SHARED_TABLE_CELLS = 8192
+SHARED_TABLE_CELLS = 12288
 """Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor.
 
 At most 2^16 (tables.cuh, count_packed)."""
@@ -43,8 +43,9 @@ MOST_DELTA, PAIR_DELTA = 256, 32
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
 
-SAMPLES_A_THREAD = 256
-"""Samples that each thread of a table has at least, where the method chooses how many threads there are."""
+SAMPLES_A_THREAD = {"shared": 256, "scratch": 64}
+"""Samples that each thread of a table has at least, where the method chooses how many threads there are: cells in
+device memory are waited for longer, and sorting has more to do for each sample."""
 
 QUEUED = 4
 """Blocks with tests that are launched where edges have several, for each that runs at a time: chains of tests differ in
@@ -231,21 +232,27 @@ class GpuPC(DiscreteSearch):
         delta = self._delta(self.p * (self.p - 1) // 2, PAIR_DELTA)
         plan = self._plan(0, largest_pair_table(self.problem), grid, delta, tables=1, row_bytes=0)
         others = np.bool_(made is products.Made.SOME)
-        self._launch_tests("level_zero", plan, grid, (delta,), [arguments], [others], splits=1)
+        blocks = dict.fromkeys(SAMPLES_A_THREAD, (delta,))
+        self._launch_tests("level_zero", plan, grid, blocks, [arguments], [others], splits=1)
 
     def make_level(self, level: Level, sides: list[list]) -> None:
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
         units = -(-level.busy_ends // 2)  # edges that have tests on one side
-        most = min(MOST_DELTA, MAX_THREADS // tables, self.n // SAMPLES_A_THREAD)
-        delta = self._delta(units * gamma, self.shape["delta"], most)
+        most = min(MOST_DELTA, MAX_THREADS // tables)
+        deltas = {
+            where: self._delta(units * gamma, self.shape["delta"], min(most, self.n // samples))
+            for where, samples in SAMPLES_A_THREAD.items()
+        }
         grid = (max(level.busy, 1), min(-(-level.max_degree // beta), MAX_GRID_Y))
-        splits = self._splits(units, delta, math.comb(level.max_degree - 1, level.level), grid)
+        splits = self._splits(units, deltas["shared"], math.comb(level.max_degree - 1, level.level), grid)
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
-        plan = self._plan(level.level, level.largest_table, grid, delta, tables, row_bytes if use_shared else 0)
+        row_shared = row_bytes if use_shared else 0
+        plan = self._plan(level.level, level.largest_table, grid, deltas["scratch"], tables, row_shared)
         after = [level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
-        self._launch_tests("level", plan, grid, (delta, gamma, beta), sides, after, splits)
+        blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
+        self._launch_tests("level", plan, grid, blocks, sides, after, splits)
 
     def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
         """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
@@ -276,14 +283,18 @@ class GpuPC(DiscreteSearch):
         part: str,
         plan: MemoryPlan,
         grid: tuple[int, int],
-        block: tuple[int, ...],
+        blocks: Mapping[str, tuple[int, ...]],
         sides: list[list],
         after: list,
         splits: int,
     ) -> None:
-        """A level's tests: those with tables in shared memory, in scratch space, and with sorted samples."""
+        """A level's tests: those with tables in shared memory, in scratch space, and with sorted samples.
+
+        Args:
+            blocks: threads of a block, by where its tables lie; as many tables in either.
+        """
         cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
-        tables = math.prod(block[1:])
+        tables = math.prod(blocks["shared"][1:])
         scratch = None
         if plan.scratch_bytes:
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
@@ -292,16 +303,16 @@ class GpuPC(DiscreteSearch):
         launches = []
         if cells:
             shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0, splits=splits)
-            launches.append((shared, (grid[0], grid[1] * splits), plan.shared_bytes, "SHARED"))
+            launches.append((shared, (grid[0], grid[1] * splits), blocks["shared"], plan.shared_bytes, "SHARED"))
         shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
         if dense > cells:
             made = PLACES(above=cells, up_to=dense, **in_scratch)
-            launches.append((made, plan.scratch_grid, shared_bytes, "SCRATCH"))
+            launches.append((made, plan.scratch_grid, blocks["scratch"], shared_bytes, "SCRATCH"))
         if largest > dense:
             larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
-            launches.append((larger, plan.scratch_grid, shared_bytes, "SORTED"))
+            launches.append((larger, plan.scratch_grid, blocks["scratch"], shared_bytes, "SORTED"))
         for arguments in sides:
-            for places, of_grid, of_block, where in launches:
+            for places, of_grid, block, of_block, where in launches:
                 self.kernel(part, where)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
 
     def _plan(
