@@ -369,6 +369,16 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
     assert_same(search(x, folder=None), in_core(x, 0.05))
 
 
+def test_another_searchs_folder_is_refused_before_work(search, tmp_path, monkeypatch):
+    x = sample(np.random.default_rng(13), 40, 50, 3)
+    search(x, folder=tmp_path)
+    there = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(_search, "standardised", lambda *_: pytest.fail("the samples were standardised"))
+    with pytest.raises(InvalidProblem, match="holds shards of other data"):
+        search(2 + x[::-1] ** 3, folder=tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == there
+
+
 def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
     wide = _search.no_edges(200_000)
     wide[150_000, 3] = True
