@@ -160,6 +160,27 @@ def test_memory_of_a_worker(search):
         search(x, 0.05, host_memory_limit=1000)
 
 
+def test_a_profiler_keeps_what_ended_tasks_held(search):
+    """As Dask's does, for longer: a worker of the least memory waits for it."""
+    x = sample(np.random.default_rng(14), 300, 40, 3)
+    least, over = _plan.least_device_bytes(40, 300, 32, False), threading.Event()
+
+    def profile():
+        while not over.is_set():
+            frames = sys._current_frames()
+            time.sleep(0.005)
+            del frames
+
+    profiler = threading.Thread(target=profile, daemon=True)
+    profiler.start()
+    try:
+        found = search(x, 0.05, panel=32, device_memory_limit=least)
+    finally:
+        over.set()
+        profiler.join()
+    assert_same(found, in_core(x, 0.05))
+
+
 def watch_states():
     """Of a worker's process: count states, and what of older ones is in memory when one is made."""
     opened, before = _worker.open_backend, weakref.WeakSet()
