@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv reproduce report images gpu-records fuzz soak test test-slow test-slurm coverage lint benchmark docs tutorials clean
+.PHONY: help venv reproduce report images gpu-records fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,10 @@ test-slow: venv ## Run the tests that take minutes each
 test-slurm: venv ## Run the workflow through a Slurm cluster that the tests start (Debian: slurm-wlm and munge)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[slurm]'
 	$(BIN)/python -m pytest -m slurm
+
+test-ssh: venv ## Search on workers that SSH starts, by an sshd that the tests start (Debian: openssh-server)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ssh]'
+	$(BIN)/python -m pytest -m ssh
 
 coverage: venv ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html

@@ -261,17 +261,22 @@ class DistributedSearch:
         """The samples, standardised, or the matrix that is given, and fixed pairs: files that workers map."""
         problem = self.problem
         folder.make()
+
+        def claim() -> None:
+            fingerprint = problem.fingerprint if self.params["folder"] else None  # it reads all data
+            folder.claim({"fingerprint": fingerprint, "rows": plan.rows})
+
         with ThreadPoolExecutor(1) as beside, write_whole(folder.numbers) as temporary:
-            # For a fingerprint all data are read, which takes as long as the rest.
-            of_problem = beside.submit(lambda: problem.fingerprint) if self.params["folder"] else None
+            claimed = beside.submit(claim)
+            if folder.is_claimed():  # another search's is refused before work, and nothing of it is written over
+                claimed.result()
             if problem.samples is None:
                 np.save(temporary, problem.correlation)
             else:
                 out = mapped.new_npy(temporary, problem.samples.shape)
                 standardised(self.run.backend, problem.samples, out)
                 out.flush()
-            fingerprint = None if of_problem is None else of_problem.result()
-            folder.claim({"fingerprint": fingerprint, "rows": plan.rows})  # before another search's are written over
+            claimed.result()
         if problem.fixed is not None:
             for path, pairs in zip(folder.fixed, (problem.fixed.required, problem.fixed.forbidden), strict=True):
                 with write_whole(path) as temporary:

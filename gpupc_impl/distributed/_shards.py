@@ -96,13 +96,12 @@ class Folder:
         return InvalidProblem(f"folder {str(self.path)!r} cannot be used: {error}; name another")
 
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """Make sure that the folder is for shards of these settings, and remove what killed writers left.
+        """Make sure that a folder that is there is for shards of these settings, and remove what killed writers left.
 
         Raises:
             InvalidProblem: it cannot be written, or is for others.
         """
         path, settings = self.path / SETTINGS, {"format": FORMAT, **settings}
-        self.make()
         try:
             found = dict(read_json(path)) if path.exists() else None
             if found is None:
@@ -125,6 +124,10 @@ class Folder:
                 with contextlib.suppress(OSError):  # it was renamed meanwhile
                     if time.time() - left.stat().st_mtime > ABANDONED:
                         left.unlink()
+
+    def is_claimed(self) -> bool:
+        """Whether it is for shards of some settings already."""
+        return (self.path / SETTINGS).exists()
 
     def rows_claimed(self) -> int:
         """The panels' size of the shards that are there; 0 where there are none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import gc
 import socket
@@ -12,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.out_of_core import _gathered, _panels, _split_rows
+
+Result = TypeVar("Result")
 
 BLOCKS_SOURCE = "distributed/kernels/blocks.cu"
 BLOCK = Struct(
@@ -59,7 +62,8 @@ MOST_SENT = 1 << 14
 """Pairs left of a block up to which they go to the client with what a task returns; more are read from its shard."""
 
 LOOKS = 20
-"""How often to look whether a backend is gone; an error that Dask has kept may have hold of it for longer."""
+"""How often to look whether a backend is gone, an error that Dask has kept may have hold of it for longer; and whether
+there is room again."""
 
 MOST_DELTA = 1 << 12
 """Blocks that share out the sets of a row, at most."""
@@ -560,13 +564,23 @@ def _task(spec: Spec, work: Callable[[State], dict[str, Any]]) -> dict[str, Any]
     return said
 
 
+def _with_room(work: Callable[[], Result]) -> Result:
+    """What work gives; tried again where memory is short, since Dask's profiler looks at frames of the task before, and
+    keeps what they hold for as long."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(DeviceMemoryError):
+            return work()
+        time.sleep(0.01)
+    return work()
+
+
 def make_block(spec: Spec, i: int, j: int) -> dict[str, Any]:
     """Task: the shard of a block."""
 
     def work(state: State) -> dict[str, Any]:
         with state.lock:
             state.begin()
-            said, arrays = state.test_block(i, j)
+            said, arrays = _with_room(lambda: state.test_block(i, j))
             facts = state.facts()
         arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32, copy=False)
         own = {"left": state.left(i, j, arrays["left"]), "degrees": arrays.get("degrees")}
@@ -582,7 +596,7 @@ def make_rows(spec: Spec, level: int, critical: float, group: Group) -> dict[str
         with state.lock:
             state.begin()
             state.drop_panels()
-            said, arrays = state.test_rows(level, critical, group)
+            said, arrays = _with_room(lambda: state.test_rows(level, critical, group))
             facts = state.facts()
         return _written(spec.shards.rows(level, group.name), said, arrays, facts)
 

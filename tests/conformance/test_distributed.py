@@ -160,6 +160,27 @@ def test_memory_of_a_worker(search):
         search(x, 0.05, host_memory_limit=1000)
 
 
+def test_a_profiler_keeps_what_ended_tasks_held(search):
+    """As Dask's does, for longer: a worker of the least memory waits for it."""
+    x = sample(np.random.default_rng(14), 300, 40, 3)
+    least, over = _plan.least_device_bytes(40, 300, 32, False), threading.Event()
+
+    def profile():
+        while not over.is_set():
+            frames = sys._current_frames()
+            time.sleep(0.005)
+            del frames
+
+    profiler = threading.Thread(target=profile, daemon=True)
+    profiler.start()
+    try:
+        found = search(x, 0.05, panel=32, device_memory_limit=least)
+    finally:
+        over.set()
+        profiler.join()
+    assert_same(found, in_core(x, 0.05))
+
+
 def watch_states():
     """Of a worker's process: count states, and what of older ones is in memory when one is made."""
     opened, before = _worker.open_backend, weakref.WeakSet()
@@ -367,6 +388,16 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
             search(x, folder=str(tmp_path))
     assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
     assert_same(search(x, folder=None), in_core(x, 0.05))
+
+
+def test_another_searchs_folder_is_refused_before_work(search, tmp_path, monkeypatch):
+    x = sample(np.random.default_rng(13), 40, 50, 3)
+    search(x, folder=tmp_path)
+    there = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(_search, "standardised", lambda *_: pytest.fail("the samples were standardised"))
+    with pytest.raises(InvalidProblem, match="holds shards of other data"):
+        search(2 + x[::-1] ** 3, folder=tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == there
 
 
 def test_the_adjacency_matrix_takes_address_space_only(tmp_path):

@@ -27,6 +27,7 @@ IMPORT_NAMES = {
 
 TOOLS = {
     "anndata": ("gpupc_impl/tables.py", '"anndata", "anndata"'),  # imported by that name
+    "asyncssh": ("tests/conformance/test_distributed_ssh.py", 'importorskip("asyncssh"'),  # Dask's SSHCluster needs it
     "openpyxl": ("gpupc_impl/tables.py", '"openpyxl", "excel"'),  # pandas reads with it
     "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
