@@ -5,19 +5,34 @@
 ['baseline-1', 'baseline-2']
 """
 
-from gpupc_impl.api import pc, skeleton
-from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
-from gpupc_impl.core.knowledge import BackgroundKnowledge
-from gpupc_impl.core.orientation import CPDAG, orient
-from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
-from gpupc_impl.core.result import SeparatingSets, Skeleton
-from gpupc_impl.discrete.problem import DiscreteProblem
-from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.mixed.problem import MixedProblem
-from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.studies.alpha_path import AlphaPath, alpha_path
-from gpupc_impl.studies.bootstrap import Bootstrap, bootstrap, resampled_rows
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpupc_impl._public import (
+        CPDAG,
+        AlphaPath,
+        BackendUnavailable,
+        BackgroundKnowledge,
+        Bootstrap,
+        DeviceMemoryError,
+        DiscreteProblem,
+        GaussianProblem,
+        InvalidParameter,
+        InvalidProblem,
+        MixedProblem,
+        NonlinearProblem,
+        Problem,
+        SeparatingSets,
+        Skeleton,
+        UnknownMethod,
+        alpha_path,
+        bootstrap,
+        methods,
+        orient,
+        pc,
+        resampled_rows,
+        skeleton,
+    )
 
 __version__ = "0.1.0"
 
@@ -46,3 +61,17 @@ __all__ = [
     "resampled_rows",
     "skeleton",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The public names are imported when one is asked for: they take SciPy, which most processes of ours do without."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from gpupc_impl import _public
+
+    globals().update({each: getattr(_public, each) for each in __all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,6 +3,7 @@
 A test that needs other than the profile's number of examples takes a multiple of ``settings.default.max_examples``.
 """
 
+import gc
 import os
 
 import hypothesis
@@ -10,3 +11,9 @@ import hypothesis
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_finish():
+    """Leave the thousands of tests, and the libraries they import, out of every collection of garbage from here on."""
+    gc.collect()
+    gc.freeze()

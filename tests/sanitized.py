@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -31,9 +32,16 @@ def run_search(program: str, environment: Mapping[str, str], *arguments: str | P
     assert done.returncode == 0, done.stderr
 
 
+def address_environment() -> dict[str, str]:
+    """In which Python runs kernels under the address and undefined-behaviour sanitizers, and the compiler without: it
+    would take three times as long."""
+    compiler = shlex.join(["env", "-u", "LD_PRELOAD", *build.find_compiler().command])
+    return build.sanitizer_environment("address,undefined") | {"CXX": compiler}
+
+
 def check_addresses(program: str, *arguments: str | Path) -> None:
     """Nothing of a program's kernels is out of bounds, nor undefined."""
-    run_search(program, build.sanitizer_environment("address,undefined"), *arguments)
+    run_search(program, address_environment(), *arguments)
 
 
 def check_races(

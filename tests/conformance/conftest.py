@@ -56,15 +56,26 @@ def canonical_setting(setting) -> tuple[Method, str]:
     return setting
 
 
+@pytest.fixture(scope="module")
+def client():
+    """Of a cluster in this process, which takes longer to start than to search; test_knowledge.py starts its own."""
+    from distributed import Client, LocalCluster
+
+    how = {"processes": False, "threads_per_worker": 3, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with LocalCluster(n_workers=1, **how) as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
 @pytest.fixture
-def find(setting) -> Callable[..., Skeleton]:
+def find(setting, request) -> Callable[..., Skeleton]:
     """`gpupc_impl.skeleton` by the setting's method and backend."""
     method, backend = setting
+    on = {"client": request.getfixturevalue("client")} if "client" in method.params and backend == "host" else {}
 
     def found(data, **options):
         if options.get("pmax") and method.cluster:
             pytest.skip("methods on clusters record no largest p-values")
-        return skeleton(data, method=method.name, backend=backend, **options)
+        return skeleton(data, method=method.name, backend=backend, **{**on, **options})
 
     return found
 

@@ -104,7 +104,7 @@ def search(clients):
 @settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_equals_in_core(search, data):
-    p, m = data.draw(st.integers(2, 140)), data.draw(st.integers(6, 120))
+    p, m = data.draw(st.integers(2, 110)), data.draw(st.integers(6, 120))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     x = sample(rng, p, m, data.draw(st.sampled_from([1, 3, 8])), data.draw(st.integers(0, 4)))
     alpha = data.draw(st.sampled_from([0.001, 0.05, 0.2]))

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gpupc_impl
 
 ROOT = Path(gpupc_impl.__file__).parents[1]
@@ -52,7 +54,7 @@ def run(code):
 def test_import_loads_nothing_heavy():
     loaded = run("import sys, json, gpupc_impl; print(json.dumps(sorted(sys.modules)))")
     packages = {name.partition(".")[0] for name in loaded}
-    assert not packages & {*OPTIONAL, "baselines", "datasets", "workflow", "pytest"}
+    assert not packages & {*OPTIONAL, "numpy", "scipy", "baselines", "datasets", "workflow", "pytest"}
     assert not {"gpupc_impl.cli", "gpupc_impl.backends.cuda", "gpupc_impl.backends.host"} & set(loaded)
 
 
@@ -86,6 +88,10 @@ print(json.dumps({name: unavailable(method, method.backends[0]) for name, method
 def test_every_public_name_is_there():
     assert all(hasattr(gpupc_impl, name) for name in gpupc_impl.__all__)
     assert len(set(gpupc_impl.__all__)) == len(gpupc_impl.__all__)
+    assert set(run("import json, gpupc_impl; print(json.dumps(dir(gpupc_impl)))")) >= set(gpupc_impl.__all__)
+    assert set(run("import json\nfrom gpupc_impl import *\nprint(json.dumps(dir()))")) >= set(gpupc_impl.__all__)
+    with pytest.raises(AttributeError, match="'gpupc_impl' has no attribute 'skeletons'"):
+        _ = gpupc_impl.skeletons
 
 
 def test_the_example_in_the_docstring_is_true():

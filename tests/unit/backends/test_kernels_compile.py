@@ -23,12 +23,10 @@ from gpupc_impl.core.registry import method_packages
 MAX_LEVEL = 10
 ARCHITECTURES = ("sm_80", pytest.param("sm_90", marks=pytest.mark.slow))
 """What the first takes, the later ones take as well: no kernel asks for more of a device."""
-RARE = re.compile(
-    r"<[3-9]\b|<unsigned short, false>"
-    r"|^prefix_scan<(?!2, (true, false|false, true)|10, false, true)|^later_levels<"
-)
-"""Kernels of levels between others, variants between others of kernels that take long, and kernels of several levels,
-of which `test_levels_that_run_together_compile` has the first in two parts: slow tests."""
+HASTE = "--Ofast-compile=max"
+"""NVRTC's option for machine code in a twentieth of the time, by leaving it as it is."""
+STAND_INS = {"later_levels<2, 5>": "later_levels<3, 3>"}
+"""For kernels that take long to compile, one of the same template that does not."""
 
 
 def kernel_lists() -> list:
@@ -131,31 +129,29 @@ def cache(tmp_path, monkeypatch) -> Path:
 # --- the project's kernels -------------------------------------------------------------------------------------------
 
 
-def instantiations() -> list:
-    """Sources with their kernels, to be compiled together; rare ones are slow tests."""
+@pytest.mark.parametrize("source", KERNELS)
+def test_every_kernel_compiles(library, source, monkeypatch):
+    monkeypatch.setattr(nvrtc, "NVRTC_OPTIONS", (*nvrtc.NVRTC_OPTIONS, HASTE))
+    assert check_kernels(library, source, KERNELS[source], "sm_80").startswith(b"\x7fELF")
+
+
+def as_they_run() -> list:
+    """Sources with kernels, to be compiled together: one of each template, and in slow tests the others."""
     groups = []
     for source, kernels in KERNELS.items():
-        rare = [expression for expression in kernels if RARE.search(expression)]
-        groups.append(pytest.param(source, [e for e in kernels if e not in rare], id=source))
-        if rare:
-            groups.append(pytest.param(source, rare, id=f"{source}-rare", marks=pytest.mark.slow))
+        first = {expression.partition("<")[0]: expression for expression in reversed(kernels)}.values()
+        chosen = {STAND_INS.get(expression, expression): kernels[expression] for expression in first}
+        others = {expression: structs for expression, structs in kernels.items() if expression not in chosen}
+        groups.append(pytest.param(source, chosen, id=source))
+        if others:
+            groups.append(pytest.param(source, others, id=f"{source}-others", marks=pytest.mark.slow))
     return groups
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("source", "expressions"), instantiations())
-def test_every_kernel_compiles(library, source, expressions, architecture):
-    kernels = {expression: KERNELS[source][expression] for expression in expressions}
-    image = check_kernels(library, source, kernels, architecture)
-    assert image.startswith(b"\x7fELF")
-
-
-def test_levels_that_run_together_compile(library):
-    """All levels of a launch to PTX, where the source's faults show; one of them to machine code, which takes long."""
-    source = "gaussian/kernels/prefix_scan.cu"
-    structs = KERNELS[source]["later_levels<2, 5>"]
-    check_kernels(library, source, {"later_levels<2, 5>": structs}, "compute_80")
-    assert check_kernels(library, source, {"later_levels<3, 3>": structs}, "sm_80").startswith(b"\x7fELF")
+@pytest.mark.parametrize(("source", "kernels"), as_they_run())
+def test_kernels_compile_as_they_run(library, source, kernels, architecture):
+    assert check_kernels(library, source, kernels, architecture).startswith(b"\x7fELF")
 
 
 def check_kernels(library, source, kernels, architecture):

@@ -9,6 +9,7 @@ import pytest
 
 from gpupc_impl.backends import open_backend, replay
 from gpupc_impl.backends.simt import build
+from tests.sanitized import address_environment
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
 WORDS = Path(__file__).parent / "kernels" / "words.cu"
@@ -33,9 +34,8 @@ needs_thread = needs("thread")
 
 def sanitized(script: str) -> subprocess.CompletedProcess:
     """Run a script under the address and undefined-behaviour sanitizers."""
-    environment = build.sanitizer_environment("address,undefined")
     command = [sys.executable, "-c", START + script]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=address_environment(), capture_output=True, text=True, timeout=300)
 
 
 @needs_address

@@ -1,0 +1,17 @@
+"""The public names, imported by `gpupc_impl` when one of them is asked for."""
+
+# ruff: noqa: F401
+
+from gpupc_impl.api import pc, skeleton
+from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
+from gpupc_impl.core.knowledge import BackgroundKnowledge
+from gpupc_impl.core.orientation import CPDAG, orient
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
+from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.mixed.problem import MixedProblem
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.studies.alpha_path import AlphaPath, alpha_path
+from gpupc_impl.studies.bootstrap import Bootstrap, bootstrap, resampled_rows
