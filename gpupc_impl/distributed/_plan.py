@@ -56,10 +56,13 @@ class Plan:
         return slice(number * self.rows, min((number + 1) * self.rows, self.p))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Blocks (I, J), J >= I, in an order in which panels are soon needed again: I stays while J goes to and fro."""
-        for i in range(self.panels):
-            partners = range(i, self.panels)
-            yield from ((i, j) for j in (partners if i % 2 == 0 else reversed(partners)))
+        """Blocks (I, J), J >= I, in an order in which panels are soon needed again: as many I as are kept beside two
+        others stay, while J goes to and fro."""
+        height = max(1, self.held - 2)
+        for number, first in enumerate(range(0, self.panels, height)):
+            own, partners = range(first, min(first + height, self.panels)), range(first, self.panels)
+            for j in partners if number % 2 == 0 else reversed(partners):
+                yield from ((i, j) for i in own if i <= j)
 
     def shares(self, workers: int) -> dict[tuple[int, int], int]:
         """The worker of each block, by number: as many blocks for each, of few panels, since it has to make these."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workflow.lib import scale
-from workflow.lib.scale import Faults, Tasks, blocks, compare, cost, list_schedule, panel_rows, simulate
+from workflow.lib.scale import Faults, Tasks, compare, cost, handed_out, list_schedule, panel_rows, simulate
 
 ROOT = Path(__file__).parents[2]
 FEW = Tasks(panels=12, held=4, panel_s=3.0, block_s=1.0)
@@ -28,10 +28,18 @@ def test_the_page_has_the_tables_of_the_script():
 # --- closed forms ----------------------------------------------------------------------------------------------------
 
 
-def test_every_block_is_handed_out_once():
+@pytest.mark.parametrize("workers", [1, 3, 40])
+def test_every_block_is_handed_out_once(workers):
     for panels in (1, 2, 7):
-        found = list(blocks(panels))
+        found = [block for own in handed_out(panels, 4, workers) for block in own]
         assert sorted(found) == [(i, j) for i in range(panels) for j in range(i, panels)]
+
+
+def test_workers_make_the_panels_of_their_own_blocks():
+    """As the method's workers do: 14, 21, 24 and 14 of 28; one that ends before another takes some of its blocks."""
+    own = [len({panel for block in blocks for panel in block}) for blocks in handed_out(28, 28, 4)]
+    assert own == [14, 21, 24, 14]
+    assert sum(own) <= simulate(Tasks(panels=28, held=28, panel_s=0, block_s=1), 4).made <= sum(own) + 2
 
 
 @pytest.mark.parametrize("held", [2, 3, 5, 12])

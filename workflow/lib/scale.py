@@ -26,13 +26,11 @@ from typing import Any
 import numpy as np
 import simpy
 
+from gpupc_impl.distributed._plan import BLOCKS_A_WORKER, LEAST_PANELS, MOST_ROWS, STEP, Plan
 from gpupc_impl.measurement.record import Record, load_records
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "results" / "recorded"
-
-STEP, MOST_ROWS, LEAST_PANELS, BLOCKS_A_WORKER = 32, 2048, 16, 16
-"""How the method chooses panels: a multiple of 32 variables, at most 2,048, and enough panels for all workers."""
 
 GPUS = (1, 16, 128, 1024)
 """Numbers of workers in the tables."""
@@ -300,11 +298,13 @@ class Tasks:
     machine: int = 1
 
 
-def blocks(panels: int) -> Iterator[tuple[int, int]]:
-    """In the order in which the method hands them out: I stays while J goes to and fro."""
-    for i in range(panels):
-        row = range(i, panels)
-        yield from ((i, j) for j in (row if i % 2 == 0 else reversed(row)))
+def handed_out(panels: int, held: int, workers: int) -> list[deque[tuple[int, int]]]:
+    """Each worker's own blocks, in order: those that the method gives it."""
+    plan = Plan(p=STEP * panels, rows=STEP, panels=panels, held=held, device_bytes=0, host_bytes=0, budget=0)
+    share, own = plan.shares(workers), [deque[tuple[int, int]]() for _ in range(workers)]
+    for block in plan.blocks():
+        own[share[block]].append(block)
+    return own
 
 
 class _Server:
@@ -324,12 +324,12 @@ class _Server:
 def simulate(tasks: Tasks, workers: int, faults: Faults = Faults()) -> Run:
     """Levels 0 and 1 on some workers: who makes which panel, waits for whom, and loses what.
 
-    A worker takes the next block when it has finished one; shards are written beside the work, and the last one counts.
-    The task of a worker that fails goes to the front of the queue.
+    A worker takes its next block when it has finished one, and where it has none left, the last of whoever has most;
+    shards are written beside the work, and the last one counts. The block of a worker that fails is its next again.
     """
     environment, run, random = simpy.Environment(), Run(), np.random.default_rng(faults.seed)
-    queue = deque(blocks(tasks.panels))
-    left = len(queue)
+    own = handed_out(tasks.panels, tasks.held, workers)
+    left = sum(map(len, own))
     scheduler, reading, writing = (_Server(environment) for _ in range(3))
     returned = [environment.event()]  # a task came back, or all are done
     copies: dict[int, simpy.Event] = {}
@@ -344,10 +344,11 @@ def simulate(tasks: Tasks, workers: int, faults: Faults = Faults()) -> Run:
                 copies[machine] = environment.timeout(reading.wait(tasks.numbers_s))
             yield copies[machine]
         while left:
-            if not queue:
+            most = own[number] or max(own, key=len)
+            if not most:
                 yield returned[0]
                 continue
-            block = queue.popleft()
+            block = most.popleft() if most is own[number] else most.pop()
             if tasks.task_s:
                 yield environment.timeout(scheduler.wait(tasks.task_s))
             made = _make(panels, block, tasks.held)
@@ -358,7 +359,7 @@ def simulate(tasks: Tasks, workers: int, faults: Faults = Faults()) -> Run:
                 yield environment.timeout(lifetime)
                 run.lost_s += lifetime
                 run.failures += 1
-                queue.appendleft(block)
+                own[number].appendleft(block)
                 returned[0].succeed()
                 returned[0] = environment.event()
                 panels.clear()
