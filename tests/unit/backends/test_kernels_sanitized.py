@@ -120,7 +120,7 @@ backend = open_backend("host")
 for method in methods("{family}").values():
     if "host" in method.backends and not method.cluster:
         found = [solve(problem, method, backend, pmax=True) for problem in problems]
-        assert max(skeleton.levels_run for skeleton in found) >= 4, found
+        assert method.random or max(skeleton.levels_run for skeleton in found) >= 4, found
         assert method.family != "gaussian" or all(skeleton.pseudo_inverses for skeleton in found), found
         if method.canonical:
             for problem in problems:
