@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,15 +27,20 @@ def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def markdown(records: Iterable[Record]) -> str:
-    """Tables of data sets in rows and settings in columns, one for all that share their settings; then what ran them.
+    """Tables of data sets in rows and settings in columns, one for all that share their settings; the fastest and the
+    slowest of grids of launch parameters; then what ran them.
 
     A cell is the median of the whole run in milliseconds with its 20-80 % band, and behind the stroke the median of the
     levels alone, without the transfers and the collection of the separating sets on the host.
     """
     records = list(records)
     settings: dict[str, list[Record]] = {}
+    grids: dict[tuple[str, str], list[Record]] = {}
     for record in sorted(records, key=lambda r: (not r.reference, r.setting)):
-        settings.setdefault(record.dataset, []).append(record)
+        if re.fullmatch(rf"{re.escape(record.method)}(-\d+)+", record.setting):
+            grids.setdefault((record.dataset, record.method), []).append(record)
+        else:
+            settings.setdefault(record.dataset, []).append(record)
     groups: dict[tuple[str, ...], list[str]] = {}
     for dataset, its in settings.items():
         groups.setdefault((its[0].family, *(record.setting for record in its)), []).append(dataset)
@@ -45,7 +51,22 @@ def markdown(records: Iterable[Record]) -> str:
             cells = {record.setting: _cell(record) for record in settings[dataset]}
             rows.append([dataset, *(cells[column] for column in columns)])
         parts.append(tables.markdown(["ms", *columns], rows, numeric=range(1, len(columns) + 1)))
+    if grids:
+        parts.append(_extremes(grids))
     return "\n\n".join([*parts, "\n".join(f"- {line}" for line in _provenance(records))]) + "\n"
+
+
+def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
+    """Of each method's grid on a data set the configuration with the fastest levels, and that with the slowest."""
+    rows = []
+    for (dataset, method), its in sorted(grids.items(), key=lambda each: (each[0][1], _variables(each[1]))):
+        done = sorted((record for record in its if record.ok), key=_levels)
+        if not done:
+            continue
+        ends = [f"{record.setting.removeprefix(method + '-')}: {_cell(record)}" for record in (done[0], done[-1])]
+        rows.append([dataset, method, str(len(its)), *ends])
+    header = ["ms", "method", "configurations", "fastest levels", "slowest levels"]
+    return tables.markdown(header, rows, numeric=(2, 3, 4))
 
 
 def single_tests(timed: Mapping[str, Mapping[str, Any]]) -> str:
@@ -74,9 +95,14 @@ def _cell(record: Record) -> str:
     if not record.ok:
         return status_word(record.status)
     low, median, high = (number(1000 * seconds) for seconds in (record.low, record.median, record.high))
-    levels = statistics.median(map(sum, record.time_s.levels))
+    levels = _levels(record)
     alone = f" / {number(1000 * levels)}" if levels else ""  # the authors' programs do not tell
     return f"{median} [{low}–{high}]{alone}"
+
+
+def _levels(record: Record) -> float:
+    """Seconds of the levels alone."""
+    return statistics.median(map(sum, record.time_s.levels))
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:
