@@ -240,7 +240,9 @@ class Plan:
             return None
         asked = self.inputs(entry)
         if not {"records", "tests"} & asked.keys():
-            asked["about"] = self._records_for(entry)
+            drawn = {Path(path).stem for path in asked.get("timeline", [])}  # one data set
+            records = self._records_for(entry)
+            asked["about"] = [path for path in records if not drawn or Path(path).parent.name in drawn]
         files = {kind: [path for path in paths if Path(path).is_file()] for kind, paths in asked.items()}
         if not files[next(kind for kind in MAIN_FILES if kind in files)]:
             return None
