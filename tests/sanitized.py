@@ -14,10 +14,9 @@ import pytest
 from gpupc_impl.backends import KernelSource, replay
 from gpupc_impl.backends.simt import build
 
-NEEDS_ADDRESSES = pytest.mark.skipif(
-    build.missing_sanitizer(("address", "undefined")) is not None, reason="no sanitizer runtime here"
-)
-NEEDS_THREADS = pytest.mark.skipif(build.missing_sanitizer(("thread",)) is not None, reason="no thread sanitizer here")
+NO_ADDRESSES = build.missing_sanitizer(("address", "undefined"))
+NO_THREADS = build.missing_sanitizer(("thread",))
+NEEDS_ONE = pytest.mark.skipif(None not in (NO_ADDRESSES, NO_THREADS), reason=f"{NO_ADDRESSES}; {NO_THREADS}")
 
 
 def run_search(program: str, environment: Mapping[str, str], *arguments: str | Path) -> None:
@@ -39,22 +38,20 @@ def address_environment() -> dict[str, str]:
     return build.sanitizer_environment("address,undefined") | {"CXX": compiler}
 
 
-def check_addresses(program: str, *arguments: str | Path) -> None:
-    """Nothing of a program's kernels is out of bounds, nor undefined."""
-    run_search(program, address_environment(), *arguments)
-
-
-def check_races(
+def check(
     program: str, launches: Path, kernels: Iterable[KernelSource], *arguments: str | Path, room: str = ""
 ) -> None:
-    """No launch of a program's kernels races.
+    """Nothing of a program's kernels is out of bounds or undefined, and what it launches does not race.
 
     Args:
         launches: folder for what is launched.
         kernels: that must be among them.
-        room: of the package, whose kernels are looked at.
+        room: of the package, whose kernels are looked at for races.
     """
-    run_search(program, {**os.environ, "GPUPC_RECORD_LAUNCHES": str(launches)}, *arguments)
+    environment = os.environ if NO_ADDRESSES else address_environment()
+    run_search(program, {**environment, "GPUPC_RECORD_LAUNCHES": str(launches)}, *arguments)
+    if NO_THREADS:
+        return
     results = [result for result in replay.replay(launches) if room in result.kernel]
     missed = {kernel.expression for kernel in kernels} - {result.kernel.split(" of ")[0] for result in results}
     assert not missed, f"not launched: {sorted(missed)}"

@@ -240,30 +240,31 @@ def test_two_searches_at_once(workers, monkeypatch, caplog):
         assert max(beside) == 0
 
 
-@pytest.mark.parametrize("killed_in", ["blocks", "level-2"])
-def test_a_worker_is_killed(killed_in, tmp_path, monkeypatch):
+def test_workers_are_killed(tmp_path, monkeypatch):
+    """One among the tasks of levels 0 and 1, the other among those of level 2."""
     from distributed import Client, LocalCluster
 
     monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
-    x, caught = sample(np.random.default_rng(4), 300, 60, 6), []
+    x, caught = sample(np.random.default_rng(4), 300, 60, 6), {}
+    steps = {"blocks": "levels 0 and 1", "level-2": "level 2"}
     how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
     with LocalCluster(n_workers=2, **how) as cluster, Client(cluster) as client:
         pids = client.run(os.getpid)
 
         def kill():
-            while not list((tmp_path / killed_in).glob("*.npz")):
-                time.sleep(0.001)
-            os.kill(next(iter(pids.values())), signal.SIGKILL)
-            caught.append(len(list((tmp_path / killed_in).glob("*.npz"))))
+            for step, pid in zip(steps, pids.values(), strict=True):
+                while not list((tmp_path / step).glob("*.npz")):
+                    time.sleep(0.001)
+                os.kill(pid, signal.SIGKILL)
+                caught[steps[step]] = len(list((tmp_path / step).glob("*.npz")))
 
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         how = {"client": client, "folder": str(tmp_path), "panel": 32, "max_level": 3, "transpose": False}
         found = skeleton(x, 0.1, method="distributed", backend="host", **how)
         killer.join()
-    title = {"blocks": "levels 0 and 1", "level-2": "level 2"}[killed_in]
-    level = next(level for level in found.facts["distributed"]["levels"] if level["step"] == title)
-    assert caught[0] < level["tasks"]
+    tasks = {level["step"]: level["tasks"] for level in found.facts["distributed"]["levels"]}
+    assert all(caught[step] < tasks[step] for step in steps.values())
     assert_same(found, in_core(x, 0.1, max_level=3))
 
 
