@@ -114,6 +114,8 @@ def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> fl
         return None
     largest = max(finished, key=lambda run: sizes[run.dataset])
     limit = largest.limits.device_memory_bytes
+    if held := largest.params.get("device_mb"):  # what the device seems to have
+        limit = 1_000_000 * held
     if limit is None:
         limit = (largest.environment["device"] or {}).get("memory_bytes")
     if limit is None:

@@ -120,8 +120,9 @@ def test_the_memory_limit_is_the_budget_or_the_devices_or_unknown(load):
     device = record(100, UM, [(1, 1)], device_bytes=100, memory=400)
     budget = record(100, UM, [(1, 1)], device_bytes=100, memory=400, limit=25)
     failed = record(100, UM, status="oom", limit=25)
-    expected = {0: None, 1: 200, 2: 50, 3: None}
-    for number, content in enumerate((without, device, budget, failed)):
+    smaller = record(100, UM, [(1, 1)], device_bytes=1_000_000, memory=4_000_000_000) | {"params": {"device_mb": 16}}
+    expected = {0: None, 1: 200, 2: 50, 3: None, 4: 400}
+    for number, content in enumerate((without, device, budget, failed, smaller)):
         assert out_of_core.memory_limit(load([content]), {"wide-100": 100}) == expected[number]
 
 
