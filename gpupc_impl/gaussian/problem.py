@@ -46,6 +46,10 @@ PSEUDO_INVERSE_TOLERANCE = 1e-9
 """Rank tolerance of cuPC's Algorithm 7: a pivot of M2^T M2 at or below this times the smallest positive diagonal
 entry of M2^T M2 counts as zero (Courrieu 2008, the paper's reference [40])."""
 
+PANEL = 1024
+"""Variables whose correlations are made at a time. In one product of 16,000 and 1,000 samples the threads of OpenBLAS
+0.3.31 write where they must not; and NumPy makes the mirror image of a large product one entry at a time."""
+
 FAR_OFFSET = 1000
 """A column whose mean is more than this many of its standard deviations is centred in a way that loses no digits to it;
 all others as ever, to the bit."""
@@ -291,7 +295,13 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (p, p) correlations, exactly symmetric, with zeros for constant columns, and (p,) bool that marks those columns.
     """
     centred, constant = standardized(values)
-    correlation = centred.T @ centred  # one triangle by BLAS's syrk, and its mirror image
+    p = centred.shape[1]
+    correlation = np.empty((p, p))
+    for columns in mapped.pieces(p, PANEL):
+        panel, rest = centred[:, columns], slice(columns.stop, p)
+        np.matmul(panel.T, panel, out=correlation[columns, columns])  # one triangle by syrk, and its mirror image
+        np.matmul(panel.T, centred[:, rest], out=correlation[columns, rest])
+        correlation[rest, columns] = correlation[columns, rest].T
     np.fill_diagonal(correlation, 1.0)
     return np.clip(correlation, -1.0, 1.0, out=correlation), constant
 

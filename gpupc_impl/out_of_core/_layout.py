@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpupc_impl.backends.pinned import Copy
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.graph import NO_KEY
@@ -16,6 +17,9 @@ from gpupc_impl.out_of_core._plan import Plan
 
 if TYPE_CHECKING:
     from gpupc_impl.out_of_core._search import BlockSearch
+
+COPY_BYTES = 4 << 20
+"""What a thread copies at a time of a block of the matrix."""
 
 Separated = list[tuple[np.ndarray, np.ndarray]]
 """(k, 2) separated pairs and their (k, level) sets, int32, in pieces."""
@@ -44,8 +48,12 @@ class Layout(abc.ABC):
     # --- blocks of the host's data -----------------------------------------------------------------------------
 
     def read(self, rows: slice, columns: slice, target: np.ndarray) -> None:
-        """A block of the correlation matrix into a staging area."""
-        target[...] = self.problem.correlation[rows, columns]
+        """A block of the correlation matrix into a staging area; several threads, since one is slower than a GPU."""
+        block = self.problem.correlation[rows, columns]
+        rows_at_once = max(1, COPY_BYTES // (8 * length(columns)))
+        copies = [Copy(target[part], block[part]) for part in mapped.pieces(length(rows), rows_at_once)]
+        for copy in copies:
+            copy.finish()
         mapped.release(self.problem.correlation)
 
     def read_bits(self, rows: slice, columns: slice, target: np.ndarray) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 import tracemalloc
 from fractions import Fraction
 
@@ -113,6 +115,31 @@ def test_correlations_are_numpys(m):
     assert not constant.any()
     assert np.array_equal(np.diagonal(correlation), np.ones(7))
     assert np.abs(correlation).max() <= 1
+
+
+@pytest.mark.parametrize("panel", [1, 3, 10, 11])
+def test_correlations_panel_by_panel(monkeypatch, panel):
+    values = np.random.default_rng(0).normal(size=(40, 10))
+    values[:, 4] = 2.0
+    whole, _ = correlation_matrix(values)
+    monkeypatch.setattr("gpupc_impl.gaussian.problem.PANEL", panel)
+    correlation, constant = correlation_matrix(values)
+    np.testing.assert_allclose(correlation, whole, rtol=0, atol=1e-15)
+    assert np.array_equal(correlation, correlation.T)
+    assert constant.nonzero()[0].tolist() == [4]
+
+
+@pytest.mark.slow
+def test_correlations_of_many_variables_and_samples():
+    """One product of all of them ended the process with a segmentation fault (OpenBLAS 0.3.31, two threads)."""
+    script = """
+import numpy as np
+from gpupc_impl.gaussian.problem import correlation_matrix
+values = np.random.default_rng(0).normal(size=(1000, 16000))
+correlation, _ = correlation_matrix(values)
+np.testing.assert_allclose(correlation[-1], [np.corrcoef(values[:, -1], other)[0, 1] for other in values.T], atol=1e-13)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=600)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
