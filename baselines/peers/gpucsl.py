@@ -4,8 +4,12 @@ import contextlib
 import dataclasses
 import importlib
 import re
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -163,11 +167,42 @@ def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
     key = (problem.fingerprint, limit)
     if key not in _COMPILED:
         start = time.perf_counter()
-        kinds = importlib.import_module("gpucsl.pc.kernel_management").Kernels
-        _COMPILED[key] = make_kernels(kinds, limit)
+        management = importlib.import_module("gpucsl.pc.kernel_management")
+        with _plain_nvrtc(management):
+            _COMPILED[key] = make_kernels(management.Kernels, limit)
         if run.backend is not None:
             run.backend.compile_seconds += time.perf_counter() - start
     return _COMPILED[key]
+
+
+@contextlib.contextmanager
+def _plain_nvrtc(management: ModuleType) -> Iterator[None]:
+    """While this is open, what GPUCSL compiles is compiled at once, by NVRTC alone.
+
+    It asks CuPy for Jitify, which finds headers for NVRTC by compiling again and again, at the first launch; CuPy is to
+    drop it. Two empty headers stand for those that GPUCSL includes: NVRTC knows their types and `assert` by itself.
+    """
+    original = management.get_module
+    with tempfile.TemporaryDirectory() as headers:
+        for name in ("stdint.h", "cassert"):
+            (Path(headers) / name).touch()
+
+        def get_module(file_name: str, name_expressions: Sequence[str], *_, **__) -> Any:
+            cupy = importlib.import_module("cupy")
+            folders = (management.cuda_dir, management.cuda_helpers_dir, headers)
+            module = cupy.RawModule(
+                code=(management.cuda_dir / file_name).read_text(),
+                options=("--std=c++11", *(f"-I{folder}" for folder in folders)),
+                name_expressions=name_expressions,
+            )
+            module.compile()
+            return module
+
+        management.get_module = get_module
+        try:
+            yield
+        finally:
+            management.get_module = original
 
 
 @contextlib.contextmanager

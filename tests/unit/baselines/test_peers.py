@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -132,11 +135,20 @@ int gpucmiknn_single_level(const float* data, const float* permuted, size_t n, s
 
 GPUCSL = {
     "kernel_management": """
+from pathlib import Path
+
+cuda_dir = Path(__file__).parent
+cuda_helpers_dir = cuda_dir / "helpers"
+
+def get_module(*arguments, **options):
+    raise AssertionError("by Jitify")
+
 class Kernels:
     made = []
 
     @classmethod
     def for_gaussian_ci(cls, p, devices, limit):
+        get_module("ci.cu", [f"ci<{limit}>"], is_debug=False, should_log=False)
         cls.made.append(limit)
         return limit
 
@@ -192,6 +204,20 @@ def discover_skeleton_gpu_discrete(graph, data, alpha, limit, p, n, kernels):
 """A package gpucsl that answers with our references, under the arguments that the real one takes."""
 
 
+class CompiledModule:
+    """What CuPy compiles, instead of it."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, code, options, name_expressions):
+        self.asked = code, options, name_expressions
+
+    def compile(self):
+        folders = [Path(option.removeprefix("-I")) for option in self.asked[1] if option.startswith("-I")]
+        self.headers = sorted(path.name for path in folders[-1].iterdir())
+        self.made.append(self)
+
+
 def samples(p=15, m=60, seed=0):
     rng = np.random.default_rng(seed)
     weights = np.tril(rng.random((p, p)) < 0.3, -1) * rng.uniform(0.3, 1, (p, p))
@@ -240,6 +266,8 @@ def kernels_made(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "gpucsl"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "gpucsl" / "pc" / "ci.cu").write_text("the kernels")
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=CompiledModule))
     monkeypatch.setattr("baselines.peers.gpucsl._COMPILED", {})
     monkeypatch.setattr("baselines.peers.gpucsl._ENDS_WITH", {})
     from gpucsl.pc.kernel_management import Kernels
@@ -469,6 +497,19 @@ def test_gpucsl_compiles_for_the_smallest_limit_that_ends(kernels_made, monkeypa
     found = [run("gpucsl", problem) for _ in range(2)]
     assert kernels_made == [1, 7, last]
     assert found[0] == found[1]
+
+
+def test_gpucsl_is_compiled_by_nvrtc_alone(kernels_made):
+    """Before the search begins, with headers that NVRTC lacks; what GPUCSL compiles otherwise is its own affair."""
+    from gpucsl.pc import kernel_management
+
+    own = kernel_management.get_module
+    run("gpucsl", GaussianProblem.from_data(samples(m=200), alpha=0.1, max_level=2))
+    compiled = CompiledModule.made[-1]
+    code, options, expressions = compiled.asked
+    assert (code, options[0], expressions) == ("the kernels", "--std=c++11", ["ci<2>"])
+    assert compiled.headers == ["cassert", "stdint.h"]
+    assert kernel_management.get_module is own
 
 
 def test_gpucsl_has_no_thresholds_for_the_last_levels(kernels_made):
