@@ -2,7 +2,8 @@
 
 Each problem is solved by the serial reference of its family and then by all other methods, on every backend that is
 here, with random launch parameters, thread counts and budgets of device memory: edges and separating sets must be the
-reference's. The process's memory, file descriptors and threads are written down, and must not grow.
+reference's. The process's memory, file descriptors and threads are written down, and must not grow. Linux tells of its
+memory, so there it runs.
 
 The log has a line every few seconds. A later call with the same log goes on behind its last problem, and the summary
 counts all of it. A problem is drawn from its number alone: ``--first 1234 --problems 1`` draws number 1234 again.
@@ -11,11 +12,14 @@ counts all of it. A problem is drawn from its number alone: ``--first 1234 --pro
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
 import gc
 import json
 import os
 import platform
+import re
+import resource
 import subprocess
 import sys
 import time
@@ -52,8 +56,8 @@ THREADS = (1, 1, 2, 2, 3, 5, 16)
 BUDGETS = (None, None, None, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 24)
 """Bytes of device memory; a method may say that a problem does not fit, but not answer otherwise."""
 
-LINE_S = 5.0
-"""Seconds between two lines of the log."""
+LINE_S = 10.0
+"""Seconds between two lines of the log; to look at 30,000 mappings takes half of one."""
 
 SETTLED = 0.25
 """The first part of a process's lines, in which it compiles kernels and caches fill; growth is measured behind it."""
@@ -62,7 +66,16 @@ LEAST_LINES = 12
 """A process of fewer lines is not judged by its growth."""
 
 MOST_GROWTH_BYTES = 16 << 20
-"""What the smallest resident memory of the last quarter may exceed that of the first by: an allocator's fragments."""
+"""What the smallest memory of the last quarter may exceed that of the first by: a few MB of small blocks that NumPy
+keeps, what kernels' libraries take when they are first drawn, an allocator's fragments."""
+
+STACK_BYTES = 256 << 10
+"""A CUDA thread's stack on the host backend, where the environment does not say otherwise."""
+
+MOST_STACKS = 1024 * sum(set(THREADS))
+"""Each pool of threads stays, and each thread keeps a stack for every CUDA thread of its largest block so far."""
+
+_MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S+) .*\n(?:[A-Z].*\n)*?Rss: +(\d+) kB", re.MULTILINE)
 
 
 def draw_problem(number: int) -> Problem:
@@ -242,13 +255,12 @@ class Soak:
 
     def write(self, seconds: float) -> None:
         """Add a line to the log, and forget what stands in it."""
-        gc.collect()
         process = psutil.Process()
         line = {
             "pid": process.pid,
             "next": self.number,
             "seconds": round(seconds, 2),
-            "memory_bytes": process.memory_info().rss,
+            **memory(),
             "descriptors": process.num_fds(),
             "threads": process.num_threads(),
             "counts": dict(self.counts),
@@ -269,6 +281,23 @@ class Soak:
                 written = time.monotonic()
         if self.counts or began == written:
             self.write(time.monotonic() - written)
+
+
+def memory() -> dict[str, int]:
+    """What the process has in memory, and apart from that the stacks of the host backend's CUDA threads: how many, and
+    what of them is in memory. A page of a stack comes when a kernel first reaches so deep there, and stays; before
+    each stack of each OS thread has met the deepest kernel, hours go by, in which they grow ever more slowly."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # pages that are free but still here are no growth
+    resident = stacks = stack_bytes = guarded = 0
+    for low, high, access, kib in _MAPPING.findall(Path("/proc/self/smaps").read_bytes()):
+        start, end = int(low, 16), int(high, 16)
+        if access == b"rw-p" and end - start == STACK_BYTES and start == guarded:
+            stacks, stack_bytes = stacks + 1, stack_bytes + 1024 * int(kib)
+        else:
+            resident += 1024 * int(kib)
+        guarded = end if access == b"---p" and end - start == resource.getpagesize() else 0
+    return {"memory_bytes": resident, "stacks": stacks, "stack_bytes": stack_bytes}
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
@@ -309,16 +338,17 @@ def _of(lines: Sequence[dict[str, Any]], pid: int) -> list[dict[str, Any]]:
 
 
 def grown(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How a process's memory (a quarter's smallest), descriptors and threads (largest) went from the first to the last
-    quarter of its lines."""
+    """How a process's memory (a quarter's smallest), descriptors, threads and stacks (largest) went from the first to
+    the last quarter of its lines. What stacks have in memory is told, and only their number has a bound."""
     quarter = max(len(lines) // 4, 1)
     first, last = lines[:quarter], lines[-quarter:]
-    memory = [min(line["memory_bytes"] for line in part) for part in (first, last)]
-    found: dict[str, Any] = {"lines": len(lines), "memory_bytes": memory}
-    for name in ("descriptors", "threads"):
+    least = [min(line["memory_bytes"] for line in part) for part in (first, last)]
+    found: dict[str, Any] = {"lines": len(lines), "memory_bytes": least}
+    for name in ("descriptors", "threads", "stacks", "stack_bytes"):
         found[name] = [max(line[name] for line in part) for part in (first, last)]
     steady = all(found[name][1] <= found[name][0] for name in ("descriptors", "threads"))
-    return found | {"flat": steady and memory[1] <= memory[0] + MOST_GROWTH_BYTES}
+    bounded = found["stacks"][1] <= MOST_STACKS
+    return found | {"flat": steady and bounded and least[1] <= least[0] + MOST_GROWTH_BYTES}
 
 
 def _commit() -> str | None:

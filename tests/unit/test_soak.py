@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from gpupc_impl.backends.host import HostBackend
@@ -54,7 +55,41 @@ def test_a_difference_is_reported_with_how_to_make_it_again(folder, monkeypatch,
 
 
 def test_growth_is_seen():
-    flat = [{"memory_bytes": 1 << 30, "descriptors": 9, "threads": 4}] * 8
+    flat = [{"memory_bytes": 1 << 30, "descriptors": 9, "threads": 4, "stacks": 32, "stack_bytes": 1 << 20}] * 8
     assert soak.grown(flat)["flat"]
-    for name, more in (("memory_bytes", 1 << 31), ("descriptors", 10), ("threads", 5)):
+    over = soak.MOST_STACKS + 1
+    for name, more in (("memory_bytes", (1 << 30) + (17 << 20)), ("descriptors", 10), ("threads", 5), ("stacks", over)):
         assert not soak.grown([*flat[:6], *[line | {name: more} for line in flat[6:]]])["flat"]
+    deeper = [line | {"stacks": 64, "stack_bytes": 1 << 27} for line in flat]
+    assert soak.grown([*flat[:4], *deeper[:4]])["flat"]
+
+
+def test_memory_that_is_kept_is_seen_and_freed_memory_is_not():
+    before = soak.memory()["memory_bytes"]
+    kept = [np.ones(4000, np.uint8) for _ in range(8000)]  # small enough for the allocator's own heap
+    assert soak.memory()["memory_bytes"] > before + (28 << 20)
+    last = kept.pop()  # above all others, so that the heap cannot shrink
+    del kept
+    assert soak.memory()["memory_bytes"] < before + (4 << 20)
+    assert last.all()
+
+
+def test_stacks_of_waiting_threads_are_counted_apart(tmp_path, monkeypatch):
+    source = tmp_path / "deep.cu"
+    source.write_text(
+        "__global__ void deep(int* out) {\n"
+        "    volatile char frame[100 << 10];\n"
+        "    for (int i = 0; i < (100 << 10); i += 1024) frame[i] = 1;\n"
+        "    __syncthreads();\n"
+        "    out[threadIdx.x] = frame[0];\n"
+        "}\n"
+    )
+    monkeypatch.setenv("GPUPC_HOST_THREADS", "7")  # no other test's pool
+    backend = HostBackend()
+    out, before = backend.full(320, 0, np.int32), soak.memory()
+    backend.kernel(source, "deep")((1,), (320,), [out])
+    after = soak.memory()
+    assert out.all()
+    assert after["stacks"] >= before["stacks"] + 320
+    assert after["stack_bytes"] > before["stack_bytes"] + 320 * (96 << 10)
+    assert after["memory_bytes"] < before["memory_bytes"] + (4 << 20)
