@@ -24,6 +24,9 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 LIMITS = {"gaussian": range(5, 64, 3), "discrete": range(2, 64)}
 """Limits that are tried for a problem without one. Discrete tables of a level more take a multiple of the memory."""
 
+HEADERS = {"cassert": "", "stdint.h": "typedef unsigned char uint8_t;\ntypedef unsigned int uint32_t;\n"}
+"""What its sources include and NVRTC lacks; `assert` it knows by itself."""
+
 MAX_CATEGORIES = 255
 """It counts a variable's categories in 8 bits."""
 
@@ -180,12 +183,12 @@ def _plain_nvrtc(management: ModuleType) -> Iterator[None]:
     """While this is open, what GPUCSL compiles is compiled at once, by NVRTC alone.
 
     It asks CuPy for Jitify, which finds headers for NVRTC by compiling again and again, at the first launch; CuPy is to
-    drop it. Two empty headers stand for those that GPUCSL includes: NVRTC knows their types and `assert` by itself.
+    drop it.
     """
     original = management.get_module
     with tempfile.TemporaryDirectory() as headers:
-        for name in ("stdint.h", "cassert"):
-            (Path(headers) / name).touch()
+        for name, content in HEADERS.items():
+            (Path(headers) / name).write_text(content)
 
         def get_module(file_name: str, name_expressions: Sequence[str], *_, **__) -> Any:
             cupy = importlib.import_module("cupy")

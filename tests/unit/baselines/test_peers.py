@@ -214,7 +214,7 @@ class CompiledModule:
 
     def compile(self):
         folders = [Path(option.removeprefix("-I")) for option in self.asked[1] if option.startswith("-I")]
-        self.headers = sorted(path.name for path in folders[-1].iterdir())
+        self.headers = {path.name: path.read_text() for path in folders[-1].iterdir()}
         self.made.append(self)
 
 
@@ -508,7 +508,8 @@ def test_gpucsl_is_compiled_by_nvrtc_alone(kernels_made):
     compiled = CompiledModule.made[-1]
     code, options, expressions = compiled.asked
     assert (code, options[0], expressions) == ("the kernels", "--std=c++11", ["ci<2>"])
-    assert compiled.headers == ["cassert", "stdint.h"]
+    assert compiled.headers.keys() == {"cassert", "stdint.h"}
+    assert "uint8_t" in compiled.headers["stdint.h"]
     assert kernel_management.get_module is own
 
 
