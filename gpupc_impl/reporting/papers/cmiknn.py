@@ -510,7 +510,7 @@ def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[
                 [graphs[run.dataset] for run in done], [run.median for run in done], **look
             )
             late = [run for run in here if run.status == "timeout"]
-            axes.plot([graphs[run.dataset] for run in late], [run.limits.time_s for run in late], "^", color="black")
+            axes.plot([graphs[run.dataset] for run in late], [run.limits.time_s for run in late], "^", color=look["color"])
             for run in done if first else ():
                 text = f"{run.tests:,}"
                 spot = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 5}
@@ -518,13 +518,14 @@ def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[
         axes.set_xscale("log")
         axes.set_yscale("log")
         values = sorted(set(graphs.values()))
-        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
         axes.minorticks_off()
         axes.yaxis.set_major_formatter(tick_number)
         axes.set_xlabel(SWEEPS.get(name, name))
     grid[0][0].set_ylabel("seconds")
     if handles:
         figure.legend(list(handles.values()), list(handles), loc="outside upper right", ncols=2)
-    figure.suptitle("Beside the points: tests made", fontsize=7, x=0.01, ha="left")
+    over = "; triangles: over the time limit" if any(run.status == "timeout" for run in runs) else ""
+    figure.suptitle(f"Beside the points: tests made{over}", fontsize=7, x=0.01, ha="left")
     footer(figure, runs)
     return Drawing(figure, rows)
