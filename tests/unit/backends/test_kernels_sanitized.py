@@ -150,7 +150,9 @@ def test_every_kernel_file_goes_through_them():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("every_type", [False, pytest.param(True, marks=pytest.mark.slow)])
 @sanitized.NEEDS_ONE
-def test_every_kernel_is_clean(family, tmp_path):
+def test_every_kernel_is_clean(family, every_type, tmp_path):
+    """Of kernels that differ only in types, in slow tests every one is looked at for races, and else one."""
     kernels = importlib.import_module(FAMILIES[family][0]).all_kernels(3)
-    sanitized.check(program(family), tmp_path, kernels)
+    sanitized.check(program(family), tmp_path, kernels, every_type=every_type)
