@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hashlib
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,25 +15,12 @@ import pytest
 
 from gpupc_impl.backends import KernelSource, replay
 from gpupc_impl.backends.simt import build
+from tests import headers
 
 NO_ADDRESSES = build.missing_sanitizer(("address", "undefined"))
 NO_THREADS = build.missing_sanitizer(("thread",))
-HEADERS = """
-#include <assert.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <type_traits>
-#include <utility>
-#ifdef __AVX512VPOPCNTDQ__
-#include <immintrin.h>
-#endif
-"""
-"""What kernels and the words around them include of the system's headers."""
-TYPE = re.compile(r"\b(unsigned char|unsigned short|short|float|double)\b")
+TYPE = re.compile(r"\b(unsigned char|unsigned short|short|float|double|[2-9])\b")
+"""What kernels that differ in it do alike: a type, or a level beyond the first."""
 NEEDS_ONE = pytest.mark.skipif(None not in (NO_ADDRESSES, NO_THREADS), reason=f"{NO_ADDRESSES}; {NO_THREADS}")
 
 
@@ -53,35 +36,16 @@ def run_search(program: str, environment: Mapping[str, str], *arguments: str | P
     assert done.returncode == 0, done.stderr
 
 
-@functools.cache
-def compiler(*sanitizers: str) -> str:
-    """The compiler, to be named in CXX: it has read the system's headers before, which takes as long as most kernels.
-
-    Where it finds that it read them for other flags, it reads them again.
-    """
-    flags = (*build._BASE_FLAGS, *build._optimisation(sanitizers), build._NATIVE)
-    material = repr((build.find_compiler(), flags, HEADERS))
-    folder = build.open_cache("headers") / hashlib.sha256(material.encode()).hexdigest()
-    if not folder.exists():
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            header = Path(scratch) / "made" / "system.hpp"
-            header.parent.mkdir()
-            header.write_text(HEADERS)
-            build.run_compiler((*flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"))
-            with contextlib.suppress(OSError):  # another process was faster
-                header.parent.rename(folder)
-    return shlex.join([*build.find_compiler().command, "-include", str(folder / "system.hpp")])
-
-
 def address_environment() -> dict[str, str]:
     """In which Python runs kernels under the address and undefined-behaviour sanitizers, and the compiler without: it
     would take three times as long."""
-    environment = build.sanitizer_environment("address,undefined")
-    return environment | {"CXX": f"env -u LD_PRELOAD {compiler('address', 'undefined')}"}
+    headers.read("address", "undefined")
+    compiler = shlex.join(["env", "-u", "LD_PRELOAD", *build.find_compiler().command])
+    return build.sanitizer_environment("address,undefined") | {"CXX": compiler}
 
 
 def one_of_each(kernels: Iterable[KernelSource]) -> list[KernelSource]:
-    """The first of those kernels that differ only in types."""
+    """The first of those kernels that differ only in types and levels beyond the first."""
     found: dict[tuple[str, str], KernelSource] = {}
     for kernel in kernels:
         found.setdefault((kernel.source, TYPE.sub("T", kernel.expression)), kernel)
@@ -94,7 +58,7 @@ def check(
     kernels: Iterable[KernelSource],
     *arguments: str | Path,
     room: str = "",
-    every_type: bool = False,
+    every_variant: bool = False,
 ) -> None:
     """Nothing of a program's kernels is out of bounds or undefined, and what it launches does not race.
 
@@ -102,14 +66,14 @@ def check(
         launches: folder for what is launched.
         kernels: that must be among them.
         room: of the package, whose kernels are looked at for races.
-        every_type: whether to look for races in each of the kernels that differ only in types, and not in one.
+        every_variant: whether to look for races in each of the kernels that differ only in types and levels, or in one.
     """
     environment = os.environ if NO_ADDRESSES else address_environment()
     run_search(program, {**environment, "GPUPC_RECORD_LAUNCHES": str(launches)}, *arguments)
     if NO_THREADS:
         return
     kernels = list(kernels)
-    replayed = kernels if every_type else one_of_each(kernels)
+    replayed = kernels if every_variant else one_of_each(kernels)
     left_out = {kernel[:2] for kernel in kernels} - {kernel[:2] for kernel in replayed}
     launched = set()
     for path in launches.glob("*.json"):
@@ -120,9 +84,8 @@ def check(
             path.unlink()
     missed = {kernel[:2] for kernel in kernels} - launched
     assert not missed, f"not launched: {sorted(missed)}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CXX", compiler("thread"))
-        results = replay.replay(launches)
+    headers.read("thread")
+    results = replay.replay(launches)
     assert len(results) >= len(replayed)
     for result in results:
         assert result.clean, f"{result.kernel}\n{result.report}"
