@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,9 +15,12 @@ import pytest
 
 from gpupc_impl.backends import KernelSource, replay
 from gpupc_impl.backends.simt import build
+from tests import headers
 
 NO_ADDRESSES = build.missing_sanitizer(("address", "undefined"))
 NO_THREADS = build.missing_sanitizer(("thread",))
+TYPE = re.compile(r"\b(unsigned char|unsigned short|short|float|double|[2-9])\b")
+"""What kernels that differ in it do alike: a type, or a level beyond the first."""
 NEEDS_ONE = pytest.mark.skipif(None not in (NO_ADDRESSES, NO_THREADS), reason=f"{NO_ADDRESSES}; {NO_THREADS}")
 
 
@@ -34,12 +39,26 @@ def run_search(program: str, environment: Mapping[str, str], *arguments: str | P
 def address_environment() -> dict[str, str]:
     """In which Python runs kernels under the address and undefined-behaviour sanitizers, and the compiler without: it
     would take three times as long."""
+    headers.read("address", "undefined")
     compiler = shlex.join(["env", "-u", "LD_PRELOAD", *build.find_compiler().command])
     return build.sanitizer_environment("address,undefined") | {"CXX": compiler}
 
 
+def one_of_each(kernels: Iterable[KernelSource]) -> list[KernelSource]:
+    """The first of those kernels that differ only in types and levels beyond the first."""
+    found: dict[tuple[str, str], KernelSource] = {}
+    for kernel in kernels:
+        found.setdefault((kernel.source, TYPE.sub("T", kernel.expression)), kernel)
+    return list(found.values())
+
+
 def check(
-    program: str, launches: Path, kernels: Iterable[KernelSource], *arguments: str | Path, room: str = ""
+    program: str,
+    launches: Path,
+    kernels: Iterable[KernelSource],
+    *arguments: str | Path,
+    room: str = "",
+    every_variant: bool = False,
 ) -> None:
     """Nothing of a program's kernels is out of bounds or undefined, and what it launches does not race.
 
@@ -47,13 +66,26 @@ def check(
         launches: folder for what is launched.
         kernels: that must be among them.
         room: of the package, whose kernels are looked at for races.
+        every_variant: whether to look for races in each of the kernels that differ only in types and levels, or in one.
     """
     environment = os.environ if NO_ADDRESSES else address_environment()
     run_search(program, {**environment, "GPUPC_RECORD_LAUNCHES": str(launches)}, *arguments)
     if NO_THREADS:
         return
-    results = [result for result in replay.replay(launches) if room in result.kernel]
-    missed = {kernel.expression for kernel in kernels} - {result.kernel.split(" of ")[0] for result in results}
+    kernels = list(kernels)
+    replayed = kernels if every_variant else one_of_each(kernels)
+    left_out = {kernel[:2] for kernel in kernels} - {kernel[:2] for kernel in replayed}
+    launched = set()
+    for path in launches.glob("*.json"):
+        described = json.loads(path.read_text())
+        kernel = described["source"], described["expression"]
+        launched.add(kernel)
+        if room not in described["source"] or kernel in left_out:
+            path.unlink()
+    missed = {kernel[:2] for kernel in kernels} - launched
     assert not missed, f"not launched: {sorted(missed)}"
+    headers.read("thread")
+    results = replay.replay(launches)
+    assert len(results) >= len(replayed)
     for result in results:
         assert result.clean, f"{result.kernel}\n{result.report}"

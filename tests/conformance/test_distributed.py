@@ -101,7 +101,7 @@ def search(clients):
     return find
 
 
-@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 8, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_equals_in_core(search, data):
     p, m = data.draw(st.integers(2, 110)), data.draw(st.integers(6, 120))

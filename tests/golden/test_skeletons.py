@@ -68,7 +68,9 @@ def test_generated_p200(method, backend):
     assert np.array_equal(found.adjacency, edges_to_adjacency(edges, 200))
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "causal-learn"))))
+@pytest.mark.parametrize(
+    ("method", "backend"), list(settings(slow=("baseline-2", "causal-learn", "cupc-e", "out-of-core-um")))
+)
 def test_nci60(method, backend):
     data = load("nci-60")
     found = skeleton(data, alpha=0.05, method=method, backend=backend, **PARAMS.get(method, {}))
@@ -87,7 +89,9 @@ def test_nci60_by_the_published_codes_degrees_of_freedom(method, backend):
     assert found.n_edges == 580
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "out-of-core-um"))))
+@pytest.mark.parametrize(
+    ("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "cupc-s", "out-of-core-um")))
+)
 def test_mcc(method, backend):
     """Five pairs of identical columns: near-singular conditioning matrices and undefined tests on real data."""
     data = load("mcc")

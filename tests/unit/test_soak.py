@@ -34,7 +34,8 @@ def test_every_method_agrees_and_a_second_call_goes_on(folder):
         file.write('{"pid": 1, "next": 99')  # a killed process's
     status, found = call(folder, "--problems", "1")
     assert (status, found["problems"]) == (0, 5)
-    assert [line["next"] for line in soak.read_log(folder / "log.jsonl")] == [4, 5]
+    # Lines between, where a problem takes long: with references that are not compiled yet.
+    assert [line["next"] for line in soak.read_log(folder / "log.jsonl")][-2:] == [4, 5]
 
 
 def test_a_difference_is_reported_with_how_to_make_it_again(folder, monkeypatch, capsys):

@@ -21,11 +21,17 @@ from gpupc_impl.backends.sources import sources_of
 from gpupc_impl.core.registry import method_packages
 
 MAX_LEVEL = 10
+USUAL_LEVEL = 5
+"""Kernels of deeper levels, which differ from those of this one in a number, are compiled in slow tests."""
 ARCHITECTURES = ("sm_80", pytest.param("sm_90", marks=pytest.mark.slow))
 """What the first takes, the later ones take as well: no kernel asks for more of a device."""
 HASTE = "--Ofast-compile=max"
 """NVRTC's option for machine code in a twentieth of the time, by leaving it as it is."""
-STAND_INS = {"later_levels<2, 5>": "later_levels<3, 3>"}
+STAND_INS = {
+    "later_levels<2, 5>": "later_levels<3, 3>",
+    "gpupc_level_zero<unsigned char, SHARED>": "gpupc_level_zero<unsigned char, SORTED>",
+    "gpupc_level<unsigned char, SHARED>": "gpupc_level<unsigned char, SORTED>",
+}
 """For kernels that take long to compile, one of the same template that does not."""
 
 
@@ -36,11 +42,16 @@ def kernel_lists() -> list:
     return [all_kernels for all_kernels in found if all_kernels is not None]
 
 
-KERNELS: dict[str, dict[str, tuple[Struct, ...]]] = {MIRROR.source: {MIRROR.expression: MIRROR.structs}}
-"""By source and expression, the structs that the kernel takes."""
-for _all_kernels in kernel_lists():
-    for _kernel in itertools.starmap(KernelSource, _all_kernels(MAX_LEVEL)):
-        KERNELS.setdefault(_kernel.source, {})[_kernel.expression] = _kernel.structs
+def kernels_up_to(level: int) -> dict[str, dict[str, tuple[Struct, ...]]]:
+    """By source and expression, the structs that the kernel takes."""
+    found = {MIRROR.source: {MIRROR.expression: MIRROR.structs}}
+    for all_kernels in kernel_lists():
+        for kernel in itertools.starmap(KernelSource, all_kernels(level)):
+            found.setdefault(kernel.source, {})[kernel.expression] = kernel.structs
+    return found
+
+
+KERNELS = kernels_up_to(MAX_LEVEL)
 
 
 class NvrtcLibrary:
@@ -129,10 +140,25 @@ def cache(tmp_path, monkeypatch) -> Path:
 # --- the project's kernels -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", KERNELS)
-def test_every_kernel_compiles(library, source, monkeypatch):
+def by_level() -> list:
+    """Sources with kernels, to be compiled together: those of the usual levels, and in slow tests the others."""
+    groups = []
+    for source, usual in kernels_up_to(USUAL_LEVEL).items():
+        groups.append(pytest.param(source, usual, id=source))
+        if deeper := {each: structs for each, structs in KERNELS[source].items() if each not in usual}:
+            groups.append(pytest.param(source, deeper, id=f"{source}-deeper", marks=pytest.mark.slow))
+    return groups
+
+
+def test_every_kernel_is_in_a_group():
+    groups = [(source, each) for source, kernels in (group.values for group in by_level()) for each in kernels]
+    assert sorted(groups) == sorted((source, each) for source, kernels in KERNELS.items() for each in kernels)
+
+
+@pytest.mark.parametrize(("source", "kernels"), by_level())
+def test_every_kernel_compiles(library, source, kernels, monkeypatch):
     monkeypatch.setattr(nvrtc, "NVRTC_OPTIONS", (*nvrtc.NVRTC_OPTIONS, HASTE))
-    assert check_kernels(library, source, KERNELS[source], "sm_80").startswith(b"\x7fELF")
+    assert check_kernels(library, source, kernels, "sm_80").startswith(b"\x7fELF")
 
 
 def as_they_run() -> list:

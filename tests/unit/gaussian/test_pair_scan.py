@@ -187,14 +187,17 @@ def test_rows_too_long_for_shared_memory(narrow, params, max_level):
     assert_same(solve(problem, methods()["pair-scan"], narrow, params), expected)
 
 
-def test_sets_of_nine(backend):
+@pytest.mark.parametrize(
+    "params",
+    [pytest.param(each, id=str(each), marks=[pytest.mark.slow] * ("together" in each)) for each in LAUNCHES],
+)
+def test_sets_of_nine(backend, params):
     """Deeper than the levels that the first table of binomials is made for."""
     problem = GaussianProblem.from_correlation(factor_model(9, 3), n_samples=10**12)
     expected = solve(problem, methods()["stable-serial"], None)
     assert expected.edges_per_level[7:10] == (30, 30, 27)
     assert expected.sepsets[9, 10] == tuple(range(9))
-    for params in LAUNCHES:
-        assert_same(solve(problem, methods()["pair-scan"], backend, params), expected)
+    assert_same(solve(problem, methods()["pair-scan"], backend, params), expected)
 
 
 def test_constant_and_equal_columns(backend, narrow):
