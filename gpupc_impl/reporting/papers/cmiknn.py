@@ -510,7 +510,8 @@ def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[
                 [graphs[run.dataset] for run in done], [run.median for run in done], **look
             )
             late = [run for run in here if run.status == "timeout"]
-            axes.plot([graphs[run.dataset] for run in late], [run.limits.time_s for run in late], "^", color=look["color"])
+            limits = [run.limits.time_s for run in late]
+            axes.plot([graphs[run.dataset] for run in late], limits, "^", color=look["color"])
             for run in done if first else ():
                 text = f"{run.tests:,}"
                 spot = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 5}

@@ -1,5 +1,7 @@
 """The kernels of the out-of-core methods are clean under the sanitizers, in every layout and with split rows."""
 
+import pytest
+
 from gpupc_impl.out_of_core.device import all_kernels
 from tests import sanitized
 
@@ -33,6 +35,7 @@ assert solve(problem, method, backend, {"layout": "gather"}) == expected
 """
 
 
+@pytest.mark.parametrize("every_variant", [False, pytest.param(True, marks=pytest.mark.slow)])
 @sanitized.NEEDS_ONE
-def test_every_kernel_is_clean(tmp_path):
-    sanitized.check(SEARCH, tmp_path, all_kernels(3), room="out_of_core")
+def test_every_kernel_is_clean(every_variant, tmp_path):
+    sanitized.check(SEARCH, tmp_path, all_kernels(3), room="out_of_core", every_variant=every_variant)
