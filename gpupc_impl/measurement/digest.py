@@ -136,16 +136,21 @@ def sources(*roots: str, named: bool = True, without: Iterable[str] = ()) -> dic
         waiting.append(start)
     left_out = (*EXCLUDED, *without)
     found: dict[str, Path] = {}
+    libraries: list[Path] = []
     while waiting:
         path = waiting.pop()
         name = next((path.relative_to(h).as_posix() for h in homes.values() if path.is_relative_to(h)), str(path))
+        if path in libraries:  # which lie wherever the user put them
+            name = path.name
         if name in found or any(fnmatchcase(name, pattern) for pattern in left_out):
             continue
         found[name] = path
         if path.suffix == ".py":
             content = path.read_bytes()
             waiting += _led_to(path, content, name, tuple(homes.items()), named)
-            waiting += _files_of_variables(content)
+            named_files = list(_files_of_variables(content))
+            libraries += named_files
+            waiting += named_files
         elif path.suffix in SOURCE_SUFFIXES:
             waiting += includes_of(path)
     return dict(sorted(found.items()))
