@@ -37,7 +37,7 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
             raise RegistryError(f"data set {name!r} is already in the registry: give the spec another name")
         return validate({name: dict(spec)}, "spec")[name]
     if name not in registry:
-        close = difflib.get_close_matches(name, registry, n=3)
+        close = difflib.get_close_matches(str(name), registry, n=3)  # YAML's keys may be numbers
         hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(registry)}"
         raise RegistryError(f"no data set is called {name!r}; {hint}")
     return copy.deepcopy(registry[name])

@@ -188,6 +188,15 @@ def test_a_mistake_in_the_config_is_named(tmp_path):
             "unknown parameter 'alfa' in experiments.ooc_table1",
         ),
         ("experiments.ooc_fig2.settings", [], "experiments.ooc_fig2.settings: [] should be non-empty"),
+        (
+            "experiments.ooc_table1.graphs",
+            {
+                "name": "g",
+                "spec": {"family": None, "generator": "generate.random_dag_gaussian"},
+                "sweeps": {"p": {"varies": "p", "parameters": {"p": 9, "seed": 0}}},
+            },
+            "experiments.ooc_table1: its graphs and data sets are of several families: None, gaussian",
+        ),
         ("settings.gaussian.cupc-e-2-32", {"method": "cupc-e"}, "'cupc-e-2-32' stands in settings.gaussian as well"),
     ],
 )

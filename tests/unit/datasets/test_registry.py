@@ -51,6 +51,8 @@ def test_unknown_names_get_a_hint():
         datasets.load("nci60")
     with pytest.raises(RegistryError, match="known: nci-60, mcc"):
         datasets.entry("qqqq")
+    with pytest.raises(RegistryError, match="no data set is called 0; known: "):
+        datasets.entry(0)  # a key of YAML
 
 
 @pytest.mark.parametrize(
