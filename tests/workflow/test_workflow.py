@@ -189,6 +189,11 @@ def test_a_mistake_in_the_config_is_named(tmp_path):
         ),
         ("experiments.ooc_fig2.settings", [], "experiments.ooc_fig2.settings: [] should be non-empty"),
         (
+            "datasets",
+            {0: {}, "mcc": {None: 1}},
+            "datasets: the key 0 is no text; put it in quotes\ndatasets.mcc: the key None",
+        ),
+        (
             "experiments.ooc_table1.graphs",
             {
                 "name": "g",

@@ -74,7 +74,8 @@ _Completing = validators.extend(Draft202012Validator, {"properties": _with_defau
 def check_config(config: Mapping[str, Any]) -> None:
     """As `complete`, without filling anything in."""
     try:
-        faults = [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
+        faults = [*_key_faults(config, "", set())]
+        faults = faults or [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
     except RecursionError as error:
         raise InvalidConfig("the config is nested too deeply, or holds itself") from error
     if not faults:
@@ -85,6 +86,17 @@ def check_config(config: Mapping[str, Any]) -> None:
         faults = [*_experiment_faults(config), *_test_faults(config.get("ci_tests", {}))]
     if faults:
         raise InvalidConfig("\n".join(faults))
+
+
+def _key_faults(part: Any, where: str, seen: set[int]) -> Iterator[str]:
+    """Keys that YAML takes for something other than text, such as 0 or null; each part is looked into once."""
+    if not isinstance(part, (dict, list)) or id(part) in seen:
+        return
+    seen.add(id(part))
+    for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+        if isinstance(part, dict) and not isinstance(key, str):
+            yield f"{where or 'the top level'}: the key {key!r} is no text; put it in quotes"
+        yield from _key_faults(value, f"{where}.{key}".lstrip("."), seen)
 
 
 def _schema() -> dict[str, Any]:
