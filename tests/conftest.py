@@ -3,25 +3,14 @@
 A test that needs other than the profile's number of examples takes a multiple of ``settings.default.max_examples``.
 """
 
-import contextlib
 import gc
 import os
 
 import hypothesis
 
-from gpupc_impl.backends import BackendUnavailable, KernelCompilationError
-from tests import headers
-
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-
-def pytest_configure():
-    """Name the compiler for all processes that test; without one, those tests are skipped that need it."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        with contextlib.suppress(BackendUnavailable, KernelCompilationError):
-            headers.name_compiler()
 
 
 def pytest_collection_finish():

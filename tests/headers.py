@@ -1,14 +1,13 @@
-"""What kernels include of the system's headers, read by the compiler once for all tests.
+"""What kernels include of the system's headers, read by the compiler once for all kernels with the same sanitizers.
 
-To read them takes as long as to compile most kernels. GCC looks into a folder of what it has read, and takes what was
-read with the flags that it is called with; where it finds nothing, it reads the headers as ever.
+To read them takes as long as to compile most kernels. Kernels without sanitizers are compiled as ever: `make reproduce`
+may have left them in the cache.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import tempfile
 from pathlib import Path
 
@@ -30,29 +29,23 @@ HEADERS = """
 """
 
 
-def name_compiler() -> None:
-    """Have CXX name the compiler with these headers, here and in every process started from here."""
+def command(*sanitizers: str) -> list[str]:
+    """How to call the compiler for kernels with these sanitizers; GCC with the headers, which it has read then."""
     compiler = build.find_compiler()
     if "clang" in compiler.version:
-        return
+        return [*compiler.command]
     digest = hashlib.sha256(repr((compiler, HEADERS)).encode()).hexdigest()
     header = build.open_cache("headers") / digest / "system.hpp"
-    header.with_name("system.hpp.gch").mkdir(parents=True, exist_ok=True)
+    known = header.with_name("system.hpp.gch")  # a folder: GCC takes the one that was read with its flags
+    known.mkdir(parents=True, exist_ok=True)
     write(header, HEADERS.encode())
-    os.environ["CXX"] = shlex.join([*compiler.command, "-include", str(header)])
-    read()
-
-
-def read(*sanitizers: str) -> None:
-    """Read the headers for kernels with these sanitizers, if the compiler is GCC and they have not been read."""
-    *_, last = build.find_compiler().command
-    known = Path(f"{last}.gch")
-    name = ",".join(sanitizers) or "none"
-    if known.is_dir() and not (known / name).exists():
+    read = known / ",".join(sanitizers)
+    if not read.exists():
         flags = (*build._BASE_FLAGS, *build._optimisation(sanitizers), build._NATIVE)
         with tempfile.TemporaryDirectory(dir=known.parent) as folder:
-            build.run_compiler((*flags, "-x", "c++-header", last, "-o", f"{folder}/read"))
-            os.replace(f"{folder}/read", known / name)
+            build.run_compiler((*flags, "-x", "c++-header", str(header), "-o", f"{folder}/read"))
+            os.replace(f"{folder}/read", read)
+    return [*compiler.command, "-include", str(header)]
 
 
 def write(path: Path, content: bytes) -> None:

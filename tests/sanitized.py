@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -39,8 +40,7 @@ def run_search(program: str, environment: Mapping[str, str], *arguments: str | P
 def address_environment() -> dict[str, str]:
     """In which Python runs kernels under the address and undefined-behaviour sanitizers, and the compiler without: it
     would take three times as long."""
-    headers.read("address", "undefined")
-    compiler = shlex.join(["env", "-u", "LD_PRELOAD", *build.find_compiler().command])
+    compiler = shlex.join(["env", "-u", "LD_PRELOAD", *headers.command("address", "undefined")])
     return build.sanitizer_environment("address,undefined") | {"CXX": compiler}
 
 
@@ -84,8 +84,8 @@ def check(
             path.unlink()
     missed = {kernel[:2] for kernel in kernels} - launched
     assert not missed, f"not launched: {sorted(missed)}"
-    headers.read("thread")
-    results = replay.replay(launches)
+    with mock.patch.dict(os.environ, {"CXX": shlex.join(headers.command("thread"))}):
+        results = replay.replay(launches)
     assert len(results) >= len(replayed)
     for result in results:
         assert result.clean, f"{result.kernel}\n{result.report}"

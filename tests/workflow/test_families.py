@@ -91,7 +91,7 @@ def test_the_settings_are_the_papers():
         ("ci_tests.implementations", {}, "ci_tests: there are tables, but no implementations"),
         ("ci_tests.tables.cmiknn_table9", {}, "unknown key 'cmiknn_table9' at ci_tests.tables"),
         ("problems.nonlinear.perm", 5, "unknown parameter 'perm' in problems.nonlinear"),
-        ("experiments", {6: {}}, "unknown key 6 at experiments; known: "),
+        ("experiments", {6: {}}, "experiments: the key 6 is no text; put it in quotes"),
     ],
 )
 def test_mistakes_in_a_config(path, value, message):
