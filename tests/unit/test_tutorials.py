@@ -2,6 +2,7 @@
 
 import re
 
+import matplotlib.pyplot as plt
 import pytest
 
 from datasets.dataset import DatasetUnavailable
@@ -44,7 +45,7 @@ def test_a_page_has_text_code_what_was_printed_and_pictures(tmp_path):
 
 
 def test_mistakes_name_the_line_of_the_script(tmp_path):
-    script = tmp_path / "toy.py"
+    script, before = tmp_path / "toy.py", plt.get_fignums()
     script.write_text("# %% [markdown]\n# # Title\n\n# %%\n\nx = 1\nraise ValueError(x)\n")
     with pytest.raises(ValueError, match="1") as raised:
         tutorials.page(script, tmp_path)
@@ -52,6 +53,18 @@ def test_mistakes_name_the_line_of_the_script(tmp_path):
     script.write_text("# %%\nimport matplotlib.pyplot as plt\nplt.figure()\n")
     with pytest.raises(ValueError, match=r"toy-1: the figure has no label; say what it shows with fig\.set_label"):
         tutorials.page(script, tmp_path)
+    assert plt.get_fignums() == before
+
+
+def test_figures_of_others_are_not_on_a_page(tmp_path):
+    script = tmp_path / "toy.py"
+    script.write_text("# %%\nx = 1\n")
+    other = plt.figure()
+    try:
+        assert tutorials.page(script, tmp_path).endswith("```python\nx = 1\n```\n")
+        assert plt.fignum_exists(other.number)
+    finally:
+        plt.close(other)
 
 
 def test_a_page_stays_where_its_data_cannot_be_had(tmp_path, monkeypatch, capsys):

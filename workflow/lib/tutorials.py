@@ -41,6 +41,7 @@ def page(script: Path, pictures: Path) -> str:
     """
     space: dict[str, Any] = {"__name__": script.stem}
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
+    others = set(plt.get_fignums())
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **STYLE}):
         for is_text, source, line in _cells(script.read_text(encoding="utf-8")):
             if is_text:
@@ -50,10 +51,12 @@ def page(script: Path, pictures: Path) -> str:
             printed = _run(source, line, script, space)
             if printed:
                 parts.append(f"```text\n{printed}\n```")
-            for number in plt.get_fignums():
+            for number in sorted(set(plt.get_fignums()) - others):
                 figure, drawn = plt.figure(number), drawn + 1
-                parts.append(_picture(figure, pictures / f"{script.stem}-{drawn}.png"))
-                plt.close(figure)
+                try:
+                    parts.append(_picture(figure, pictures / f"{script.stem}-{drawn}.png"))
+                finally:
+                    plt.close(figure)
     return "\n\n".join(parts) + "\n"
 
 
