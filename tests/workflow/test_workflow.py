@@ -200,7 +200,7 @@ def test_a_mistake_in_the_config_is_named(tmp_path):
                 "spec": {"family": None, "generator": "generate.random_dag_gaussian"},
                 "sweeps": {"p": {"varies": "p", "parameters": {"p": 9, "seed": 0}}},
             },
-            "experiments.ooc_table1: its graphs and data sets are of several families: None, gaussian",
+            "experiments.ooc_table1.graphs.spec.family: None is not of type 'string'",
         ),
         ("settings.gaussian.cupc-e-2-32", {"method": "cupc-e"}, "'cupc-e-2-32' stands in settings.gaussian as well"),
     ],

@@ -122,7 +122,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _unknown(name: str, known: Iterable[str], what: str, where: str) -> str:
-    close = difflib.get_close_matches(str(name), known, n=1)  # YAML's keys may be numbers
+    close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
     return f"unknown {what} {name!r} {where}; {hint}"
 

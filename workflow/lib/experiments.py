@@ -73,7 +73,7 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
     families = [choice["graphs"]["spec"]["family"]] if "graphs" in choice else []
     family, *others = dict.fromkeys([*families, *(entry["family"] for entry in own_entries.values())])
     if others:
-        raise ValueError(f"its graphs and data sets are of several families: {', '.join(map(str, (family, *others)))}")
+        raise ValueError(f"its graphs and data sets are of several families: {', '.join([family, *others])}")
     shared = choice.get("graphs", {}).get("problem", {})
     graphs, problems, sweeps = {}, {}, {}
     for varied, sweep in choice.get("graphs", {}).get("sweeps", {}).items():
