@@ -63,8 +63,7 @@ class Gathered(Layout):
         for i in np.flatnonzero(self._split).tolist():
             _split_rows.make_tests(self, i)
         self.keys[required] = NO_KEY
-        self._collect()
-        return self.remove_separated()
+        return self.remove_separated(*self._collect())
 
     def _choose_sizes(self, degrees: np.ndarray) -> None:
         """Which rows are tested whole and which are split, and what a pipeline holds."""
@@ -175,7 +174,7 @@ class Gathered(Layout):
         if self.smallest is not None:
             self.smallest[slots] = host["smallest"]
 
-    def _collect(self) -> None:
+    def _collect(self) -> tuple[np.ndarray, np.ndarray]:
         """The separated pairs and their sets, from the best keys of all slots."""
         graph = self.graph
         i = np.repeat(np.arange(self.p, dtype=np.int32), graph.degrees)
@@ -188,7 +187,7 @@ class Gathered(Layout):
         keys, pairs = keys[slots], np.stack([i[slots], graph.neighbours[slots]], axis=1)
         owners = np.where(keys & SECOND_SIDE, pairs[:, 1], pairs[:, 0])
         positions = unrank(keys & ~SECOND_SIDE, graph.degrees[owners], self.level)
-        self.separated.append((pairs, graph.neighbours[graph.starts[owners][:, None] + positions]))
+        return pairs, graph.neighbours[graph.starts[owners][:, None] + positions]
 
 
 def unrank(ranks: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.out_of_core._plan import Plan
+from gpupc_impl.out_of_core._removed import Found, in_threads, take_out
 
 if TYPE_CHECKING:
     from gpupc_impl.out_of_core._search import BlockSearch
@@ -21,16 +22,13 @@ if TYPE_CHECKING:
 COPY_BYTES = 4 << 20
 """What a thread copies at a time of a block of the matrix."""
 
-Separated = list[tuple[np.ndarray, np.ndarray]]
-"""(k, 2) separated pairs and their (k, level) sets, int32, in pieces."""
-
 
 class Layout(abc.ABC):
     """A level in one layout.
 
     Attributes:
         plan: the memory that the level takes and the bytes it moves; some layouts know it only after they have run.
-        separated: what was found.
+        found: what separates pairs, where the level goes through blocks of pairs.
     """
 
     def __init__(self, search: BlockSearch, level: int, plan: Plan | None = None):
@@ -39,7 +37,7 @@ class Layout(abc.ABC):
         self.adjacency, self.largest_p, self.counters = search.adjacency_left, search.largest_p, search.counters
         self.critical = search.problem.critical_r_squared(level)
         self.first_come = search.run.separating_sets == "first-come"
-        self.separated: Separated = []
+        self.found: list[Found] = []
 
     @abc.abstractmethod
     def run(self) -> LevelOutcome:
@@ -58,10 +56,13 @@ class Layout(abc.ABC):
 
     def read_bits(self, rows: slice, columns: slice, target: np.ndarray) -> None:
         """A block of the graph, a bit a pair, into a staging area of 32-bit words."""
-        packed = np.packbits(self.adjacency[rows, columns], axis=1, bitorder="little")
-        target_bytes = target.view(np.uint8)
-        target_bytes[:, : packed.shape[1]] = packed
-        target_bytes[:, packed.shape[1] :] = 0
+        block, target_bytes, width = self.adjacency[rows, columns], target.view(np.uint8), -(-length(columns) // 8)
+
+        def pack(part: slice) -> None:
+            target_bytes[part, :width] = np.packbits(block[part], axis=1, bitorder="little")
+            target_bytes[part, width:] = 0
+
+        in_threads(pack, mapped.pieces(length(rows), max(1, COPY_BYTES // length(columns))))
 
     def gather(self, members: np.ndarray, target: np.ndarray) -> None:
         """A sub-matrix of the correlation matrix into a staging area."""
@@ -81,13 +82,11 @@ class Layout(abc.ABC):
         p_values = self.problem.p_value(r_squared, self.level)
         self.largest_p[i, j] = self.largest_p[j, i] = np.fmax(self.largest_p[i, j], p_values)
 
-    def remove_separated(self) -> LevelOutcome:
-        """Take the separated edges out of the graph."""
-        pairs = np.concatenate([np.empty((0, 2), np.int32), *(pairs for pairs, _ in self.separated)])
-        sets = np.concatenate([np.empty((0, self.level), np.int32), *(sets for _, sets in self.separated)])
-        i, j = pairs.T
-        self.adjacency[i, j] = self.adjacency[j, i] = False
+    def remove_separated(self, pairs: np.ndarray, sets: np.ndarray) -> LevelOutcome:
+        """Take the separated edges, (k, 2) with their (k, level) sets, out of the graph."""
+        take_out(self.adjacency, pairs)
         if self.largest_p is not None:
+            i, j = pairs.T
             self.largest_p[i, j] = self.largest_p[j, i] = removed_p_values(self.problem, pairs, sets)
         tests, undefined, pseudo_inverses = map(int, self.backend.download(self.counters).sum(axis=0)[:3])
         return LevelOutcome(*self.count(), tests, pairs, sets, undefined, pseudo_inverses)

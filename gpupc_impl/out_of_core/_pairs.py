@@ -8,6 +8,7 @@ import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
 from gpupc_impl.engine.graph import NO_KEY, ROWS
+from gpupc_impl.out_of_core import _removed
 from gpupc_impl.out_of_core._layout import Layout, length
 from gpupc_impl.out_of_core._pipelines import Pipeline
 
@@ -90,9 +91,7 @@ class PairResults:
             i, j = np.nonzero(smallest != NO_KEY)
             self.layout.record_p_values(i + self.rows.start, j + self.columns.start, smallest[i, j])
         keys, _ = self._areas["keys"]
-        i, j = np.nonzero(keys != NO_MEMBER)
-        pairs = np.stack([i + self.rows.start, j + self.columns.start], axis=1).astype(np.int32)
-        self.layout.separated.append((pairs, (keys[i, j] & MEMBER).astype(np.int32)[:, None]))
+        self.layout.found += _removed.find(keys, NO_MEMBER, MEMBER, self.rows, self.columns)
 
 
 class PairBlock(PairResults):

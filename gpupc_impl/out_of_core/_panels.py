@@ -12,6 +12,7 @@ from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.bit_graph import row_words
+from gpupc_impl.out_of_core import _removed
 from gpupc_impl.out_of_core._layout import Layout, length, pieces
 from gpupc_impl.out_of_core._pairs import PairResults, result_bytes
 from gpupc_impl.out_of_core._pipelines import Pipeline
@@ -101,7 +102,7 @@ class Panels(Layout):
                 others = panel.part(columns) if own else self._upload(pipeline, columns)
                 self._scan(pipeline, panel, others)
             self.pipelines.finish()
-        return self.remove_separated()
+        return self.remove_separated(*_removed.in_order(self.found, p))
 
     def _upload(self, pipeline: Pipeline, rows: slice, target: DeviceRows | None = None) -> DeviceRows:
         """Whole rows of the matrix and of the graph, to the pipeline's own device memory unless a target is given."""

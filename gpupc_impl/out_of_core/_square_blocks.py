@@ -8,7 +8,7 @@ import numpy as np
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.out_of_core import _plan
+from gpupc_impl.out_of_core import _plan, _removed
 from gpupc_impl.out_of_core._layout import Layout, length, upper_blocks
 from gpupc_impl.out_of_core._pairs import ZERO, PairBlock, result_bytes
 from gpupc_impl.out_of_core._pipelines import Pipeline
@@ -51,9 +51,14 @@ class LevelZero(Layout):
         return LevelOutcome(*self.count(), tests=self.problem.tests_of_level_zero)
 
     def _merge(self, rows: slice, columns: slice, edges: np.ndarray) -> None:
-        unpacked = np.unpackbits(edges.view(np.uint8), axis=1, count=length(columns), bitorder="little").view(bool)
-        self.adjacency[rows, columns] = unpacked
-        self.adjacency[columns, rows] = unpacked.T
+        block, width = self.adjacency[rows, columns], length(columns)
+
+        def unpack(part: slice) -> None:
+            bits = edges[part].view(np.uint8)
+            block[part] = np.unpackbits(bits, axis=1, count=width, bitorder="little").view(bool)
+
+        _removed.in_threads(unpack, mapped.pieces(length(rows), max(1, _removed.AT_ONCE // width)))
+        _removed.mirror(self.adjacency, rows, columns)
 
 
 class SquareBlocks(Layout):
@@ -73,7 +78,7 @@ class SquareBlocks(Layout):
             pair_pipeline.stream.synchronize()
         self.pipelines.both[0].bytes_up += pair_pipeline.bytes_up
         self.pipelines.both[0].bytes_down += pair_pipeline.bytes_down
-        return self.remove_separated()
+        return self.remove_separated(*_removed.in_order(self.found, self.p))
 
     def _test_block(self, pair_pipeline: Pipeline, rows: slice, columns: slice) -> None:
         """One block of pairs: Algorithm 2, lines 9 to 19."""

@@ -1,0 +1,91 @@
+"""Lists of removed pairs, put together from blocks by threads, are those that sorting gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpupc_impl.core import mapped
+from gpupc_impl.out_of_core import _removed
+from gpupc_impl.out_of_core._layout import upper_blocks
+from gpupc_impl.out_of_core._pairs import MEMBER, NO_MEMBER
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    """Many parts for several threads, whatever the machine has."""
+    monkeypatch.setattr(_removed, "AT_ONCE", 16)
+    monkeypatch.setattr(_removed, "TILE", 3)
+    monkeypatch.setattr(_removed, "available_cores", lambda: 3)
+
+
+def random_members(p: int, share: float, seed: int) -> np.ndarray:
+    """(p, p) uint32: members of sets above the diagonal, some found from the second side; elsewhere `NO_MEMBER`."""
+    chance = np.random.default_rng(seed)
+    members = chance.integers(0, p, (p, p), dtype=np.uint32) | (chance.integers(0, 2, (p, p), dtype=np.uint32) << 31)
+    members[np.tril_indices(p)] = NO_MEMBER
+    members[chance.random((p, p)) >= share] = NO_MEMBER
+    return members
+
+
+@given(
+    p=st.integers(1, 23), side=st.integers(1, 24), share=st.sampled_from([0.0, 0.05, 0.6, 1.0]), seed=st.integers(0, 9)
+)
+def test_blocks_make_one_ascending_list(p, side, share, seed):
+    members = random_members(p, share, seed)
+    found = []
+    for rows, columns in upper_blocks(p, side):
+        block = np.ascontiguousarray(members[rows, columns])
+        found += _removed.find(block, NO_MEMBER, MEMBER, rows, columns)
+    pairs, sets = _removed.in_order(found, p)
+    expected = np.argwhere(members != NO_MEMBER)
+    assert pairs.dtype == sets.dtype == np.int32
+    assert found == []  # freed as it was read
+    np.testing.assert_array_equal(pairs, expected)
+    np.testing.assert_array_equal(sets[:, 0], members[tuple(expected.T)] & MEMBER)
+
+
+@given(p=st.integers(2, 20), share=st.sampled_from([0.01, 0.5, 1.0]), seed=st.integers(0, 9))
+def test_pairs_are_taken_out_of_both_halves(p, share, seed):
+    chance = np.random.default_rng(seed)
+    graph = np.triu(chance.random((p, p)) < 0.7, 1)
+    graph |= graph.T
+    pairs = np.argwhere(np.triu(graph, 1) & (chance.random((p, p)) < share)).astype(np.int32)
+    expected = graph.copy()
+    for i, j in pairs:
+        expected[i, j] = expected[j, i] = False
+    _removed.take_out(graph, pairs)
+    np.testing.assert_array_equal(graph, expected)
+
+
+@pytest.mark.parametrize("few", [0, 10**6], ids=["mirrored", "one by one"])
+def test_short_and_long_lists_do_the_same(few, monkeypatch):
+    monkeypatch.setattr(_removed, "FEW", few)
+    graph = ~np.eye(11, dtype=bool)
+    pairs = np.argwhere(np.triu(np.ones((11, 11), bool), 1))[::2].astype(np.int32)
+    _removed.take_out(graph, pairs)
+    assert np.count_nonzero(graph) == 11 * 10 - 2 * len(pairs)
+    assert not graph[tuple(pairs.T)].any()
+    np.testing.assert_array_equal(graph, graph.T)
+
+
+@given(p=st.integers(1, 20), side=st.integers(1, 21), seed=st.integers(0, 9))
+def test_blocks_above_the_diagonal_make_a_symmetric_graph(p, side, seed):
+    full = np.random.default_rng(seed).random((p, p)) < 0.5
+    np.fill_diagonal(full, False)
+    above = np.triu(full)
+    graph = np.zeros((p, p), bool)
+    for rows, columns in upper_blocks(p, side):
+        graph[rows, columns] = above[rows, columns]
+        _removed.mirror(graph, rows, columns)
+    np.testing.assert_array_equal(graph, above | above.T)
+
+
+def test_what_threads_give_keeps_its_order():
+    parts = list(mapped.pieces(100, 7))
+    assert _removed.in_threads(lambda part: part.start, parts) == [part.start for part in parts]
+
+
+def test_a_fault_in_a_thread_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        _removed.in_threads(lambda part: 1 // part, [2, 1, 0])
