@@ -28,7 +28,7 @@ class Layout(abc.ABC):
 
     Attributes:
         plan: the memory that the level takes and the bytes it moves; some layouts know it only after they have run.
-        found: what separates pairs, where the level goes through blocks of pairs.
+        found, tested: what separates pairs, and how many pairs were tested, in the blocks of pairs merged so far.
     """
 
     def __init__(self, search: BlockSearch, level: int, plan: Plan | None = None):
@@ -38,6 +38,7 @@ class Layout(abc.ABC):
         self.critical = search.problem.critical_r_squared(level)
         self.first_come = search.run.separating_sets == "first-come"
         self.found: list[Found] = []
+        self.tested = 0
 
     @abc.abstractmethod
     def run(self) -> LevelOutcome:

@@ -64,6 +64,8 @@ class PairResults:
     """What is found of a block of pairs, in a pipeline: emptied when this is made, merged some time after `fetch`.
 
     Attributes:
+        pairs: how many there are, edges i < j.
+        dense: whether so many cells are pairs that testing all at once is faster than one by one.
         members: (rows, columns) uint32 on the device: a member of each pair's set, with `NO_MEMBER` for none, and what
             is not in `MEMBER` of no meaning here.
         smallest: (rows, columns) uint64 on the device: bits of the smallest r^2 met, or None.
@@ -79,31 +81,20 @@ class PairResults:
             pipeline.stream.fill_bytes(device, 0xFF)
         _, self.members = self._areas["keys"]
         _, self.smallest = self._areas.get("smallest", (None, None))
-
-    def fetch(self) -> None:
-        """Queue the transfer of the results to the host."""
-        self.pipeline.download(*self._areas.values())
-        self.pipeline.merge_with(self._merge)
-
-    def _merge(self) -> None:
-        if "smallest" in self._areas:
-            smallest, _ = self._areas["smallest"]
-            i, j = np.nonzero(smallest != NO_KEY)
-            self.layout.record_p_values(i + self.rows.start, j + self.columns.start, smallest[i, j])
-        keys, _ = self._areas["keys"]
-        self.layout.found += _removed.find(keys, NO_MEMBER, MEMBER, self.rows, self.columns)
-
-
-class PairBlock(PairResults):
-    """A square block of pairs, by the kernels of pair_blocks.cu, which find keys."""
-
-    def __init__(self, layout: Layout, pipeline: Pipeline, rows: slice, columns: slice):
-        super().__init__(layout, pipeline, rows, columns)
-        edges = np.count_nonzero(layout.adjacency[rows, columns])
-        self.dense = self.smallest is None and edges >= DENSE * length(rows) * length(columns)
+        before = slice(rows.start, min(rows.stop, columns.start))  # the columns are among the rows, or behind them
+        self.pairs, cells = int(np.count_nonzero(layout.adjacency[before, columns])), length(before) * length(columns)
+        if columns.start < rows.stop:
+            self.pairs += int(np.count_nonzero(layout.adjacency[columns, columns])) // 2
+            cells += length(columns) * (length(columns) - 1) // 2
+        self.dense = self.smallest is None and self.pairs >= DENSE * cells
 
     def test(self, pipeline: Pipeline, members: slice, **fields: Any) -> None:
-        """Queue the tests with a separation-set block, of which `fields` of a `PAIR_BLOCK` tell, in a pipeline."""
+        """Queue the tests with a separation-set block by the kernels of pair_blocks.cu, which find keys.
+
+        Args:
+            pipeline: where they are queued.
+            fields: of a `PAIR_BLOCK`, those that tell of the pairs and of the separation-set block.
+        """
         layout, n_i, n_j = self.layout, length(self.rows), length(self.columns)
         argument = PAIR_BLOCK(
             **fields,
@@ -123,3 +114,17 @@ class PairBlock(PairResults):
         tolerance = layout.problem.residual_tolerance
         kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, self.dense, tolerance)
         pipeline.launch(layout.backend.kernel(*kernel), grid, block, [argument])
+
+    def fetch(self) -> None:
+        """Queue the transfer of the results to the host."""
+        self.pipeline.download(*self._areas.values())
+        self.pipeline.merge_with(self._merge)
+
+    def _merge(self) -> None:
+        if "smallest" in self._areas:
+            smallest, _ = self._areas["smallest"]
+            i, j = np.nonzero(smallest != NO_KEY)
+            self.layout.record_p_values(i + self.rows.start, j + self.columns.start, smallest[i, j])
+        self.layout.tested += self.pairs
+        keys, _ = self._areas["keys"]
+        self.layout.found += _removed.find(keys, NO_MEMBER, MEMBER, self.rows, self.columns)

@@ -44,6 +44,13 @@ WARPS = 4
 MOST_SPLITS = 8
 """Blocks of a row, which share its partners out among themselves."""
 
+TILED = ("cuda",)
+"""Backends on which tiles of pairs are tested faster than pairs one by one, as long as nothing separates them."""
+
+LASTING = 2 / 3
+"""Share of the pairs tested so far that nothing separated, from which on tiles are taken. The scan of a pair ends with
+the set that separates it; that of a tile goes on for its other pairs."""
+
 
 @dataclasses.dataclass(frozen=True)
 class DeviceRows:
@@ -126,9 +133,39 @@ class Panels(Layout):
 
     def _scan(self, pipeline: Pipeline, panel: DeviceRows, others: DeviceRows) -> None:
         """Queue the tests of the panel's pairs with other rows, and the transfer of their results."""
-        n_i, n_j = len(panel.has_twin), len(others.has_twin)
-        rows, columns = slice(panel.first, panel.first + n_i), slice(others.first, others.first + n_j)
+        n_j = len(others.has_twin)
+        rows = slice(panel.first, panel.first + len(panel.has_twin))
+        columns = slice(others.first, others.first + n_j)
         results = PairResults(self, pipeline, rows, columns)
+        if results.dense and self._pairs_last():
+            p, n_words = self.p, row_words(self.p)
+            results.test(
+                pipeline,
+                slice(0, p),
+                rows_i=panel.c,
+                rows_j=others.c,
+                bits_i=panel.near,
+                bits_j=others.near,
+                words=n_words,
+                pitch=p,
+                c=panel.c.reshape(-1)[columns.start :],
+                c_pitch=p,
+                edges=panel.near,
+                edge_words=n_words,
+                edges_first=columns.start,
+            )
+        else:
+            self._scan_pairs(results, panel, others)
+        results.fetch()
+
+    def _pairs_last(self) -> bool:
+        """Whether most pairs of the blocks merged so far were left."""
+        gone = sum(len(found.others) for found in self.found)
+        return self.backend.name in TILED and self.tested > 0 and self.tested - gone >= LASTING * self.tested
+
+    def _scan_pairs(self, results: PairResults, panel: DeviceRows, others: DeviceRows) -> None:
+        """Queue the tests pair by pair."""
+        n_i, n_j = len(panel.has_twin), len(others.has_twin)
         argument = PANEL(
             i=panel.struct,
             j=others.struct,
@@ -142,5 +179,4 @@ class Panels(Layout):
         )
         kernel = self.backend.kernel(*SCANS["false" if results.smallest is None else "true"])
         splits = min(-(-n_j // (32 * WARPS)), MOST_SPLITS)
-        pipeline.launch(kernel, (n_i, splits), (WARPS * self.backend.warp_threads,), [argument])
-        results.fetch()
+        results.pipeline.launch(kernel, (n_i, splits), (WARPS * self.backend.warp_threads,), [argument])

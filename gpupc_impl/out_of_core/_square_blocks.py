@@ -10,7 +10,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.out_of_core import _plan, _removed
 from gpupc_impl.out_of_core._layout import Layout, length, upper_blocks
-from gpupc_impl.out_of_core._pairs import ZERO, PairBlock, result_bytes
+from gpupc_impl.out_of_core._pairs import ZERO, PairResults, result_bytes
 from gpupc_impl.out_of_core._pipelines import Pipeline
 
 ZERO_THREADS = 128
@@ -90,7 +90,7 @@ class SquareBlocks(Layout):
             self.read(rows, columns, c)
             self.read_bits(rows, columns, edge_bits)
         pair_pipeline.upload((device_c, c), (device_edges, edge_bits))
-        block = PairBlock(self, pair_pipeline, rows, columns)
+        block = PairResults(self, pair_pipeline, rows, columns)
         pairs = {"c": device_c, "c_pitch": n_j, "edges": device_edges, "edge_words": edge_words, "edges_first": 0}
         ready = pair_pipeline.stream.record()
         sides = [rows] if rows == columns else [rows, columns]

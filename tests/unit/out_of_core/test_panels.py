@@ -1,0 +1,74 @@
+"""Panels test pairs one by one or, on a GPU and as long as nothing separates them, in tiles: with the same answer."""
+
+import numpy as np
+import pytest
+
+from gpupc_impl.backends import open_backend
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core import _panels
+from gpupc_impl.out_of_core._pairs import PairResults
+
+METHOD = get_method("out-of-core-block")
+P = 90
+
+
+@pytest.fixture
+def tiled(monkeypatch):
+    """The blocks that were tested in tiles, by their first column; on the host backend, too."""
+    found = []
+    test = PairResults.test
+
+    def noted(self, *args, **kwargs):
+        found.append(self.columns.start)
+        test(self, *args, **kwargs)
+
+    monkeypatch.setattr(_panels, "TILED", ("cuda", "host"))
+    monkeypatch.setattr(PairResults, "test", noted)
+    return found
+
+
+def search(problem, rule):
+    # Two panels of at most 45 rows, which pass by 16 at a time.
+    backend = open_backend("host", device_memory_limit=90_000)
+    params = METHOD.parse_params({"layout": "panels", "block_size": 16})
+    return solve(problem, METHOD, backend, params, separating_sets=rule)
+
+
+def factors(coupling: float, alpha: float) -> GaussianProblem:
+    """Variables that follow one of three factors, which are the first of them."""
+    chance = np.random.default_rng(3)
+    values = chance.normal(size=(400, P))
+    of = chance.integers(0, 3, P)
+    values[:, 3:] += coupling * values[:, of[3:]]
+    return GaussianProblem.from_data(values, alpha=alpha, max_level=1)
+
+
+@pytest.mark.parametrize("rule", ["canonical", "first-come"])
+def test_what_nothing_separates_is_tested_in_tiles(tiled, rule, monkeypatch):
+    problem = factors(1.0, 1 - 2**-53)
+    answer = search(problem, rule)
+    assert len(tiled) == 9 - 2  # when the first two blocks were queued, nothing was known
+    monkeypatch.setattr(_panels, "TILED", ())
+    one_by_one = search(problem, rule)
+    assert answer.sha256 == one_by_one.sha256
+    assert answer.sepsets == one_by_one.sepsets
+    assert answer.tests_per_level == one_by_one.tests_per_level
+
+
+def test_some_are_separated_in_tiles(tiled, monkeypatch):
+    monkeypatch.setattr(_panels, "LASTING", 0.0)
+    problem = factors(1.0, 0.3)
+    answer = search(problem, "canonical")
+    assert tiled
+    assert answer.edges_per_level[1] < answer.edges_per_level[0] / 2
+    monkeypatch.setattr(_panels, "TILED", ())
+    one_by_one = search(problem, "canonical")
+    assert answer.sha256 == one_by_one.sha256
+    assert answer.sepsets == one_by_one.sepsets
+
+
+def test_what_is_separated_is_tested_pair_by_pair(tiled):
+    search(factors(1.0, 0.3), "canonical")
+    assert tiled == []
