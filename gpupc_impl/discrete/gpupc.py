@@ -31,8 +31,8 @@ SHARED_TABLE_CELLS = 12288
 
 At most 2^16 (tables.cuh, count_packed)."""
 
-SORTED_FROM = 4
-"""Tables of more cells than so many a sample are not made: sorting the samples is faster."""
+SORTED_FROM = {"cuda": 40, "host": 4}
+"""Tables of more cells than so many a sample are not made: sorting the samples is faster (docs/performance.md)."""
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
@@ -141,6 +141,7 @@ def plan_memory(
     memory_used: int,
     memory_limit: int,
     resident_blocks: int,
+    running_blocks: int,
     dense_cells: int,
     sorted_cells: int,
     where: str = "shared",
@@ -156,6 +157,8 @@ def plan_memory(
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
         resident_blocks: blocks that run at a time; more would not use more scratch space at a time.
+        running_blocks: blocks of which each must have room for its tables, unless sorting would take as much: fewer
+            would leave a GPU idle, and samples are sorted instead.
         dense_cells: the most cells of a table that is made where there is memory for it.
         sorted_cells: what takes the place of a larger table.
         where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
@@ -169,7 +172,9 @@ def plan_memory(
     if largest_table <= cells:
         return plan
     room = memory_limit - memory_used
-    dense = max(min(largest_table, dense_cells, room // (2 * tables * CELL_BYTES) * 2), cells)
+    of_one = room // (2 * tables * CELL_BYTES) * 2
+    of_each = max(of_one // max(min(running_blocks, math.prod(grid)), 1), sorted_cells)
+    dense = max(min(largest_table, dense_cells, of_one, of_each), cells)
     scratch_cells = max(dense, sorted_cells if largest_table > dense else 0)
     scratch_cells += scratch_cells % 2  # sorted numbers have 64 bits
     block_bytes = tables * scratch_cells * CELL_BYTES
@@ -202,7 +207,8 @@ class GpuPC(DiscreteSearch):
             BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * run.backend.threads
         )
         n, everything = problem.n_samples, run.params["tables"] == "global"
-        self.dense_cells = EVERY_SIZE if everything else max(SORTED_FROM * n, SHARED_TABLE_CELLS)
+        most = SORTED_FROM[run.backend.name] * n
+        self.dense_cells = EVERY_SIZE if everything else max(most, SHARED_TABLE_CELLS)
         self.digits = DIGITS[run.backend.name]
         self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
         super().__init__(problem, run)
@@ -319,6 +325,7 @@ class GpuPC(DiscreteSearch):
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
     ) -> MemoryPlan:
         backend = self.backend
+        all_made = self.dense_cells == EVERY_SIZE
         plan = plan_memory(
             level,
             largest_table,
@@ -329,6 +336,7 @@ class GpuPC(DiscreteSearch):
             memory_used=backend.memory_used,
             memory_limit=backend.memory_limit,
             resident_blocks=self.resident_blocks,
+            running_blocks=1 if all_made else self.threads_at_once // (delta * tables),
             dense_cells=self.dense_cells,
             sorted_cells=sorted_cells(self.n, delta, self.digits),
             where=self.run.params["tables"],

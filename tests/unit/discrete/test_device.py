@@ -342,6 +342,7 @@ def plan(**changes):
         "memory_used": 10**6,
         "memory_limit": 10**9,
         "resident_blocks": 10**6,
+        "running_blocks": 1,
         "dense_cells": 10**6,
         "sorted_cells": 200_000,
     }
@@ -385,6 +386,18 @@ def test_samples_are_sorted_where_tables_are_too_large():
     with pytest.raises(DeviceMemoryError) as caught:
         plan(memory_limit=10**6 + block - 1, sorted_cells=20_000)
     assert caught.value.requested == block
+
+
+def test_tables_are_made_where_all_blocks_that_run_have_room():
+    """Else samples are sorted, unless that takes as much memory."""
+    block, given = 2 * 4 * 100_000, {"memory_used": 0, "sorted_cells": 50_000}
+    assert plan(running_blocks=100, memory_limit=100 * block, **given).dense_cells == 100_000
+    half = plan(running_blocks=200, memory_limit=150 * block, **given)
+    assert (half.dense_cells, half.scratch_cells) == (75_000, 75_000)
+    assert plan(running_blocks=200, memory_limit=50 * block, **given).dense_cells == 50_000
+    few = plan(running_blocks=200, memory_limit=6 * block, grid=(3, 2), **given)
+    assert few.dense_cells == 100_000  # there are no more blocks
+    assert plan(running_blocks=200, memory_limit=block, **{**given, "sorted_cells": 200_000}).dense_cells == 100_000
 
 
 def test_shared_memory_is_never_overdrawn():
@@ -528,7 +541,7 @@ def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
     expected = run(problem, "gpupc", backend, pmax=True)
     assert expected.levels_run >= 3
     monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 3)
-    monkeypatch.setattr(gpupc, "SORTED_FROM", 0)
+    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 0})
     for params in SHAPES["gpupc"]:
         found = run(problem, "gpupc", backend, params, pmax=True)
         assert all(plan["dense_cells"] <= 3 for plan in found.facts["memory_plans"])
