@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 from collections.abc import Mapping
@@ -212,6 +213,16 @@ class GpuPC(DiscreteSearch):
         self.digits = DIGITS[run.backend.name]
         self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
         super().__init__(problem, run)
+
+    @functools.cached_property
+    def pair_cells(self) -> np.ndarray:
+        """(p,) int64: cells of the tables of each variable with those behind it that are counted as products of planes,
+        sums of columns included."""
+        planes = self.plane_counts
+        return np.where(planes > 0, (planes + 1) * (planes.sum() - np.cumsum(planes)), 0)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        return {**super().tables(), **products.tables(self)}
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         row_bytes, tables, columns = 0, 1, min(self.p, MAX_GRID_Y)

@@ -596,11 +596,21 @@ def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launch
 
 
 class WatchedBackend(HostBackend):
-    """Counts launches, and keeps what is copied."""
+    """Counts launches and allocations, and keeps what is copied."""
 
     def __init__(self):
         super().__init__()
-        self.launches, self.uploaded, self.downloaded = collections.Counter(), [], []
+        self.launches, self.uploaded, self.downloaded, self.allocated = collections.Counter(), [], [], 0
+
+    def empty(self, shape, dtype):
+        self.allocated += 1
+        return super().empty(shape, dtype)
+
+    def empty_all(self, **arrays):
+        before = self.allocated
+        made = super().empty_all(**arrays)
+        self.allocated = before + 1  # of a GPU
+        return made
 
     def kernel(self, source, expression, structs=()):
         kernel = super().kernel(source, expression, structs)
@@ -640,8 +650,27 @@ def test_a_level_is_five_launches_and_one_read():
     counters = 8 * device.MOST_LEVELS * len(device.bit_graph.COUNTERS)
     assert watched.downloaded[:levels] == [counters] * levels
     assert len(watched.downloaded) == levels + 4  # and the graph, pairs, members and sizes
-    assert watched.uploaded.count(problem.codes.nbytes) == 1
-    assert sum(watched.uploaded) - problem.codes.nbytes < 200_000  # mostly critical values
+    codes, tables = watched.uploaded
+    assert codes == problem.codes.nbytes
+    assert tables < 200_000  # mostly critical values
+    assert watched.allocated == 5 + 1 + removing + 1 + (removing > 1)  # at the start, at level 0, of levels, at the end
+
+
+def test_later_levels_make_their_own_binomials_and_lists(backend, monkeypatch):
+    """Levels beyond those thought of at the start, and rows too long to have room from there on."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    expected = run(problem, "gpupc", backend)
+    assert expected.levels_run >= 4
+    monkeypatch.setattr(device.forecast, "LEVELS_AHEAD", 1)
+    monkeypatch.setattr(device, "LISTED_BYTES", 0)
+    for method in METHODS:
+        fresh = open_backend("host", 10**9)
+        found = run(problem, method, fresh)
+        assert_same(found, expected)
+        assert found.facts["forecast"]["resident_bytes"] <= fresh.memory_peak <= found.facts["forecast"]["device_bytes"]
+    watched = WatchedBackend()
+    run(problem, "gpupc", watched)
+    assert len(watched.uploaded) > 2
 
 
 @pytest.mark.parametrize("method", METHODS)
