@@ -328,9 +328,15 @@ class GpuPC(DiscreteSearch):
         if largest > dense:
             larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
             launches.append((larger, plan.scratch_grid, blocks["scratch"], shared_bytes, "SORTED"))
+        smallest = self._smallest_table(plan.level)
+        launches = [launch for launch in launches if launch[0].values["up_to"] >= smallest]
         for arguments in sides:
             for places, of_grid, block, of_block, where in launches:
                 self.kernel(part, where)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
+
+    def _smallest_table(self, level: int) -> int:
+        """Every table of a level has more cells than this, or as many."""
+        return math.prod(self.problem.descending[-(level + 2) :])
 
     def _plan(
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
@@ -348,7 +354,7 @@ class GpuPC(DiscreteSearch):
             memory_limit=backend.memory_limit,
             resident_blocks=self.resident_blocks,
             running_blocks=1 if all_made else self.threads_at_once // (delta * tables),
-            dense_cells=self.dense_cells,
+            dense_cells=self.dense_cells if self._smallest_table(level) <= self.dense_cells else 0,
             sorted_cells=sorted_cells(self.n, delta, self.digits),
             where=self.run.params["tables"],
         )

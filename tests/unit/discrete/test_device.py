@@ -656,6 +656,23 @@ def test_a_level_is_five_launches_and_one_read():
     assert watched.allocated == 5 + 1 + removing + 1 + (removing > 1)  # at the start, at level 0, of levels, at the end
 
 
+def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
+    """All tables of a level in shared memory, in scratch space, and sorted; then with room for sorting alone."""
+    codes = np.random.default_rng(0).integers(0, 6, (400, 12))
+    problem = DiscreteProblem.from_data(codes, tests_per_edge=3, decay=0.2, max_level=3)
+    expected = run(problem, "gpupc", open_backend("host"), {"tables": "global"})
+    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 50)
+    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 1})
+    watched = WatchedBackend()
+    found = run(problem, "gpupc", watched, {"counting": "samples"})
+    assert_same(found, expected)
+    assert watched.launches["gpupc_level_zero"] == 1  # 42 cells
+    assert watched.launches["gpupc_level"] == 2 * 3  # 252, 1,512 and 9,072 cells
+    plans = found.facts["memory_plans"]
+    assert [plan["dense_cells"] for plan in plans] == [42, 252, 50, 50]
+    assert plans[2]["scratch_cells"] == gpupc.sorted_cells(400, 1, gpupc.DIGITS["host"])
+
+
 def test_later_levels_make_their_own_binomials_and_lists(backend, monkeypatch):
     """Levels beyond those thought of at the start, and rows too long to have room from there on."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
