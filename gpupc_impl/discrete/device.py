@@ -11,7 +11,6 @@ import abc
 import dataclasses
 import functools
 import logging
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +127,9 @@ CELL_BYTES = 4
 ROW_ALIGNMENT = 1024
 """Codes of a variable are padded to a multiple of this many samples, so that they can be read many at a time."""
 
+ALIGNMENT = 256
+"""Of arrays that go up together, in bytes."""
+
 MAX_PLANES = 32
 """Variables with more categories have no planes."""
 
@@ -141,7 +143,10 @@ COUNTING = Parameter(
 )
 
 SETTLE_THREADS = 128
-GRAPHS_AT_ONCE = 2
+GRAPHS_AT_ONCE = LISTS_AT_ONCE = 2
+
+LISTED_BYTES = 16 << 20
+"""Lists of neighbours for which there is room from the start: to ask for memory at each level takes time."""
 
 LISTED_DF = 4096
 """Up to this many degrees of freedom every critical value is tabulated."""
@@ -216,50 +221,49 @@ class DiscreteSearch(abc.ABC):
         p, n = self.p, self.n = problem.codes.shape
         backend = self.backend
         self.plane_cells = PLANE_CELLS[backend.name] if run.params["counting"] == "bit-planes" else 0
-        self.forecast = self._forecast()
+        tables = self.tables()
+        self.forecast = self._forecast(8 * sum(map(_words, tables.values())))
         logger.info(
             "%s, %s variables x %s samples: %s", run.facts.get("method", self.name), f"{p:,}", f"{n:,}", self.forecast
         )
         self.code = problem.codes.dtype.name
         self.stride = padded_length(n)
         self.codes = backend.upload_rows(problem.codes, self.stride)
-        planes = self.plane_counts
-        first_plane = np.where(planes > 0, np.cumsum(planes) - planes, -1)
-        by_categories = np.argsort(-problem.categories, kind="stable")
-        of_variables = np.array([problem.categories, by_categories, first_plane], np.int32)
-        self.categories, self._by_categories, self.first_plane = backend.upload(of_variables)
+        self.given = upload_all(backend, tables)
+        self.categories, self.first_plane = self.given["categories"], self.given["first_plane"]
+        self._by_categories = self.given["by_categories"]
+        self._counters = self.given["counters"]  # zeros, and finish_level leaves them like that
+        self._binomials = self.given["binomials"], p - 1, self._levels_ahead  # for rows and levels up to these
         self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE)
         self._graph = -1  # the present one; -1: all pairs
         self._removed: list[LevelSets] = []
-        self._unlisted: tuple[LevelSets, list] | None = None  # the last of them, and the arguments of list_removed
-        best = backend.full((p, p), graph.NO_KEY, np.uint64)
-        self.best_keys = graph.BEST_KEYS(keys=best, p=p, first_come=run.separating_sets == "first-come")
+        self._unlisted: tuple[int, int, list] | None = None  # what the level before removed, see _list_removed
         own = backend.empty_all(
-            counters=(graph.COUNTER_SHAPE, np.uint64),
+            best=((p, p), np.uint64),
             row_cells=((GRAPHS_AT_ONCE, p), np.uint64),
             degrees=((GRAPHS_AT_ONCE, p), np.int32),
             busy_rows=((GRAPHS_AT_ONCE, p), np.int32),
+            neighbours=((LISTS_AT_ONCE, self._listed), np.int32),
+            **_undecided_arrays(UNCLEAR_AT_FIRST),
         )
-        self._counters, self._row_cells = own["counters"], own["row_cells"]
-        self._degrees, self._busy_rows = own["degrees"], own["busy_rows"]  # at a level's start
-        backend.fill(self._counters, 0)  # and finish_level leaves them like that
+        backend.fill(own["best"], graph.NO_KEY)
+        self.best_keys = graph.BEST_KEYS(keys=own["best"], p=p, first_come=run.separating_sets == "first-come")
+        # Of each graph, and of this level and the one before.
+        self._row_cells, self._degrees, self._busy_rows, self._neighbours = (
+            list(own[name]) for name in ("row_cells", "degrees", "busy_rows", "neighbours")
+        )
         self._busy = self._busy_ends = self._largest_table = 0  # in the next level
-        self._binomials: tuple[Any, int, int] = None, 0, 0  # for rows up to a length, and up to a level
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
-        self.logs = None
-        if problem.test == "g-square":
-            self.logs = backend.upload(log_table(n))
-        values, df, of_df = critical_table(problem.alpha)
-        known, on_device = len(df), backend.upload(np.concatenate([values, of_df, df.view(np.float64)]))
+        self.logs = backend.upload(log_table(n)) if problem.test == "g-square" else None
         self.critical = CRITICAL(
-            values=on_device[: len(values)],
+            values=self.given["critical_values"],
             listed=LISTED_DF,
-            df=on_device[-known:].view(np.uint64),
-            of_df=on_device[len(values) : -known],
-            known=known,
+            df=self.given["critical_df"],
+            of_df=self.given["critical_of_df"],
+            known=len(self.given["critical_df"]),
         )
-        self._make_room(UNCLEAR_AT_FIRST)
+        self._use_room({name: own[name] for name in _undecided_arrays(0)})
         self._make_planes()
 
     # --- LevelSearch -------------------------------------------------------------------------------------------
@@ -326,6 +330,21 @@ class DiscreteSearch(abc.ABC):
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         """The most device memory that a level's tables take, with up to `cells` cells each and `left` bytes for all."""
 
+    def tables(self) -> dict[str, np.ndarray]:
+        """What goes up at the start beside the codes, by name."""
+        planes, categories = self.plane_counts, self.problem.categories
+        values, df, of_df = critical_table(self.problem.alpha)
+        return {
+            "categories": categories.astype(np.int32),
+            "by_categories": np.argsort(-categories, kind="stable").astype(np.int32),
+            "first_plane": np.where(planes > 0, np.cumsum(planes) - planes, -1).astype(np.int32),
+            "critical_values": values,
+            "critical_df": df,
+            "critical_of_df": of_df,
+            "counters": np.zeros(graph.COUNTER_SHAPE, np.uint64),
+            "binomials": graph.binomial_table(self.p - 1, self._levels_ahead),
+        }
+
     def kernel(self, part: str, *options: str) -> Kernel:
         return self.backend.kernel(*kernel_of(self.name, part, self.code, *options))
 
@@ -341,11 +360,13 @@ class DiscreteSearch(abc.ABC):
         backend, graphs, fixed = self.backend, self.graphs, self.problem.fixed
         before, edges_before, width = self._graph, graphs.edges, graphs.most_degree
         binomials, widest, levels = self._binomials
-        if levels < level:
+        if levels < level:  # more than the host had made at the start
             widest, levels = width, level + forecast.LEVELS_AHEAD
             binomials = backend.upload(graph.binomial_table(widest, levels))
             self._binomials = binomials, widest, levels
-        neighbours, degrees = backend.empty((self.p, width), np.int32), self._degrees[before]
+        neighbours, degrees = self._neighbours[level % LISTS_AT_ONCE], self._degrees[before]
+        if not self._listed:
+            neighbours = backend.empty((self.p, width), np.int32)
         self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, degrees)
         if fixed is not None:
             degrees, _ = graph.tested_degrees(backend, degrees, fixed)
@@ -371,11 +392,8 @@ class DiscreteSearch(abc.ABC):
 
         tests = self._make_tests(level, launch, rows)
         if gone := edges_before - graphs.edges:
-            removed = LevelSets(**backend.empty_all(pairs=((gone, 2), np.int32), members=((gone, level), np.int32)))
-            self._removed.append(removed)
             numbers = np.int32(before), np.int32(self._graph), np.int32(level)
-            arguments = [graphs.struct, self.best_keys, argument, *numbers, removed.pairs, removed.members]
-            self._unlisted = removed, arguments
+            self._unlisted = gone, level, [graphs.struct, self.best_keys, argument, *numbers]
         return LevelOutcome(graphs.edges, graphs.most_tested_degree(fixed), tests)
 
     def _list_removed(self) -> None:
@@ -386,8 +404,10 @@ class DiscreteSearch(abc.ABC):
         """
         if self._unlisted is None:
             return
-        (removed, arguments), self._unlisted = self._unlisted, None
-        self._launch("list_removed", *arguments)
+        (gone, level, arguments), self._unlisted = self._unlisted, None
+        removed = LevelSets(**self.backend.empty_all(pairs=((gone, 2), np.int32), members=((gone, level), np.int32)))
+        self._removed.append(removed)
+        self._launch("list_removed", *arguments, removed.pairs, removed.members)
         if self.largest_p is not None:
             pairs, sets = self.backend.download_all((removed.pairs, removed.members))
             self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
@@ -409,7 +429,8 @@ class DiscreteSearch(abc.ABC):
             tests, undecided = self._finish(level, before, after)
             if undecided <= self._room:
                 break
-            self._make_room(2 * undecided)  # those decided so far stay decided
+            # Those decided so far stay decided.
+            self._use_room(self.backend.empty_all(**_undecided_arrays(2 * undecided)))
             self.graphs.forget()
         if undecided and self._settle(undecided):
             self.graphs.forget()
@@ -443,23 +464,16 @@ class DiscreteSearch(abc.ABC):
         backend.kernel(*BETWEEN_LEVELS["settle"])((-(-count // SETTLE_THREADS),), (SETTLE_THREADS,), arguments)
         return True
 
-    def _make_room(self, tests: int) -> None:
-        """Room for tests of a level that the host decides."""
-        backend = self.backend
-        self._room = tests
-        self._undecided = backend.empty_all(
-            pairs=((tests, 2), np.int32),
-            keys=(tests, np.uint64),
-            df=(tests, np.uint64),
-            statistics=(tests, np.float64),
-        )
+    def _use_room(self, lists: dict[str, Any]) -> None:
+        """Take lists of `_undecided_arrays` for the tests of a level that the host decides."""
+        self._undecided, self._room = lists, len(lists["pairs"])
         self._search = SEARCH(
             best=self.best_keys,
             largest_p=self.largest_p,
             workload=self.problem.tests_per_edge is not None,
             rules=RULES(logs=self.logs, adjusted=self.problem.df_rule == "adjusted"),
             critical=self.critical,
-            unclear=UNCLEAR(counters=self._counters, capacity=tests, **self._undecided),
+            unclear=UNCLEAR(counters=self._counters, capacity=self._room, **lists),
         )
 
     def _decay(self, level: int, before: int, rows: graph.Rows | None) -> None:
@@ -495,19 +509,33 @@ class DiscreteSearch(abc.ABC):
         kernel((width, min(self.p, MAX_GRID_Y)), (block,), [self.data, np.int32(self.p), self.planes])
 
     @functools.cached_property
+    def _levels_ahead(self) -> int:
+        """The last level that the binomials made at the start are for."""
+        return min(1 + forecast.LEVELS_AHEAD, self._last_level)
+
+    @functools.cached_property
+    def _last_level(self) -> int:
+        return forecast.last_level(self.problem)
+
+    @functools.cached_property
+    def _listed(self) -> int:
+        """Neighbours of all variables that have room from the start; 0 where a level makes its own."""
+        most = self.p * (self.p - 1)
+        return most if 4 * LISTS_AT_ONCE * most <= LISTED_BYTES else 0
+
+    @functools.cached_property
     def plane_counts(self) -> np.ndarray:
         """(p,) int64: how many planes each variable would have."""
         categories = self.problem.categories.astype(np.int64)
         return np.where((categories <= MAX_PLANES) & (self.plane_cells > 0), categories, 0)
 
-    def _forecast(self) -> forecast.Forecast:
+    def _forecast(self, given_bytes: int) -> forecast.Forecast:
         problem, run, backend, p, n = self.problem, self.run, self.backend, self.p, self.n
-        level = forecast.last_level(problem)
+        level = self._last_level
         limit = backend.memory_limit - backend.memory_used
         resident = p * padded_length(n) * problem.codes.itemsize + (16 if run.pmax else 8) * p * p
-        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 48 * p + 32 * UNCLEAR_AT_FIRST
-        resident += 8 * (MOST_LEVELS * len(bit_graph.COUNTERS) + math.prod(graph.COUNTER_SHAPE))
-        resident += sum(array.nbytes for array in critical_table(problem.alpha))
+        resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 40 * p + 32 * UNCLEAR_AT_FIRST
+        resident += 8 * MOST_LEVELS * len(bit_graph.COUNTERS) + given_bytes + 4 * LISTS_AT_ONCE * self._listed
         g_square = problem.test == "g-square"
         resident += 8 * (n + 1) if g_square else 0
         planes = int(self.plane_counts.sum()) * padded_length(n) // 8
@@ -515,7 +543,7 @@ class DiscreteSearch(abc.ABC):
             resident += planes
         left = max(limit - resident, 0)
         level_zero = self.table_bytes(0, largest_pair_table(problem), left)
-        last = forecast.largest_table(problem.categories.tolist(), level)
+        last = forecast.largest_table(problem.descending, level)
         return forecast.Forecast(
             resident_bytes=resident,
             level_bytes=forecast.list_bytes(p, level),
@@ -527,13 +555,41 @@ class DiscreteSearch(abc.ABC):
         )
 
 
+def upload_all(backend: Backend, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Host arrays of 32 or 64 bits on the device, each flat, by name: parts of one array, which goes up in one copy."""
+    places, end = {}, 0  # in 64-bit words
+    for name, array in arrays.items():
+        places[name] = end
+        end += _words(array)
+    words = np.zeros(end, np.uint64)
+    for name, array in arrays.items():
+        words[places[name] :].view(array.dtype)[: array.size] = array.reshape(-1)
+    device = backend.upload(words)
+    return {name: device[places[name] :].view(array.dtype)[: array.size] for name, array in arrays.items()}
+
+
+def _words(array: np.ndarray) -> int:
+    """64-bit words that `upload_all` takes for an array."""
+    return -(-array.nbytes // ALIGNMENT) * (ALIGNMENT // 8)
+
+
+def _undecided_arrays(tests: int) -> dict[str, tuple[int | tuple[int, ...], type]]:
+    """What `Backend.empty_all` takes to make room for tests that the host decides."""
+    return {
+        "pairs": ((tests, 2), np.int32),
+        "keys": (tests, np.uint64),
+        "df": (tests, np.uint64),
+        "statistics": (tests, np.float64),
+    }
+
+
 def padded_length(n: int) -> int:
     return -(-n // ROW_ALIGNMENT) * ROW_ALIGNMENT
 
 
 def largest_pair_table(problem: DiscreteProblem) -> int:
     """A bound on the cells of level 0's tables, with the sums of their columns."""
-    smaller, larger = map(int, np.sort(np.append(problem.categories, 1))[-2:])
+    larger, smaller = [*problem.descending[:2], 1][:2]
     return (smaller + 1) * larger
 
 

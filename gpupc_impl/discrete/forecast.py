@@ -43,7 +43,7 @@ class Forecast:
         return min(self.resident_bytes + self.level_bytes + self.table_bytes, self.memory_limit)
 
     def facts(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "device_bytes": self.device_bytes}
+        return {**vars(self), "device_bytes": self.device_bytes}
 
     def __str__(self) -> str:
         return (
@@ -66,10 +66,15 @@ def last_level(problem: Problem) -> int:
     return low
 
 
-def largest_table(categories: list[int], level: int) -> int:
-    """A bound on the cells of a level's tables, with the sums of their columns (tables.cu: largest_tables)."""
-    cells = math.prod(sorted(categories)[-(level + 2) :])
-    return cells + cells // min(categories)
+def largest_table(descending: list[int], level: int) -> int:
+    """A bound on the cells of a level's tables, with the sums of their columns (tables.cu: largest_table).
+
+    Args:
+        descending: all numbers of categories, the largest first.
+        level: the level.
+    """
+    cells = math.prod(descending[: level + 2])
+    return cells + cells // descending[-1]
 
 
 def list_bytes(p: int, level: int) -> int:

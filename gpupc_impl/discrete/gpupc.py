@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 from collections.abc import Mapping
@@ -31,8 +32,8 @@ SHARED_TABLE_CELLS = 12288
 
 At most 2^16 (tables.cuh, count_packed)."""
 
-SORTED_FROM = 4
-"""Tables of more cells than so many a sample are not made: sorting the samples is faster."""
+SORTED_FROM = {"cuda": 40, "host": 4}
+"""Tables of more cells than so many a sample are not made: sorting the samples is faster (docs/performance.md)."""
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
@@ -141,6 +142,7 @@ def plan_memory(
     memory_used: int,
     memory_limit: int,
     resident_blocks: int,
+    running_blocks: int,
     dense_cells: int,
     sorted_cells: int,
     where: str = "shared",
@@ -156,6 +158,8 @@ def plan_memory(
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
         resident_blocks: blocks that run at a time; more would not use more scratch space at a time.
+        running_blocks: blocks of which each must have room for its tables, unless sorting would take as much: fewer
+            would leave a GPU idle, and samples are sorted instead.
         dense_cells: the most cells of a table that is made where there is memory for it.
         sorted_cells: what takes the place of a larger table.
         where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
@@ -169,7 +173,9 @@ def plan_memory(
     if largest_table <= cells:
         return plan
     room = memory_limit - memory_used
-    dense = max(min(largest_table, dense_cells, room // (2 * tables * CELL_BYTES) * 2), cells)
+    of_one = room // (2 * tables * CELL_BYTES) * 2
+    of_each = max(of_one // max(min(running_blocks, math.prod(grid)), 1), sorted_cells)
+    dense = max(min(largest_table, dense_cells, of_one, of_each), cells)
     scratch_cells = max(dense, sorted_cells if largest_table > dense else 0)
     scratch_cells += scratch_cells % 2  # sorted numbers have 64 bits
     block_bytes = tables * scratch_cells * CELL_BYTES
@@ -202,10 +208,21 @@ class GpuPC(DiscreteSearch):
             BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * run.backend.threads
         )
         n, everything = problem.n_samples, run.params["tables"] == "global"
-        self.dense_cells = EVERY_SIZE if everything else max(SORTED_FROM * n, SHARED_TABLE_CELLS)
+        most = SORTED_FROM[run.backend.name] * n
+        self.dense_cells = EVERY_SIZE if everything else max(most, SHARED_TABLE_CELLS)
         self.digits = DIGITS[run.backend.name]
         self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
         super().__init__(problem, run)
+
+    @functools.cached_property
+    def pair_cells(self) -> np.ndarray:
+        """(p,) int64: cells of the tables of each variable with those behind it that are counted as products of planes,
+        sums of columns included."""
+        planes = self.plane_counts
+        return np.where(planes > 0, (planes + 1) * (planes.sum() - np.cumsum(planes)), 0)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        return {**super().tables(), **products.tables(self)}
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         row_bytes, tables, columns = 0, 1, min(self.p, MAX_GRID_Y)
@@ -311,14 +328,21 @@ class GpuPC(DiscreteSearch):
         if largest > dense:
             larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
             launches.append((larger, plan.scratch_grid, blocks["scratch"], shared_bytes, "SORTED"))
+        smallest = self._smallest_table(plan.level)
+        launches = [launch for launch in launches if launch[0].values["up_to"] >= smallest]
         for arguments in sides:
             for places, of_grid, block, of_block, where in launches:
                 self.kernel(part, where)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
+
+    def _smallest_table(self, level: int) -> int:
+        """Every table of a level has more cells than this, or as many."""
+        return math.prod(self.problem.descending[-(level + 2) :])
 
     def _plan(
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
     ) -> MemoryPlan:
         backend = self.backend
+        all_made = self.dense_cells == EVERY_SIZE
         plan = plan_memory(
             level,
             largest_table,
@@ -329,7 +353,8 @@ class GpuPC(DiscreteSearch):
             memory_used=backend.memory_used,
             memory_limit=backend.memory_limit,
             resident_blocks=self.resident_blocks,
-            dense_cells=self.dense_cells,
+            running_blocks=1 if all_made else self.threads_at_once // (delta * tables),
+            dense_cells=self.dense_cells if self._smallest_table(level) <= self.dense_cells else 0,
             sorted_cells=sorted_cells(self.n, delta, self.digits),
             where=self.run.params["tables"],
         )

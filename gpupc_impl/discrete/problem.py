@@ -184,9 +184,14 @@ class DiscreteProblem(Problem):
         df = np.asarray(df, np.float64)
         return np.where(df > 0, special.chdtrc(np.maximum(df, 1.0), statistic), 1.0)[()]
 
+    @functools.cached_property
+    def descending(self) -> list[int]:
+        """All numbers of categories, the largest first."""
+        return sorted(self.categories.tolist(), reverse=True)
+
     def obstacle(self, level: int) -> str | None:
-        largest = np.sort(self.categories)[::-1][: level + 2]
-        cells = math.prod(map(int, largest))
+        largest = self.descending[: level + 2]
+        cells = math.prod(largest)
         if cells <= MAX_CELLS:
             return None
         return (
@@ -211,12 +216,13 @@ class DiscreteProblem(Problem):
     # --- identity ---------------------------------------------------------------------------------------------------
 
     def outline(self) -> dict[str, Any]:
+        declared = int(self.declared.sum())
         return {
             **super().outline(),
-            "min_categories": int(self.categories.min()),
-            "max_categories": int(self.categories.max()),
-            "categories_declared": int(self.declared.sum()),
-            "categories_observed": int((~self.declared).sum()),
+            "min_categories": self.descending[-1],
+            "max_categories": self.descending[0],
+            "categories_declared": declared,
+            "categories_observed": len(self.declared) - declared,
             "constant_variables": len(self.constant),
         }
 

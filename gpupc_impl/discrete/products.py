@@ -7,6 +7,7 @@ variables are made at a time, as many as fit into `BAND_BYTES`.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.discrete.device import CELL_BYTES, DECIDE_PAIRS, PLANE_PRODUCTS, PRODUCTS, logger
 
 if TYPE_CHECKING:
-    from gpupc_impl.discrete.device import DiscreteSearch
+    from gpupc_impl.discrete.gpupc import GpuPC
 
 TILE, SIDE, STEP = 64, 16, 16
 """products.cu: planes a side of a tile, threads a side of a block, and words in shared memory at a time."""
@@ -35,7 +36,7 @@ class Made(enum.Enum):
     NONE, SOME, ALL = range(3)
 
 
-def make_tests(search: DiscreteSearch, argument: Filled) -> Made:
+def make_tests(search: GpuPC, argument: Filled) -> Made:
     """Launch the tests of level 0 of the pairs whose tables are counted by planes, where there is memory for that.
 
     Args:
@@ -45,17 +46,15 @@ def make_tests(search: DiscreteSearch, argument: Filled) -> Made:
     backend, p = search.backend, search.p
     if search.planes is None:
         return Made.NONE
-    categories, planes = search.problem.categories.astype(np.int64), search.plane_counts
-    cells, ends = _row_cells(search), np.cumsum(planes)
+    planes = search.plane_counts
+    cells, ends = search.pair_cells, np.cumsum(planes)
     room = min(BAND_BYTES, max(backend.memory_limit - backend.memory_used, 0) // 2) // CELL_BYTES
     if cells.max() > room or not cells.any():
         return Made.NONE
-    number, starts = int(ends[-1]), np.cumsum(cells) - cells
-    bands = list(_bands(starts + cells, room))
+    number, bands = int(ends[-1]), list(_bands(np.cumsum(cells), room))
     counts = backend.empty(max(int(cells[first:last].sum()) for first, last in bands), np.uint32)
     logger.info("level 0: products of planes, with tables of %s bytes at a time", f"{counts.nbytes:,}")
-    variables = backend.upload(np.repeat(np.arange(p, dtype=np.int32), planes))
-    device_starts, gpu = backend.upload(starts), backend.warp_threads > 1
+    variables, starts, gpu = search.given["variables"], search.given["starts"], backend.warp_threads > 1
     for first, last in bands:
         first_row = int(ends[first] - planes[first])
         product = PRODUCTS(
@@ -63,7 +62,7 @@ def make_tests(search: DiscreteSearch, argument: Filled) -> Made:
             variables=variables,
             categories=search.categories,
             first_plane=search.first_plane,
-            starts=device_starts,
+            starts=starts,
             counts=counts,
             p=p,
             number=number,
@@ -83,21 +82,20 @@ def make_tests(search: DiscreteSearch, argument: Filled) -> Made:
             block, threads, width = (SIDE, SIDE), DECIDING_THREADS, -(-p // DECIDING_THREADS)
         backend.kernel(*PLANE_PRODUCTS)((across, down, splits), block, [product])
         backend.kernel(*DECIDE_PAIRS)((width, min(last - first, MAX_GRID_Y)), (threads,), [argument, product])
-    largest = np.sort(categories)[-2:].prod()
+    largest = math.prod(search.problem.descending[:2])
     return Made.ALL if (planes > 0).all() and largest <= search.plane_cells else Made.SOME
 
 
-def device_bytes(search: DiscreteSearch, left: int) -> int:
+def tables(search: GpuPC) -> dict[str, np.ndarray]:
+    """What the kernels take of each plane, and of each variable: it goes up with `DiscreteSearch.tables`."""
+    cells = search.pair_cells
+    variables = np.repeat(np.arange(search.p, dtype=np.int32), search.plane_counts)
+    return {"variables": variables, "starts": np.cumsum(cells) - cells}
+
+
+def device_bytes(search: GpuPC, left: int) -> int:
     """What `make_tests` takes, of `left` bytes."""
-    tables = min(BAND_BYTES, CELL_BYTES * int(_row_cells(search).sum()))
-    return min(tables, left // 2) + 4 * int(search.plane_counts.sum()) + 8 * search.p
-
-
-def _row_cells(search: DiscreteSearch) -> np.ndarray:
-    """(p,) int64: cells of the tables of each variable with those behind it, sums of columns included."""
-    planes = search.plane_counts
-    behind = planes.sum() - np.cumsum(planes)
-    return np.where(planes > 0, (planes + 1) * behind, 0)
+    return min(BAND_BYTES, CELL_BYTES * int(search.pair_cells.sum()), left // 2)
 
 
 def _bands(ends: np.ndarray, room: int) -> Iterator[tuple[int, int]]:

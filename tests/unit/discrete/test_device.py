@@ -342,6 +342,7 @@ def plan(**changes):
         "memory_used": 10**6,
         "memory_limit": 10**9,
         "resident_blocks": 10**6,
+        "running_blocks": 1,
         "dense_cells": 10**6,
         "sorted_cells": 200_000,
     }
@@ -385,6 +386,18 @@ def test_samples_are_sorted_where_tables_are_too_large():
     with pytest.raises(DeviceMemoryError) as caught:
         plan(memory_limit=10**6 + block - 1, sorted_cells=20_000)
     assert caught.value.requested == block
+
+
+def test_tables_are_made_where_all_blocks_that_run_have_room():
+    """Else samples are sorted, unless that takes as much memory."""
+    block, given = 2 * 4 * 100_000, {"memory_used": 0, "sorted_cells": 50_000}
+    assert plan(running_blocks=100, memory_limit=100 * block, **given).dense_cells == 100_000
+    half = plan(running_blocks=200, memory_limit=150 * block, **given)
+    assert (half.dense_cells, half.scratch_cells) == (75_000, 75_000)
+    assert plan(running_blocks=200, memory_limit=50 * block, **given).dense_cells == 50_000
+    few = plan(running_blocks=200, memory_limit=6 * block, grid=(3, 2), **given)
+    assert few.dense_cells == 100_000  # there are no more blocks
+    assert plan(running_blocks=200, memory_limit=block, **{**given, "sorted_cells": 200_000}).dense_cells == 100_000
 
 
 def test_shared_memory_is_never_overdrawn():
@@ -528,7 +541,7 @@ def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
     expected = run(problem, "gpupc", backend, pmax=True)
     assert expected.levels_run >= 3
     monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 3)
-    monkeypatch.setattr(gpupc, "SORTED_FROM", 0)
+    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 0})
     for params in SHAPES["gpupc"]:
         found = run(problem, "gpupc", backend, params, pmax=True)
         assert all(plan["dense_cells"] <= 3 for plan in found.facts["memory_plans"])
@@ -583,11 +596,21 @@ def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launch
 
 
 class WatchedBackend(HostBackend):
-    """Counts launches, and keeps what is copied."""
+    """Counts launches and allocations, and keeps what is copied."""
 
     def __init__(self):
         super().__init__()
-        self.launches, self.uploaded, self.downloaded = collections.Counter(), [], []
+        self.launches, self.uploaded, self.downloaded, self.allocated = collections.Counter(), [], [], 0
+
+    def empty(self, shape, dtype):
+        self.allocated += 1
+        return super().empty(shape, dtype)
+
+    def empty_all(self, **arrays):
+        before = self.allocated
+        made = super().empty_all(**arrays)
+        self.allocated = before + 1  # of a GPU
+        return made
 
     def kernel(self, source, expression, structs=()):
         kernel = super().kernel(source, expression, structs)
@@ -627,8 +650,44 @@ def test_a_level_is_five_launches_and_one_read():
     counters = 8 * device.MOST_LEVELS * len(device.bit_graph.COUNTERS)
     assert watched.downloaded[:levels] == [counters] * levels
     assert len(watched.downloaded) == levels + 4  # and the graph, pairs, members and sizes
-    assert watched.uploaded.count(problem.codes.nbytes) == 1
-    assert sum(watched.uploaded) - problem.codes.nbytes < 200_000  # mostly critical values
+    codes, tables = watched.uploaded
+    assert codes == problem.codes.nbytes
+    assert tables < 200_000  # mostly critical values
+    assert watched.allocated == 5 + 1 + removing + 1 + (removing > 1)  # at the start, at level 0, of levels, at the end
+
+
+def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
+    """All tables of a level in shared memory, in scratch space, and sorted; then with room for sorting alone."""
+    codes = np.random.default_rng(0).integers(0, 6, (400, 12))
+    problem = DiscreteProblem.from_data(codes, tests_per_edge=3, decay=0.2, max_level=3)
+    expected = run(problem, "gpupc", open_backend("host"), {"tables": "global"})
+    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 50)
+    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 1})
+    watched = WatchedBackend()
+    found = run(problem, "gpupc", watched, {"counting": "samples"})
+    assert_same(found, expected)
+    assert watched.launches["gpupc_level_zero"] == 1  # 42 cells
+    assert watched.launches["gpupc_level"] == 2 * 3  # 252, 1,512 and 9,072 cells
+    plans = found.facts["memory_plans"]
+    assert [plan["dense_cells"] for plan in plans] == [42, 252, 50, 50]
+    assert plans[2]["scratch_cells"] == gpupc.sorted_cells(400, 1, gpupc.DIGITS["host"])
+
+
+def test_later_levels_make_their_own_binomials_and_lists(backend, monkeypatch):
+    """Levels beyond those thought of at the start, and rows too long to have room from there on."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    expected = run(problem, "gpupc", backend)
+    assert expected.levels_run >= 4
+    monkeypatch.setattr(device.forecast, "LEVELS_AHEAD", 1)
+    monkeypatch.setattr(device, "LISTED_BYTES", 0)
+    for method in METHODS:
+        fresh = open_backend("host", 10**9)
+        found = run(problem, method, fresh)
+        assert_same(found, expected)
+        assert found.facts["forecast"]["resident_bytes"] <= fresh.memory_peak <= found.facts["forecast"]["device_bytes"]
+    watched = WatchedBackend()
+    run(problem, "gpupc", watched)
+    assert len(watched.uploaded) > 2
 
 
 @pytest.mark.parametrize("method", METHODS)
