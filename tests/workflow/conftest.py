@@ -1,13 +1,18 @@
 """Tests that share what took minutes to make run in one process of pytest-xdist (``--dist loadgroup``)."""
 
+from pathlib import Path
+
 import pytest
 
-SHARED = {"finished", "changed", "project", "beside", "cluster"}
+SHARED = {"finished", "changed", "project", "beside", "cluster", "recorded"}
 """Fixtures of a module."""
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     for item in items:
         if SHARED & set(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+    if getattr(config.option, "loadgroup", False):
+        # They wait for other processes: at the end, one of them would keep a core while the others have nothing to do.
+        items.sort(key=lambda item: Path(__file__).parent not in item.path.parents)
