@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import solve
+from gpupc_impl.out_of_core import _panels
+from gpupc_impl.out_of_core._pairs import PairResults
 
 pytestmark = pytest.mark.gpu
 
@@ -124,3 +127,26 @@ def test_memory_is_given_back(method):
     solve(random_problem(50, 60, 0.1, 0.05, 7), method, backend)
     assert backend.memory_peak > 0
     assert backend.memory_used == 0
+
+
+@pytest.mark.parametrize("alpha", [1 - 2**-53, 0.5], ids=["all are left", "some are separated"])
+def test_panels_test_pairs_in_tiles(alpha, monkeypatch):
+    """What nothing separates is tested in tiles; here what is separated, too."""
+    monkeypatch.setattr(_panels, "LASTING", 0.0)
+    tiled = []
+    test = PairResults.test
+
+    def noted(self, *args, **named):
+        tiled.append(self)
+        test(self, *args, **named)
+
+    monkeypatch.setattr(PairResults, "test", noted)
+    problem = dataclasses.replace(random_problem(300, 60, 0.02, alpha, 3, copies=3), max_level=1)
+    found = solve(
+        problem,
+        methods()["out-of-core-block"],
+        open_backend("cuda", device_memory_limit=1 << 20),
+        {"layout": "panels", "block_size": 40},
+    )
+    assert tiled
+    assert_same(found, solve(problem, METHODS[0], open_backend("cuda")))

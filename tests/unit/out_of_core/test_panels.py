@@ -29,19 +29,20 @@ def tiled(monkeypatch):
     return found
 
 
-def search(problem, rule):
+def search(problem, rule, pmax=False):
     # Two panels of at most 45 rows, which pass by 16 at a time.
     backend = open_backend("host", device_memory_limit=90_000)
     params = METHOD.parse_params({"layout": "panels", "block_size": 16})
-    return solve(problem, METHOD, backend, params, separating_sets=rule)
+    return solve(problem, METHOD, backend, params, separating_sets=rule, pmax=pmax)
 
 
-def factors(coupling: float, alpha: float) -> GaussianProblem:
-    """Variables that follow one of three factors, which are the first of them."""
+def factors(coupling: float, alpha: float, copies: int = 0) -> GaussianProblem:
+    """Variables that follow one of three factors, which are the first of them; the last are copies of others."""
     chance = np.random.default_rng(3)
     values = chance.normal(size=(400, P))
     of = chance.integers(0, 3, P)
     values[:, 3:] += coupling * values[:, of[3:]]
+    values[:, P - copies :] = -values[:, 10 : 10 + copies]
     return GaussianProblem.from_data(values, alpha=alpha, max_level=1)
 
 
@@ -57,16 +58,25 @@ def test_what_nothing_separates_is_tested_in_tiles(tiled, rule, monkeypatch):
     assert answer.tests_per_level == one_by_one.tests_per_level
 
 
-def test_some_are_separated_in_tiles(tiled, monkeypatch):
+@pytest.mark.parametrize("copies", [0, 4], ids=["", "copied columns"])
+@pytest.mark.parametrize("rule", ["canonical", "first-come"])
+def test_some_are_separated_in_tiles(tiled, rule, copies, monkeypatch):
     monkeypatch.setattr(_panels, "LASTING", 0.0)
-    problem = factors(1.0, 0.3)
-    answer = search(problem, "canonical")
+    problem = factors(1.0, 0.3, copies)
+    answer = search(problem, rule)
     assert tiled
     assert answer.edges_per_level[1] < answer.edges_per_level[0] / 2
     monkeypatch.setattr(_panels, "TILED", ())
-    one_by_one = search(problem, "canonical")
+    one_by_one = search(problem, rule)
     assert answer.sha256 == one_by_one.sha256
-    assert answer.sepsets == one_by_one.sepsets
+    if rule == "canonical":
+        assert answer.sepsets == one_by_one.sepsets
+
+
+def test_p_values_are_found_pair_by_pair(tiled):
+    answer = search(factors(1.0, 1 - 2**-53), "canonical", pmax=True)
+    assert tiled == []
+    assert answer.pmax is not None
 
 
 def test_what_is_separated_is_tested_pair_by_pair(tiled):

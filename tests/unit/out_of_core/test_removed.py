@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupc_impl.core import mapped
 from gpupc_impl.out_of_core import _removed
 from gpupc_impl.out_of_core._layout import upper_blocks
 from gpupc_impl.out_of_core._pairs import MEMBER, NO_MEMBER
@@ -58,7 +57,7 @@ def test_pairs_are_taken_out_of_both_halves(p, share, seed):
     np.testing.assert_array_equal(graph, expected)
 
 
-@pytest.mark.parametrize("few", [0, 10**6], ids=["mirrored", "one by one"])
+@pytest.mark.parametrize("few", [0, 10**6], ids=["one by one", "mirrored"])
 def test_short_and_long_lists_do_the_same(few, monkeypatch):
     monkeypatch.setattr(_removed, "FEW", few)
     graph = ~np.eye(11, dtype=bool)
@@ -81,9 +80,12 @@ def test_blocks_above_the_diagonal_make_a_symmetric_graph(p, side, seed):
     np.testing.assert_array_equal(graph, above | above.T)
 
 
-def test_what_threads_give_keeps_its_order():
-    parts = list(mapped.pieces(100, 7))
-    assert _removed.in_threads(lambda part: part.start, parts) == [part.start for part in parts]
+def test_nothing_is_removed():
+    pairs, sets = _removed.in_order([], 7)
+    assert (pairs.shape, sets.shape, pairs.dtype, sets.dtype) == ((0, 2), (0, 1), np.int32, np.int32)
+    graph = ~np.eye(7, dtype=bool)
+    _removed.take_out(graph, pairs)
+    np.testing.assert_array_equal(graph, ~np.eye(7, dtype=bool))
 
 
 def test_a_fault_in_a_thread_is_raised():
