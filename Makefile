@@ -16,11 +16,13 @@ RECORDED ?=
 #   MINUTES=25                    start no data set that would end later
 #   PLAN=1                        print slices and estimated minutes, and measure nothing
 #   STALE=1                       measure again what other code or another config recorded
+#   GPUS=0,1                      record on these GPUs side by side
 #   INTO=, STORE=                 the recorded folder, and the one for problems, skeletons and samples
 SLICE ?=
 MINUTES ?=
 PLAN ?=
 STALE ?=
+GPUS ?=
 INTO ?= results/recorded/nvidia-h200
 STORE ?= resources/gpu-records
 PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$v && break; done)
@@ -63,7 +65,8 @@ images: venv ## Draw the pictures of README and docs from the recorded runs of R
 # On a GPU machine with few packages, without .venv: python3 -m workflow.lib.gpu_records (docs/gpu.md).
 gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice, in results/recorded
 	$(BIN)/python -m workflow.lib.gpu_records $(SLICE) --into $(INTO) --store $(STORE) $(if $(PLAN),--plan) \
-	    $(if $(STALE),--stale) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter file,$(origin CONFIG)),,--config $(CONFIG))
+	    $(if $(STALE),--stale) $(if $(GPUS),--gpus $(GPUS)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	    $(if $(filter file,$(origin CONFIG)),,--config $(CONFIG))
 
 fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
 	nice -n 19 $(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),1)

@@ -6,14 +6,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import read_csv, read_json, save_json
 from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting.catalogue import entries
-from workflow.lib import gpu_records, slices
+from workflow.lib import gpu_records, gpu_shares, slices
 from workflow.lib.config import complete
 from workflow.lib.plan import Plan, recorded_plans
 from workflow.lib.slices import Estimate, Rates
@@ -202,6 +204,52 @@ def test_a_failure_costs_the_others_nothing(again, monkeypatch, capsys):
     assert "cupc_fig10, graph-p8-seed0: cupc-e: RuntimeError: the disk is full" in capsys.readouterr().err
     there = [again.record(name, "cupc-e").is_file() for name in ("tiny", "graph-p8-seed0", "graph-p10-seed0")]
     assert there == [True, False, True]
+
+
+def test_gpus_side_by_side_record_what_one_does(recorded, tmp_path):
+    """Two recorders, of which the host backend has as many as one likes."""
+    runs, one = Runs(tmp_path), recorded[0]
+    assert runs("--gpus", "0,1") == 0
+    tables = ["verification.csv", "sharing.csv", *(f"verification/{name}.csv" for name in ("tiny", "cupc_fig10"))]
+    for name in tables:
+        assert read_csv(runs.into / name) == read_csv(one.into / name), name
+    there = {path.relative_to(one.into) for path in one.into.rglob("*") if path.is_file()}
+    assert {path.relative_to(runs.into) for path in runs.into.rglob("*") if path.is_file()} == there
+    for path in runs.into.glob("records/*/*.json"):
+        record, known = Record.load(path), Record.load(one.into / path.relative_to(runs.into))
+        assert (record.status, record.result) == (known.status, known.result), path
+    logs = [(runs.store / f"log-{gpu}.txt").read_text() for gpu in (0, 1)]
+    assert all(f"[{gpu}] " in log for gpu, log in enumerate(logs))
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="a process of its own makes problems ahead where there are two cores")
+def test_problems_are_made_ahead(recorded, tmp_path):
+    runs, one = Runs(tmp_path), recorded[0]
+    assert runs("cupc_fig10", "--gpus", "0") == 0
+    for graph in ("graph-p8-seed0", "graph-p10-seed0"):
+        assert (runs.store / "problems" / f"{graph}.made.json").is_file()
+        assert Record.load(runs.record(graph, "cupc-e")).result == Record.load(one.record(graph, "cupc-e")).result
+
+
+def test_a_problem_whose_maker_is_gone_is_not_waited_for():
+    share = SimpleNamespace(problems=[gpu_shares.MADE, gpu_shares.BEING_MADE, gpu_shares.NOT_MADE])
+    gpu_shares._release(share)
+    assert share.problems == [gpu_shares.MADE, gpu_shares.NOT_MADE, gpu_shares.NOT_MADE]
+
+
+@pytest.mark.parametrize("text", ["", "0,", "a", "-1", "0,0"])
+def test_gpus_that_are_no_numbers_are_refused(text, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        Runs(tmp_path)("--gpus", text)
+    assert stop.value.code == 2
+    assert f"{text!r} does not name GPUs by numbers from 0 on" in capsys.readouterr().err
+
+
+def test_numbers_are_those_of_visible_gpus(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpu_shares._visible(3) == "3"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, GPU-7")
+    assert [gpu_shares._visible(gpu) for gpu in (0, 1, 2)] == ["2", "GPU-7", ""]
 
 
 def test_stale_records_are_named_and_kept_unless_told(again, capsys):

@@ -17,7 +17,9 @@ their digests, which the records have.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import functools
 import importlib.util
 import itertools
 import json
@@ -56,7 +58,7 @@ from gpupc_impl.measurement.skeletons import Event
 from gpupc_impl.reporting import sharing
 from gpupc_impl.verification.single_tests import verify_test_files
 from gpupc_impl.verification.verify import complaints, verify_files
-from workflow.lib import slices
+from workflow.lib import gpu_shares, slices
 from workflow.lib.config import complete, read_config
 from workflow.lib.plan import ROOT, Plan
 from workflow.lib.problems import makers, write_problem
@@ -97,10 +99,15 @@ class Left:
 
 
 class Folder:
-    """A folder of records, as the workflow's ``results``, and the store beside it."""
+    """A folder of records, as the workflow's ``results``, and the store beside it.
 
-    def __init__(self, plan: Plan, into: Path, store: Path):
+    Args:
+        lock: held while tables are changed that other processes may change as well.
+    """
+
+    def __init__(self, plan: Plan, into: Path, store: Path, lock: Any = None):
         self.plan, self.into, self.store = plan, into, store
+        self.lock = lock or contextlib.nullcontext()
         self.backend = resolve_backend(plan.config["backend"])
         self._missing: set[str] = set()  # data sets that this call could not get
 
@@ -290,17 +297,18 @@ class Folder:
             progress=lambda line: tell(f"{unit.target}: {line}"),
         )
         path = self.tests_path(unit.target)
-        if path.is_file():
-            earlier = load_tests(path)
-            order = list(asked["implementations"])
-            kept = set(order) - chosen.keys()
-            others = [cell for cell in earlier["cells"] if cell["implementation"] in kept]
-            timed["cells"] = sorted(others + timed["cells"], key=lambda cell: order.index(cell["implementation"]))
-            timed["environments"] = earlier["environments"] | timed["environments"]
-        save_tests(timed, path)
-        tables = map(self.tests_path, asked["tables"])
-        verified = verify_test_files(each for each in tables if each.is_file())
-        write(self.into / "verification" / "ci_tests.csv", verified)
+        with self.lock:
+            if path.is_file():
+                earlier = load_tests(path)
+                order = list(asked["implementations"])
+                kept = set(order) - chosen.keys()
+                others = [cell for cell in earlier["cells"] if cell["implementation"] in kept]
+                timed["cells"] = sorted(others + timed["cells"], key=lambda cell: order.index(cell["implementation"]))
+                timed["environments"] = earlier["environments"] | timed["environments"]
+            save_tests(timed, path)
+            tables = map(self.tests_path, asked["tables"])
+            verified = verify_test_files(each for each in tables if each.is_file())
+            write(self.into / "verification" / "ci_tests.csv", verified)
         return complaints(verified)
 
     # --- verification ------------------------------------------------------------------------------------------------
@@ -321,12 +329,12 @@ class Folder:
         paths = [self._with_skeleton(unit.dataset, Path(path).stem) for path in wanted]
         paths = [path for path in paths if path.is_file()]
         table = self.into / "verification" / f"{name}.csv"
-        earlier = read_csv(table) if table.is_file() else []
-        rows = verify_files(known, paths, [row for row in earlier if row["dataset"] == unit.dataset])
-        others = [row for row in earlier if row["dataset"] != unit.dataset]
-        write(table, in_order([*others, *rows], self._datasets(unit.target)))
-        if unit.target in self.plan.families:
-            self._collect(unit, paths, rows)
+        rows = verify_files(known, paths, [row for row in read_rows(table) if row["dataset"] == unit.dataset])
+        with self.lock:
+            others = [row for row in read_rows(table) if row["dataset"] != unit.dataset]
+            write(table, in_order([*others, *rows], self._datasets(unit.target)))
+            if unit.target in self.plan.families:
+                self._collect(unit, paths, rows)
         return complaints(rows)
 
     def _datasets(self, target: str) -> list[str]:
@@ -348,8 +356,7 @@ class Folder:
         with_skeleton = [path for path in paths if path.with_suffix(".npz").is_file()]
         counted = sharing.count_sharing(with_skeleton, rows, self.plan.entries[unit.dataset]["kind"])
         path = self.into / "sharing.csv"
-        earlier = read_csv(path) if path.is_file() else []
-        others = [row for row in earlier if row["dataset"] != unit.dataset]
+        others = [row for row in read_rows(path) if row["dataset"] != unit.dataset]
         if counted:
             write(path, in_order([*others, *counted], self.plan.measured), sharing.COLUMNS)
 
@@ -368,6 +375,11 @@ def asked_for(record: Record, setting: Setting) -> bool:
 def in_order(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> list[Mapping[str, Any]]:
     """Rows in the order of their data sets; of data sets that the config does not have any more, none."""
     return [row for name in datasets for row in rows if row["dataset"] == name]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table; none where it is not there."""
+    return read_csv(path) if path.is_file() else []
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:
@@ -431,11 +443,14 @@ def show(todo: Sequence[Left], parts: Sequence[Sequence[int]], left: Sequence[Le
             print(f"stale, by other code or another config ({kept}): {each.unit.dataset}: {', '.join(each.stale)}")
 
 
-def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: bool, log: Path) -> list[str]:
+def run(
+    folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: bool, log: Path, prefix: str = ""
+) -> list[str]:
     """Measure and verify units, one after another, as long as there is time: what went wrong, as sentences.
 
     Args:
         digests: see `Folder.verify`; so it is, too, where there is no time for more.
+        prefix: put before each line of progress.
     """
     end = None if minutes is None else time.monotonic() + 60 * minutes
     problems = []
@@ -445,7 +460,7 @@ def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: 
 
         def tell(line: str) -> None:
             for stream in (sys.stderr, out):
-                print(line, file=stream, flush=True)
+                print(f"{prefix}{line}", file=stream, flush=True)
 
         bench = Bench(folder.backend, log=out)
         for (_, dataset), group in itertools.groupby(chosen, lambda each: (each.unit.target, each.unit.dataset)):
@@ -475,7 +490,7 @@ def run(folder: Folder, chosen: Sequence[Left], minutes: float | None, digests: 
                     tell(problems[-1])
             folder.drop_large(dataset)
     if not_started:
-        print("no time was left for:\n" + "\n".join(f"  {each}" for each in not_started))
+        print(f"{prefix}no time was left for:\n" + "\n".join(f"  {each}" for each in not_started))
     return problems
 
 
@@ -503,6 +518,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", action="store_true", help="print slices and estimated minutes, and measure nothing")
     parser.add_argument("--prepare", action="store_true", help="put the problems into the store, and measure nothing")
     parser.add_argument("--digests", action="store_true", help="verify by digests: test no removed edge again")
+    parser.add_argument(
+        "--gpus", type=numbers, metavar="N,M", help="record on these GPUs side by side (default: on the one chosen)"
+    )
     parser.add_argument("--verify", action="store_true", help="verify what is recorded, and measure nothing")
     parser.add_argument("--stale", action="store_true", help="measure again what other code or another config recorded")
     options = parser.parse_args(argv)
@@ -536,8 +554,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     minutes = options.slice_minutes * len(options.slices) if numbered and options.minutes is None else options.minutes
     options.into.mkdir(parents=True, exist_ok=True)
     (options.into / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    problems = run(folder, chosen, minutes, options.digests, options.store / "log.txt")
-    return report(problems)
+    if options.gpus is None:
+        return report(run(folder, chosen, minutes, options.digests, options.store / "log.txt"))
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+    share = functools.partial(
+        gpu_shares.Share,
+        config=config,
+        into=options.into,
+        store=options.store,
+        end=end,
+        digests=options.digests,
+    )
+    return report(gpu_shares.record(options.gpus, share, chosen))
+
+
+def numbers(text: str) -> list[int]:
+    """``"0,1"`` as numbers."""
+    parts = text.split(",")
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} does not name GPUs by numbers from 0 on, each once, as 0,1 does")
+    return [int(part) for part in parts]
 
 
 def report(problems: Sequence[str]) -> int:
