@@ -206,6 +206,13 @@ def test_a_failure_costs_the_others_nothing(again, monkeypatch, capsys):
     assert there == [True, False, True]
 
 
+def answer(path):
+    """What a record says, but for numbers of tests, which differ from run to run."""
+    record = Record.load(path)
+    found = record.result
+    return record.status, found and (found.skeleton_sha256, found.sepsets_sha256, found.edges_per_level)
+
+
 def test_gpus_side_by_side_record_what_one_does(recorded, tmp_path):
     """Two recorders, of which the host backend has as many as one likes."""
     runs, one = Runs(tmp_path), recorded[0]
@@ -216,8 +223,7 @@ def test_gpus_side_by_side_record_what_one_does(recorded, tmp_path):
     there = {path.relative_to(one.into) for path in one.into.rglob("*") if path.is_file()}
     assert {path.relative_to(runs.into) for path in runs.into.rglob("*") if path.is_file()} == there
     for path in runs.into.glob("records/*/*.json"):
-        record, known = Record.load(path), Record.load(one.into / path.relative_to(runs.into))
-        assert (record.status, record.result) == (known.status, known.result), path
+        assert answer(path) == answer(one.into / path.relative_to(runs.into)), path
     logs = [(runs.store / f"log-{gpu}.txt").read_text() for gpu in (0, 1)]
     assert all(f"[{gpu}] " in log for gpu, log in enumerate(logs))
 
@@ -228,7 +234,7 @@ def test_problems_are_made_ahead(recorded, tmp_path):
     assert runs("cupc_fig10", "--gpus", "0") == 0
     for graph in ("graph-p8-seed0", "graph-p10-seed0"):
         assert (runs.store / "problems" / f"{graph}.made.json").is_file()
-        assert Record.load(runs.record(graph, "cupc-e")).result == Record.load(one.record(graph, "cupc-e")).result
+        assert answer(runs.record(graph, "cupc-e")) == answer(one.record(graph, "cupc-e"))
 
 
 def test_a_problem_whose_maker_is_gone_is_not_waited_for():
