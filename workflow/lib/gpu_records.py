@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import functools
 import importlib.util
 import itertools
 import json
@@ -557,15 +556,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.gpus is None:
         return report(run(folder, chosen, minutes, options.digests, options.store / "log.txt"))
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    share = functools.partial(
-        gpu_shares.Share,
-        config=config,
-        into=options.into,
-        store=options.store,
-        end=end,
-        digests=options.digests,
-    )
-    return report(gpu_shares.record(options.gpus, share, chosen))
+    where = {"config": config, "into": options.into, "store": options.store}
+    return report(gpu_shares.record(options.gpus, chosen, **where, end=end, digests=options.digests))
 
 
 def numbers(text: str) -> list[int]:

@@ -14,7 +14,7 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,6 @@ AHEAD = 4
 
 POLL_S = 0.2
 
-NOT_MADE, BEING_MADE, MADE = range(3)
-
 
 @dataclasses.dataclass(frozen=True)
 class Share:
@@ -44,7 +42,7 @@ class Share:
         end: when no data set is begun any more, by `time.monotonic`; None for no end.
         digests: verify by digests.
         taken: how many groups recorders have taken.
-        problems: for each group whether its problem is made.
+        making: the group whose problem is being made ahead; -1 for none.
         lock: held while tables of the folder are changed.
         said: where sentences about what went wrong go.
     """
@@ -56,7 +54,7 @@ class Share:
     end: float | None
     digests: bool
     taken: Any
-    problems: Any
+    making: Any
     lock: Any
     said: Any
 
@@ -67,18 +65,19 @@ class Share:
         return Folder(Plan(self.config), self.into, self.store, self.lock)
 
 
-def record(gpus: Sequence[int], make: Callable[..., Share], chosen: Sequence[Left]) -> list[str]:
+def record(gpus: Sequence[int], chosen: Sequence[Left], **command: Any) -> list[str]:
     """Measure and verify units on some GPUs; what went wrong, as sentences.
 
     Args:
         gpus: their numbers, among those that ``CUDA_VISIBLE_DEVICES`` leaves visible.
-        make: a `Share`, from all that is not of the command.
+        command: the fields of `Share` that are of the command.
     """
     groups = [list(group) for _, group in itertools.groupby(chosen, lambda each: (each.unit.target, each.unit.dataset))]
-    share = make(
+    share = Share(
+        **command,
         groups=groups,
         taken=CONTEXT.Value("i", 0),
-        problems=CONTEXT.Array("b", len(groups)),
+        making=CONTEXT.Value("i", -1),
         lock=CONTEXT.RLock(),
         said=CONTEXT.SimpleQueue(),
     )
@@ -99,8 +98,8 @@ def record(gpus: Sequence[int], make: Callable[..., Share], chosen: Sequence[Lef
     while any(process.is_alive() for _, process in processes):
         time.sleep(POLL_S)
         found += _heard(share)
-        if maker is not None and not maker.is_alive():  # recorders make what it has left
-            _release(share)
+        if maker is not None and not maker.is_alive():  # nobody waits for what it has left
+            share.making.value = -1
     if maker is not None:
         maker.terminate()
         maker.join()
@@ -116,13 +115,6 @@ def _heard(share: Share) -> list[str]:
     while not share.said.empty():
         sentences.append(share.said.get())
     return sentences
-
-
-def _release(share: Share) -> None:
-    """Of problems that were being made by a process that is gone, none is waited for."""
-    for number, state in enumerate(share.problems):
-        if state == BEING_MADE:
-            share.problems[number] = NOT_MADE
 
 
 def _measure(gpu: int, cores: Sequence[int], share: Share) -> None:
@@ -142,9 +134,8 @@ def _measure(gpu: int, cores: Sequence[int], share: Share) -> None:
             share.taken.value += 1
         if number >= len(share.groups):
             return
-        while share.problems[number] == BEING_MADE:
+        while share.making.value == number:
             time.sleep(POLL_S)
-        share.problems[number] = MADE
         minutes = None if share.end is None else (share.end - time.monotonic()) / 60
         log = share.store / f"log-{gpu}.txt"
         for sentence in run(folder, share.groups[number], minutes, share.digests, log, f"[{gpu}] "):
@@ -159,9 +150,9 @@ def _make_ahead(cores: Sequence[int], most: int, share: Share) -> None:
         while number >= share.taken.value + most:
             time.sleep(POLL_S)
         with share.taken.get_lock():
-            if number < share.taken.value or share.problems[number] != NOT_MADE:
+            if number < share.taken.value:
                 continue
-            share.problems[number] = BEING_MADE
+            share.making.value = number
         try:
             for each in group:
                 if each.unit.kind != "tests":
@@ -169,7 +160,7 @@ def _make_ahead(cores: Sequence[int], most: int, share: Share) -> None:
         except Exception:  # the recorder meets it again, and says so
             traceback.print_exc()
         finally:
-            share.problems[number] = MADE
+            share.making.value = -1
 
 
 def _visible(gpu: int) -> str:
