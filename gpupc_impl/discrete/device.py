@@ -91,14 +91,21 @@ PLACES = Struct(
     splits=np.int32,
 )
 TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32)
+PAIR_TABLES = Struct(  # tables.cuh
+    "PairTables",
+    counts=Pointer(np.uint32),
+    starts=Pointer(np.int64),
+    categories=Pointer(np.int32),
+    first_plane=Pointer(np.int32),
+    first=np.int32,
+    plane_cells=np.uint32,
+)
 PRODUCTS = Struct(  # products.cu
     "Products",
     planes=Pointer(np.uint64),
-    **dict.fromkeys(("variables", "categories", "first_plane"), Pointer(np.int32)),
-    starts=Pointer(np.int64),
-    counts=Pointer(np.uint32),
-    **dict.fromkeys(("p", "number", "words", "first", "last", "first_row"), np.int32),
-    plane_cells=np.uint32,
+    variables=Pointer(np.int32),
+    pairs=PAIR_TABLES,
+    **dict.fromkeys(("p", "number", "words", "last", "first_row"), np.int32),
 )
 
 SOURCE = "discrete/kernels/tables.cu"
@@ -174,7 +181,8 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 def kernel_of(name: str, part: str, code: str, *options: str) -> KernelSource:
     """The kernel that makes a method's tests, of level 0 or of others, on codes of a NumPy type."""
-    structs = (DATA[code], SEARCH, *([LEVEL] if part == "level" else []), WHERE_TABLES_LIE[name])
+    level, pairs = ([LEVEL], [PAIR_TABLES] if name == "gpupc" else []) if part == "level" else ([], [])
+    structs = (DATA[code], SEARCH, *level, WHERE_TABLES_LIE[name], *pairs)
     arguments = ", ".join((CODE_TYPES[code], *options))
     return KernelSource(f"discrete/kernels/{name}.cu", f"{name}_{part}<{arguments}>", structs)
 
@@ -511,10 +519,10 @@ class DiscreteSearch(abc.ABC):
     @functools.cached_property
     def _levels_ahead(self) -> int:
         """The last level that the binomials made at the start are for."""
-        return min(1 + forecast.LEVELS_AHEAD, self._last_level)
+        return min(1 + forecast.LEVELS_AHEAD, self.last_level)
 
     @functools.cached_property
-    def _last_level(self) -> int:
+    def last_level(self) -> int:
         return forecast.last_level(self.problem)
 
     @functools.cached_property
@@ -531,7 +539,7 @@ class DiscreteSearch(abc.ABC):
 
     def _forecast(self, given_bytes: int) -> forecast.Forecast:
         problem, run, backend, p, n = self.problem, self.run, self.backend, self.p, self.n
-        level = self._last_level
+        level = self.last_level
         limit = backend.memory_limit - backend.memory_used
         resident = p * padded_length(n) * problem.codes.itemsize + (16 if run.pmax else 8) * p * p
         resident += GRAPHS_AT_ONCE * 4 * p * bit_graph.row_words(p) + 40 * p + 32 * UNCLEAR_AT_FIRST

@@ -11,13 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.backends import DeviceMemoryError, Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete import products
-from gpupc_impl.discrete.device import CELL_BYTES, COUNTING, PLACES, DiscreteSearch, Level, largest_pair_table
+from gpupc_impl.discrete.device import (
+    CELL_BYTES,
+    COUNTING,
+    PAIR_TABLES,
+    PLACES,
+    DiscreteSearch,
+    Level,
+    largest_pair_table,
+)
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 logger = logging.getLogger("gpupc_impl.discrete")
@@ -26,6 +34,7 @@ DIGITS = {"cuda": 16, "host": 256}  # sorted.cuh
 EVERY_SIZE = 2**64 - 1
 MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the counts of a tile
 UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
+TERMS_BYTES = 8 * 128  # tables.cuh: MOST_TERMS
 
 SHARED_TABLE_CELLS = 12288
 """Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor.
@@ -40,6 +49,9 @@ DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "
 
 MOST_DELTA, PAIR_DELTA = 256, 32
 """Threads a table at most, where a level has too few edges to fill a GPU otherwise; and at level 0, with all pairs."""
+
+TERMS_FROM = 32
+"""Threads a table from which they work out the terms of a small table's statistic side by side; fewer save the room."""
 
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
@@ -117,12 +129,12 @@ class MemoryPlan:
 
 
 def shared_cells(
-    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, where: str = "shared"
+    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, unit_bytes: int, where: str
 ) -> int:
     """The most cells of a table in shared memory; see `plan_memory` for the arguments."""
     if level and where == "global":
         return 0
-    free = max_shared_bytes - tables * (UNIT_BYTES + 4 * level) - row_bytes
+    free = max_shared_bytes - tables * (unit_bytes + 4 * level) - row_bytes
     return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
 
 
@@ -145,6 +157,7 @@ def plan_memory(
     running_blocks: int,
     dense_cells: int,
     sorted_cells: int,
+    unit_bytes: int = UNIT_BYTES,
     where: str = "shared",
 ) -> MemoryPlan:
     """Plan a level.
@@ -162,19 +175,21 @@ def plan_memory(
             would leave a GPU idle, and samples are sorted instead.
         dense_cells: the most cells of a table that is made where there is memory for it.
         sorted_cells: what takes the place of a larger table.
+        unit_bytes: shared memory of each test beside its set and its table.
         where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
 
     Raises:
         DeviceMemoryError: the tables of one block do not fit.
     """
-    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, where)
-    shared_bytes = tables * (UNIT_BYTES + 4 * level + CELL_BYTES * cells) + row_bytes
+    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, unit_bytes, where)
+    shared_bytes = tables * (unit_bytes + 4 * level + CELL_BYTES * cells) + row_bytes
     plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
     if largest_table <= cells:
         return plan
     room = memory_limit - memory_used
     of_one = room // (2 * tables * CELL_BYTES) * 2
-    of_each = max(of_one // max(min(running_blocks, math.prod(grid)), 1), sorted_cells)
+    running_blocks = max(min(running_blocks, resident_blocks, math.prod(grid)), 1)
+    of_each = max(of_one // running_blocks, sorted_cells)
     dense = max(min(largest_table, dense_cells, of_one, of_each), cells)
     scratch_cells = max(dense, sorted_cells if largest_table > dense else 0)
     scratch_cells += scratch_cells % 2  # sorted numbers have 64 bits
@@ -212,6 +227,8 @@ class GpuPC(DiscreteSearch):
         self.dense_cells = EVERY_SIZE if everything else max(most, SHARED_TABLE_CELLS)
         self.digits = DIGITS[run.backend.name]
         self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
+        self.use_terms = self.shape["delta"] >= TERMS_FROM
+        self.pair_tables: Filled | None = None  # between levels 0 and 1
         super().__init__(problem, run)
 
     @functools.cached_property
@@ -230,19 +247,19 @@ class GpuPC(DiscreteSearch):
             row_bytes = min(4 * (self.p - 1), self.backend.max_shared_bytes // 4)
             tables = self.shape["gamma"] * self.shape["beta"]
             columns = -(-self.p // self.shape["beta"])
-        where = self.run.params["tables"]
-        in_products = 0 if level else products.device_bytes(self, left)
-        if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
+        where, shared_bytes = self.run.params["tables"], self.backend.max_shared_bytes
+        in_products = products.kept_bytes(self, left) if level else products.device_bytes(self, left)
+        if cells <= shared_cells(level, cells, tables, row_bytes, shared_bytes, self._unit_bytes(level), where):
             return in_products
         if cells > self.dense_cells:
             cells = max(self.dense_cells, sorted_cells(self.n, MAX_THREADS, self.digits))
         elif cells * tables * CELL_BYTES > left:
             cells = max(cells, sorted_cells(self.n, MAX_THREADS, self.digits))
         in_scratch = min(self.resident_blocks, self.p * columns) * tables * (cells + 1) * CELL_BYTES
-        return min(max(in_scratch, in_products), left)
+        return min(in_scratch + in_products if level else max(in_scratch, in_products), left)
 
     def make_level_zero(self, arguments: list) -> None:
-        made = products.make_tests(self, arguments[-1])
+        made, self.pair_tables = products.make_tests(self, arguments[-1])
         if made is products.Made.ALL:
             return
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
@@ -267,9 +284,18 @@ class GpuPC(DiscreteSearch):
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
         row_shared = row_bytes if use_shared else 0
         plan = self._plan(level.level, level.largest_table, grid, deltas["scratch"], tables, row_shared)
-        after = [level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
+        pairs = self.pair_tables or PAIR_TABLES(
+            **dict.fromkeys(("counts", "starts", "categories", "first_plane")), first=0, plane_cells=0
+        )
+        flags = np.bool_(use_shared), np.bool_(self.use_terms)
+        after = [pairs, level.row_cells, level.busy_rows, np.int32(level.busy), *flags]
         blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
         self._launch_tests("level", plan, grid, blocks, sides, after, splits)
+        self.pair_tables = None
+
+    def _unit_bytes(self, level: int) -> int:
+        """Shared memory of each test beside its set and its table."""
+        return UNIT_BYTES + (TERMS_BYTES if level and self.use_terms else 0)
 
     def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
         """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
@@ -356,6 +382,7 @@ class GpuPC(DiscreteSearch):
             running_blocks=1 if all_made else self.threads_at_once // (delta * tables),
             dense_cells=self.dense_cells if self._smallest_table(level) <= self.dense_cells else 0,
             sorted_cells=sorted_cells(self.n, delta, self.digits),
+            unit_bytes=self._unit_bytes(level),
             where=self.run.params["tables"],
         )
         logger.info("%s", plan)

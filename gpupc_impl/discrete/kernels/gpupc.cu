@@ -21,19 +21,26 @@ struct Places {
 };
 
 // The test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block must call it; they meet
-// before it reads the unit, and must meet again before the unit or the table changes.
+// before it reads the unit, and must meet again before the unit or the table changes. `terms`: room for MOST_TERMS, or
+// null.
 template <Where WHERE, class Code>
-__device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit,
-                                          const int* members, int level, const Team& team, unsigned* table) {
+__device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data, const PairTables& pairs,
+                                          Unit& unit, const int* members, int level, const Team& team, unsigned* table,
+                                          double* terms) {
     const bool testing = unit.testing != 0;
     const Shape shape = unit.shape;
     const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;
+    const bool from_pairs = level == 1 && pairs.counts != nullptr;  // as far as they tell
+    const bool told = testing && from_pairs && pairs_tell(pairs, shape, members[0]);
+    const bool side_by_side = terms != nullptr && strata * shape.rows * shape.columns <= MOST_TERMS;
     if (testing) {
         for (unsigned long long c = team.rank; c < cells; c += team.size) table[c] = 0;
     }
     sync_block();
     if (testing) {
-        if (has_planes(data, shape, members, level)) {
+        if (told) {
+            count_planes(data, shape, members, level, team, table, 1);
+        } else if (has_planes(data, shape, members, level)) {
             count_planes(data, shape, members, level, team, table);
         } else if (WHERE == SHARED && team.size > 1) {
             count_packed(data, shape, members, level, team, table);
@@ -42,8 +49,11 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
         }
     }
     sync_block();
-    if (testing) {
-        unsigned long long df = 0;
+    if (from_pairs) complete(pairs, shape, told ? members[0] : 0, told, team, table, [] { sync_block(); });
+    unsigned long long df = 0;
+    if (testing && side_by_side) {
+        work_out_terms(search.rules, shape, team, table, terms);
+    } else if (testing) {
         for (unsigned long long s = team.rank; s < strata; s += team.size) {
             unsigned* const counts = table + s * block;
             keep(counts, stratum_statistic(search.rules, shape.rows, shape.columns, counts, df));
@@ -51,7 +61,10 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
         if (df != 0) atomicAdd(&unit.df, df);
     }
     sync_block();
-    if (testing) {
+    if (testing && side_by_side) {
+        sum_terms(search.rules, shape, team, table, terms, df);
+        if (df != 0) atomicAdd(&unit.df, df);
+    } else if (testing) {
         for (unsigned long long first = team.rank * CHUNK; first < strata; first += team.size * CHUNK) {
             double sum = 0.0;
             for (unsigned long long s = first; s < min(first + CHUNK, strata); ++s) sum += kept(table + s * block);
@@ -61,20 +74,25 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     sync_block();
     if (testing && team.rank == 0) {
         double sum = 0.0;
-        for (unsigned long long first = 0; first < strata; first += CHUNK) sum += kept(table + first * block);
+        if (side_by_side) {
+            const int of_stratum = shape.rows * shape.columns;
+            for (int s = 0; s < static_cast<int>(strata); ++s) sum += terms[s * of_stratum];
+        } else {
+            for (unsigned long long first = 0; first < strata; first += CHUNK) sum += kept(table + first * block);
+        }
         search.decide(shape, sum, unit.df, unit.key);
     }
 }
 
 // As make_test, by one way or the other.
 template <Where WHERE, class Code>
-__device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data, Unit& unit,
-                                             const int* members, int level, const Team& team, unsigned* table,
-                                             int bits) {
+__device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data,
+                                             const PairTables& pairs, Unit& unit, const int* members, int level,
+                                             const Team& team, unsigned* table, double* terms, int bits) {
     if constexpr (WHERE == SORTED) {
         make_sorted_test(search, data, unit, members, level, team, table, bits);
     } else {
-        make_test<WHERE>(search, data, unit, members, level, team, table);
+        make_test<WHERE>(search, data, pairs, unit, members, level, team, table, terms);
     }
 }
 
@@ -98,27 +116,31 @@ __global__ void __launch_bounds__(512, 1)
             if (!places.have(shape) || (others && has_planes(data, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
             sync_block();
-            make_test_by<WHERE>(search, data, *unit, nullptr, 0, team, table, places.bits);
+            make_test_by<WHERE>(search, data, PairTables{}, *unit, nullptr, 0, team, table, nullptr, places.bits);
             sync_block();
         }
     }
 }
 
 // Levels from 1 on (Algorithm 3). Grid (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta
-// edges of one of the `busy` rows that have tests, gamma tests of each at a time, delta threads a table. Blocks start
-// in the order of their numbers, so those with the first sets of all edges come first.
+// edges of one of the `busy` rows that have tests, gamma tests of each at a time, delta threads a table. Room for terms
+// behind the units: where tables have enough threads. Blocks start in the order of their numbers, so those with the
+// first sets of all edges come first.
 template <class Code, Where WHERE>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
-                const unsigned long long* row_cells, const int* busy_rows, int busy, bool use_shared) {
+                const __grid_constant__ PairTables pairs, const unsigned long long* row_cells, const int* busy_rows,
+                int busy, bool use_shared, bool use_terms) {
     GPUPC_DYNAMIC_SHARED(Unit, units);
     const Rows& rows = level.rows;
     const int size = level.level;
     const int gamma = blockDim.y, beta = blockDim.z, here = gamma * beta, number = threadIdx.z * gamma + threadIdx.y;
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     Unit& unit = units[number];
-    int* const all_members = reinterpret_cast<int*>(units + here);
+    double* const all_terms = reinterpret_cast<double*>(units + here);
+    double* const terms = use_terms ? all_terms + number * MOST_TERMS : nullptr;
+    int* const all_members = reinterpret_cast<int*>(all_terms + (use_terms ? here * MOST_TERMS : 0));
     int* const members = all_members + number * size;
     int* const shared_row = all_members + here * size;
     unsigned* const shared_tables = reinterpret_cast<unsigned*>(shared_row + (use_shared ? rows.stride : 0));
@@ -170,7 +192,7 @@ __global__ void __launch_bounds__(512, 1)
                 }
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
-                make_test_by<WHERE>(search, data, unit, members, size, team, table, places.bits);
+                make_test_by<WHERE>(search, data, pairs, unit, members, size, team, table, terms, places.bits);
                 sync_block();
             }
         }

@@ -2,35 +2,21 @@
 // where a product of bits is an AND and a sum their number.
 #include "discrete/kernels/decide.cuh"
 
-// Variables and planes of a band of rows, and their counts. The tables of row i's pairs (i, j), j > i, lie one after
-// the other from counts[starts[i] - starts[first]] on, each with a row for the sums of its columns: as many cells for
-// each plane behind those of Vi as Vi has categories, and one. discrete/device.py, PRODUCTS, declares the same.
+// Variables and planes of a band of rows, and their tables. discrete/device.py, PRODUCTS, declares the same.
 struct Products {
     const unsigned long long* planes;  // (planes, words)
     const int* variables;              // (planes): whose each is
-    const int* categories;             // (p)
-    const int* first_plane;            // (p), -1 without planes
-    const long long* starts;           // (p)
-    unsigned* counts;
+    PairTables pairs;
     int p, number, words;  // variables, planes, words of a plane
-    int first, last;       // the band: variables from `first` to below `last`
+    int last;              // the band: variables from pairs.first to below `last`
     int first_row;         // the first of the band's planes
-    unsigned plane_cells;  // see Data
 
-    __device__ __forceinline__ bool has(int i, int j) const {
-        return first_plane[i] >= 0 && first_plane[j] >= 0 &&
-               static_cast<unsigned>(categories[i]) * static_cast<unsigned>(categories[j]) <= plane_cells;
-    }
-    __device__ __forceinline__ unsigned* table(int i, int j) const {
-        const int behind = first_plane[j] - first_plane[i] - categories[i];
-        return counts + (starts[i] - starts[first]) + static_cast<long long>(categories[i] + 1) * behind;
-    }
     // The cell of two planes' categories; null where their variables are no pair of the band.
     __device__ __forceinline__ unsigned* cell(int row, int column) const {
         if (row >= number || column >= number) return nullptr;
         const int i = variables[row], j = variables[column];
-        if (i >= j || i >= last || !has(i, j)) return nullptr;
-        return table(i, j) + (row - first_plane[i]) * categories[j] + (column - first_plane[j]);
+        if (i >= j || i >= last || !pairs.have(i, j)) return nullptr;
+        return pairs.of(i, j) + (row - pairs.first_plane[i]) * pairs.categories[j] + (column - pairs.first_plane[j]);
     }
 };
 
@@ -148,14 +134,15 @@ __global__ void __launch_bounds__(SIDE* SIDE, 3) plane_products(const __grid_con
 
 // Decides the band's pairs by their tables, a thread a pair. Grid (any, any), block (any).
 __global__ void decide_pairs(const __grid_constant__ DiscreteSearch search, const __grid_constant__ Products product) {
-    for (int i = product.first + blockIdx.y; i < product.last; i += gridDim.y) {
+    const PairTables& pairs = product.pairs;
+    for (int i = pairs.first + blockIdx.y; i < product.last; i += gridDim.y) {
         const int step = gridDim.x * blockDim.x;
         for (int j = i + 1 + blockIdx.x * blockDim.x + threadIdx.x; j < product.p; j += step) {
-            if (!product.has(i, j)) continue;
+            if (!pairs.have(i, j)) continue;
             Shape shape;
-            shape.set(product.categories, i, j, nullptr, 0);
+            shape.set(pairs.categories, i, j, nullptr, 0);
             unsigned long long df = 0;
-            const double sum = stratum_statistic(search.rules, shape.rows, shape.columns, product.table(i, j), df);
+            const double sum = stratum_statistic(search.rules, shape.rows, shape.columns, pairs.of(i, j), df);
             search.decide(shape, sum, df, 0);
         }
     }

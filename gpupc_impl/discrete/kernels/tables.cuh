@@ -65,6 +65,40 @@ struct Data {
     }
 };
 
+// The tables of pairs that level 0 made (products.cu), kept for level 1. Those of row i's pairs (i, j), j > i, lie one
+// after the other from counts[starts[i] - starts[first]] on, each with a row for the sums of its columns: as many cells
+// for each plane behind those of Vi as Vi has categories, and one. discrete/device.py, PAIR_TABLES, declares the same.
+struct PairTables {
+    unsigned* counts;         // null: none
+    const long long* starts;  // (p)
+    const int* categories;    // (p)
+    const int* first_plane;   // (p), -1 without planes
+    int first;                // the first variable whose row there is
+    unsigned plane_cells;     // see Data
+
+    __device__ __forceinline__ bool have(int i, int j) const {
+        return first_plane[i] >= 0 && first_plane[j] >= 0 &&
+               static_cast<unsigned>(categories[i]) * static_cast<unsigned>(categories[j]) <= plane_cells;
+    }
+    // i < j.
+    __device__ __forceinline__ unsigned* of(int i, int j) const {
+        const int behind = first_plane[j] - first_plane[i] - categories[i];
+        return counts + (starts[i] - starts[first]) + static_cast<long long>(categories[i] + 1) * behind;
+    }
+};
+
+// The table of a pair of variables, whichever comes first: how many samples have category a of one and b of the other.
+struct PairTable {
+    const unsigned* counts;
+    int of_a, of_b;  // cells from one category to the next
+
+    __device__ __forceinline__ PairTable(const PairTables& pairs, int x, int y)
+        : counts(x < y ? pairs.of(x, y) : pairs.of(y, x)),
+          of_a(x < y ? pairs.categories[y] : 1),
+          of_b(x < y ? 1 : pairs.categories[x]) {}
+    __device__ __forceinline__ unsigned operator()(int a, int b) const { return counts[a * of_a + b * of_b]; }
+};
+
 // A test's table: `strata` blocks of `rows` x `columns` counts and one more row, for the sums of the columns. Stratum
 // numbers count S[0] fastest (gpuPC, Algorithm 3, lines 13-18).
 struct Shape {
@@ -320,12 +354,11 @@ __device__ __forceinline__ void count_tile(const Stratum& stratum, const unsigne
     }
 }
 
-// ROWS consecutive categories of Vi, all `width` of Vj.
+// ROWS consecutive categories of Vi, the first `left` of Vj, which has `width`.
 template <int ROWS>
 __device__ __forceinline__ void count_rows_of_tiles(const Stratum& stratum, const unsigned long long* rows,
                                                     const unsigned long long* columns, const Team& team,
-                                                    unsigned* cells, int width) {
-    int left = width;
+                                                    unsigned* cells, int left, int width) {
     for (; left >= TILE; left -= TILE, columns += static_cast<long long>(TILE) * stratum.words, cells += TILE) {
         count_tile<ROWS, TILE>(stratum, rows, columns, team, cells, width);
     }
@@ -348,13 +381,24 @@ __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& 
     return all;
 }
 
+// Whether a table of level 1 can be told from those of its pairs and the cells of all categories but the last, and
+// these are few enough to be counted by planes.
+__device__ __forceinline__ bool pairs_tell(const PairTables& pairs, const Shape& shape, int member) {
+    const unsigned long long counted = (shape.strata - 1) * (shape.rows - 1) * (shape.columns - 1);
+    return counted <= pairs.plane_cells && pairs.have(shape.low, shape.high) && pairs.have(shape.low, member) &&
+           pairs.have(shape.high, member);
+}
+
 // Strata are dealt out to the warps of the team; warps of the same strata, and the threads of a warp, share out the
-// words. So the warps read the planes of Vi and Vj at about the same time, and few meet in a cell.
+// words. So the warps read the planes of Vi and Vj at about the same time, and few meet in a cell. The last `left_out`
+// categories of Vi, Vj and S[0] are not counted.
 template <class Code>
 __device__ __forceinline__ void count_planes(const Data<Code>& data, const Shape& shape, const int* members, int level,
-                                             const Team& all, unsigned* table) {
+                                             const Team& all, unsigned* table, int left_out = 0) {
     const unsigned long long* const columns = data.plane(shape.high, 0);
-    const unsigned strata = static_cast<unsigned>(shape.strata);
+    const unsigned strata = static_cast<unsigned>(shape.strata) - left_out;
+    const int last_row = shape.rows - left_out, width = shape.columns - left_out;
+    if (strata == 0) return;
     const unsigned warps = all.size % 32 == 0 ? all.size / 32 : 1, groups = min(warps, strata);
     const int size = all.size / warps * (warps / groups), group = all.rank / size;
     if (group >= static_cast<int>(groups)) return;
@@ -373,20 +417,69 @@ __device__ __forceinline__ void count_planes(const Data<Code>& data, const Shape
             left /= categories;
         }
         unsigned* cells = table + s * shape.block();
-        for (int v = 0; v < shape.rows; v += TILE, cells += TILE * shape.columns) {
+        for (int v = 0; v < last_row; v += TILE, cells += TILE * shape.columns) {
             const unsigned long long* const rows = data.plane(shape.low, v);
-            const int number = min(TILE, shape.rows - v);
+            const int number = min(TILE, last_row - v);
             if (number == TILE) {
-                count_rows_of_tiles<TILE>(stratum, rows, columns, team, cells, shape.columns);
+                count_rows_of_tiles<TILE>(stratum, rows, columns, team, cells, width, shape.columns);
             } else if (number == 3) {
-                count_rows_of_tiles<3>(stratum, rows, columns, team, cells, shape.columns);
+                count_rows_of_tiles<3>(stratum, rows, columns, team, cells, width, shape.columns);
             } else if (number == 2) {
-                count_rows_of_tiles<2>(stratum, rows, columns, team, cells, shape.columns);
+                count_rows_of_tiles<2>(stratum, rows, columns, team, cells, width, shape.columns);
             } else {
-                count_rows_of_tiles<1>(stratum, rows, columns, team, cells, shape.columns);
+                count_rows_of_tiles<1>(stratum, rows, columns, team, cells, width, shape.columns);
             }
         }
     }
+}
+
+// Calls do_for(x, y) for all x < outer and y < inner, shared out among the team.
+template <class Do>
+__device__ __forceinline__ void share_out(const Team& team, int outer, int inner, Do&& do_for) {
+    if (outer <= 0 || inner <= 0) return;
+    for (int x = team.rank / inner, y = team.rank % inner; x < outer;) {
+        do_for(x, y);
+        for (y += team.size; y >= inner && x < outer; ++x) y -= inner;
+    }
+}
+
+// The cells of a table of level 1 that count_planes left out: what its pairs have and other categories do not. All
+// threads of the block call it, those without a table with `there` false; they meet between cells that need each other.
+template <class Meet>
+__device__ __forceinline__ void complete(const PairTables& pairs, const Shape& shape, int member, bool there,
+                                         const Team& team, unsigned* table, Meet&& meet) {
+    const int last_row = shape.rows - 1, columns = shape.columns, last_column = columns - 1;
+    const int last_stratum = static_cast<int>(shape.strata) - 1, block = static_cast<int>(shape.block());
+    if (there) {  // the last category of Vj
+        const PairTable of_low(pairs, shape.low, member);
+        share_out(team, last_stratum, last_row, [&](int s, int a) {
+            unsigned* const row = table + s * block + a * columns;
+            unsigned count = of_low(a, s);
+            for (int b = 0; b < last_column; ++b) count -= row[b];
+            row[last_column] = count;
+        });
+    }
+    meet();
+    if (there) {  // of Vi
+        const PairTable of_high(pairs, shape.high, member);
+        share_out(team, last_stratum, columns, [&](int s, int b) {
+            unsigned* const column = table + s * block + b;
+            unsigned count = of_high(b, s);
+            for (int a = 0; a < last_row; ++a) count -= column[a * columns];
+            column[last_row * columns] = count;
+        });
+    }
+    meet();
+    if (there) {  // of S[0]
+        const PairTable of_both(pairs, shape.low, shape.high);
+        share_out(team, shape.rows, columns, [&](int a, int b) {
+            unsigned* const cell = table + a * columns + b;
+            unsigned count = of_both(a, b);
+            for (int s = 0; s < last_stratum; ++s) count -= cell[s * block];
+            cell[last_stratum * block] = count;
+        });
+    }
+    meet();
 }
 
 // --- the statistic -----------------------------------------------------------------------------------------------
@@ -448,6 +541,57 @@ __device__ __forceinline__ double stratum_statistic(const Rules& rules, int rows
     }
     df += static_cast<unsigned long long>(rows_met - 1) * (columns_met - 1);
     return sum;
+}
+
+// Cells of a table whose shares of the statistic a team works out side by side; discrete/gpupc.py: MOST_TERMS.
+constexpr int MOST_TERMS = 128;
+
+// The shares that stratum_statistic adds up, for all cells of a table; 0 for those that it passes over.
+__device__ __forceinline__ void work_out_terms(const Rules& rules, const Shape& shape, const Team& team,
+                                               const unsigned* table, double* terms) {
+    const int rows = shape.rows, columns = shape.columns, block = static_cast<int>(shape.block());
+    for (int cell = team.rank; cell < static_cast<int>(shape.strata) * rows * columns; cell += team.size) {
+        const int b = cell % columns, a = cell / columns % rows;
+        const unsigned* const counts = table + cell / columns / rows * block;
+        unsigned total = 0, row = 0, column = 0;
+        for (int x = 0; x < columns; ++x) row += counts[a * columns + x];
+        for (int y = 0; y < rows; ++y) column += counts[y * columns + b];
+        for (int q = 0; q < rows * columns; ++q) total += counts[q];
+        const unsigned count = counts[a * columns + b];
+        double term = 0.0;
+        if (rules.logs != nullptr) {
+            if (count != 0) term = g_square_term(rules.logs, count, row, column, total);
+        } else if (row != 0 && column != 0) {
+            term = chi_square_term(count, row, column, total);
+        }
+        terms[cell] = term;
+    }
+}
+
+// What stratum_statistic returns, from the terms; the sum stays where the stratum's first term was.
+__device__ __forceinline__ void sum_terms(const Rules& rules, const Shape& shape, const Team& team,
+                                          const unsigned* table, double* terms, unsigned long long& df) {
+    const int rows = shape.rows, columns = shape.columns, block = static_cast<int>(shape.block());
+    for (int s = team.rank; s < static_cast<int>(shape.strata); s += team.size) {
+        double* const of_stratum = terms + s * rows * columns;
+        double sum = 0.0;
+        for (int q = 0; q < rows * columns; ++q) sum += of_stratum[q];
+        of_stratum[0] = sum;
+        if (!rules.adjusted) continue;
+        const unsigned* const counts = table + s * block;
+        unsigned rows_met = 0, columns_met = 0;
+        for (int a = 0; a < rows; ++a) {
+            bool met = false;
+            for (int b = 0; b < columns; ++b) met = met || counts[a * columns + b] != 0;
+            rows_met += met;
+        }
+        for (int b = 0; b < columns; ++b) {
+            bool met = false;
+            for (int a = 0; a < rows; ++a) met = met || counts[a * columns + b] != 0;
+            columns_met += met;
+        }
+        if (rows_met != 0) df += static_cast<unsigned long long>(rows_met - 1) * (columns_met - 1);
+    }
 }
 
 // A double kept where a stratum's first two counts were.

@@ -190,6 +190,50 @@ def test_level_zero_by_products_of_planes(seed, p, n, most, band, test, plane_ce
         assert watched.launches["gpupc_level_zero"] == 0
 
 
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    p=st.integers(3, 12),
+    n=st.integers(1, 700),
+    most=st.sampled_from([2, 3, 5, 9]),
+    shape=st.sampled_from(
+        [{"delta": 1}, {"delta": 5, "gamma": 3}, {"delta": 32, "gamma": 2}, {"delta": 96, "beta": 2}]
+    ),
+    tables=st.sampled_from(["shared", "global"]),
+    test=st.sampled_from(["chi-square", "g-square"]),
+    plane_cells=st.sampled_from([2048, 16]),
+)
+def test_level_one_from_the_tables_of_pairs(seed, p, n, most, shape, tables, test, plane_cells):
+    """Statistics to the bit, as p-values: of tables of which a part is counted, by one thread or by several; from 32 on
+    these work out the statistic of a small table side by side."""
+    problem = sampled(seed, p=p, n=n, most=most, alpha=0.05, max_level=2, test=test, df_rule="adjusted")
+    expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples", "delta": 1}, pmax=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        found = run(problem, "gpupc", open_backend("host"), {**shape, "tables": tables}, pmax=True)
+    assert_same(found, expected)
+    assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_tables_of_pairs_are_kept_until_level_one(backend, monkeypatch, room):
+    """Where they take little of the memory, and are given back then."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    if not room:
+        monkeypatch.setattr(products, "KEPT_SHARE", 1 << 60)
+    expected, kept = run(problem, "gpupc", backend), []
+    make_level = gpupc.GpuPC.make_level
+
+    def watched(search, level, sides):
+        kept.append(search.pair_tables is not None)
+        make_level(search, level, sides)
+
+    monkeypatch.setattr(gpupc.GpuPC, "make_level", watched)
+    assert_same(run(problem, "gpupc", backend), expected)
+    assert kept == [room] + [False] * (len(kept) - 1)
+    assert len(kept) >= 2
+
+
 def test_no_memory_for_products_of_planes(backend, monkeypatch):
     problem = sampled(1, p=20, n=300, max_level=0)
     expected = run(problem, "gpupc", backend)
@@ -347,6 +391,14 @@ def plan(**changes):
         "sorted_cells": 200_000,
     }
     return gpupc.plan_memory(**{**arguments, **changes})
+
+
+def test_no_more_blocks_have_room_than_run():
+    """Where few run at a time each may have more."""
+    large = {"largest_table": 10**7, "dense_cells": 10**7}
+    few = plan(running_blocks=500, resident_blocks=20, **large).dense_cells
+    assert few == plan(running_blocks=20, resident_blocks=20, **large).dense_cells
+    assert few > plan(running_blocks=500, **large).dense_cells
 
 
 def test_small_tables_are_shared():
