@@ -34,7 +34,7 @@ DIGITS = {"cuda": 16, "host": 256}  # sorted.cuh
 EVERY_SIZE = 2**64 - 1
 MAX_THREADS = 512  # gpupc.cu: launch bounds, which leave 128 registers for the counts of a tile
 UNIT_BYTES = 48  # sorted.cuh: sizeof(Unit)
-TERMS_BYTES = 8 * 128  # tables.cuh: MOST_TERMS
+TERM_BYTES = 8
 
 SHARED_TABLE_CELLS = 12288
 """Cells that a table may have in shared memory: more would leave room for few blocks on a multiprocessor.
@@ -50,8 +50,9 @@ DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "
 MOST_DELTA, PAIR_DELTA = 256, 32
 """Threads a table at most, where a level has too few edges to fill a GPU otherwise; and at level 0, with all pairs."""
 
-TERMS_FROM = 32
-"""Threads a table from which they work out the terms of a small table's statistic side by side; fewer save the room."""
+TERMS_FROM, MOST_TERMS = 32, 1024
+"""Threads a table from which they work out the terms of its statistic side by side; and cells of a table that has room
+for them in shared memory, of which they take a quarter at most."""
 
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
@@ -227,7 +228,6 @@ class GpuPC(DiscreteSearch):
         self.dense_cells = EVERY_SIZE if everything else max(most, SHARED_TABLE_CELLS)
         self.digits = DIGITS[run.backend.name]
         self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
-        self.use_terms = self.shape["delta"] >= TERMS_FROM
         self.pair_tables: Filled | None = None  # between levels 0 and 1
         super().__init__(problem, run)
 
@@ -249,7 +249,7 @@ class GpuPC(DiscreteSearch):
             columns = -(-self.p // self.shape["beta"])
         where, shared_bytes = self.run.params["tables"], self.backend.max_shared_bytes
         in_products = products.kept_bytes(self, left) if level else products.device_bytes(self, left)
-        if cells <= shared_cells(level, cells, tables, row_bytes, shared_bytes, self._unit_bytes(level), where):
+        if cells <= shared_cells(level, cells, tables, row_bytes, shared_bytes, self._unit_bytes(level, cells), where):
             return in_products
         if cells > self.dense_cells:
             cells = max(self.dense_cells, sorted_cells(self.n, MAX_THREADS, self.digits))
@@ -287,15 +287,22 @@ class GpuPC(DiscreteSearch):
         pairs = self.pair_tables or PAIR_TABLES(
             **dict.fromkeys(("counts", "starts", "categories", "first_plane")), first=0, plane_cells=0
         )
-        flags = np.bool_(use_shared), np.bool_(self.use_terms)
-        after = [pairs, level.row_cells, level.busy_rows, np.int32(level.busy), *flags]
+        terms = np.int32(self._most_terms(level.largest_table))
+        after = [pairs, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared), terms]
         blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
         self._launch_tests("level", plan, grid, blocks, sides, after, splits)
         self.pair_tables = None
 
-    def _unit_bytes(self, level: int) -> int:
+    def _most_terms(self, largest_table: int) -> int:
+        """Terms of the statistic that each table of a level from 1 on has room for."""
+        if self.shape["delta"] < TERMS_FROM:
+            return 0
+        room = self.backend.max_shared_bytes // (4 * self.shape["gamma"] * self.shape["beta"] * TERM_BYTES)
+        return min(largest_table, MOST_TERMS, room)
+
+    def _unit_bytes(self, level: int, largest_table: int) -> int:
         """Shared memory of each test beside its set and its table."""
-        return UNIT_BYTES + (TERMS_BYTES if level and self.use_terms else 0)
+        return UNIT_BYTES + (TERM_BYTES * self._most_terms(largest_table) if level else 0)
 
     def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
         """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
@@ -382,7 +389,7 @@ class GpuPC(DiscreteSearch):
             running_blocks=1 if all_made else self.threads_at_once // (delta * tables),
             dense_cells=self.dense_cells if self._smallest_table(level) <= self.dense_cells else 0,
             sorted_cells=sorted_cells(self.n, delta, self.digits),
-            unit_bytes=self._unit_bytes(level),
+            unit_bytes=self._unit_bytes(level, largest_table),
             where=self.run.params["tables"],
         )
         logger.info("%s", plan)

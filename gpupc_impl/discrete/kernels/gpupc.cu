@@ -20,19 +20,27 @@ struct Places {
     }
 };
 
+// What spares a test with a table in shared memory some of its work; all null: nothing.
+struct Shortcuts {
+    const PairTables* pairs;
+    bool any_told;  // whether they tell a part of a table of this block
+    double* terms;  // of the team: room for terms of the statistic, which its threads work out side by side
+    int most_terms;
+};
+
 // The test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block must call it; they meet
-// before it reads the unit, and must meet again before the unit or the table changes. `terms`: room for MOST_TERMS, or
-// null.
+// before it reads the unit, and must meet again before the unit or the table changes.
 template <Where WHERE, class Code>
-__device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data, const PairTables& pairs,
-                                          Unit& unit, const int* members, int level, const Team& team, unsigned* table,
-                                          double* terms) {
+__device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data,
+                                          const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
+                                          const Team& team, unsigned* table) {
     const bool testing = unit.testing != 0;
     const Shape shape = unit.shape;
     const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;
-    const bool from_pairs = level == 1 && pairs.counts != nullptr;  // as far as they tell
-    const bool told = testing && from_pairs && pairs_tell(pairs, shape, members[0]);
-    const bool side_by_side = terms != nullptr && strata * shape.rows * shape.columns <= MOST_TERMS;
+    const bool any_told = WHERE == SHARED && shortcuts.any_told, told = testing && any_told && unit.told != 0;
+    double* const terms = shortcuts.terms;
+    const bool side_by_side = WHERE == SHARED && strata <= CHUNK &&  // more keep threads busy anyway
+                              strata * shape.rows * shape.columns <= static_cast<unsigned>(shortcuts.most_terms);
     if (testing) {
         for (unsigned long long c = team.rank; c < cells; c += team.size) table[c] = 0;
     }
@@ -49,7 +57,11 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
         }
     }
     sync_block();
-    if (from_pairs) complete(pairs, shape, told ? members[0] : 0, told, team, table, [] { sync_block(); });
+    if (any_told) complete(*shortcuts.pairs, shape, members, told, team, table, [] { sync_block(); });
+    if (WHERE == SHARED && shortcuts.most_terms != 0) {
+        if (testing && side_by_side) sum_columns(shape, team, table);
+        sync_block();
+    }
     unsigned long long df = 0;
     if (testing && side_by_side) {
         work_out_terms(search.rules, shape, team, table, terms);
@@ -87,12 +99,12 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
 // As make_test, by one way or the other.
 template <Where WHERE, class Code>
 __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data,
-                                             const PairTables& pairs, Unit& unit, const int* members, int level,
-                                             const Team& team, unsigned* table, double* terms, int bits) {
+                                             const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
+                                             const Team& team, unsigned* table, int bits) {
     if constexpr (WHERE == SORTED) {
         make_sorted_test(search, data, unit, members, level, team, table, bits);
     } else {
-        make_test<WHERE>(search, data, pairs, unit, members, level, team, table, terms);
+        make_test<WHERE>(search, data, shortcuts, unit, members, level, team, table);
     }
 }
 
@@ -114,24 +126,24 @@ __global__ void __launch_bounds__(512, 1)
             Shape shape;
             shape.set(data.categories, i, j, nullptr, 0);
             if (!places.have(shape) || (others && has_planes(data, shape, nullptr, 0))) continue;
-            if (team.rank == 0) *unit = Unit{shape, 0, 0, 1};
+            if (team.rank == 0) *unit = Unit{shape, 0, 0, 1, 0};
             sync_block();
-            make_test_by<WHERE>(search, data, PairTables{}, *unit, nullptr, 0, team, table, nullptr, places.bits);
+            make_test_by<WHERE>(search, data, Shortcuts{}, *unit, nullptr, 0, team, table, places.bits);
             sync_block();
         }
     }
 }
 
 // Levels from 1 on (Algorithm 3). Grid (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta
-// edges of one of the `busy` rows that have tests, gamma tests of each at a time, delta threads a table. Room for terms
-// behind the units: where tables have enough threads. Blocks start in the order of their numbers, so those with the
-// first sets of all edges come first.
+// edges of one of the `busy` rows that have tests, gamma tests of each at a time, delta threads a table. Room for
+// terms behind the units: where tables have enough threads. Blocks start in the order of their numbers, so those with
+// the first sets of all edges come first.
 template <class Code, Where WHERE>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
                 const __grid_constant__ PairTables pairs, const unsigned long long* row_cells, const int* busy_rows,
-                int busy, bool use_shared, bool use_terms) {
+                int busy, bool use_shared, int most_terms) {
     GPUPC_DYNAMIC_SHARED(Unit, units);
     const Rows& rows = level.rows;
     const int size = level.level;
@@ -139,8 +151,9 @@ __global__ void __launch_bounds__(512, 1)
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     Unit& unit = units[number];
     double* const all_terms = reinterpret_cast<double*>(units + here);
-    double* const terms = use_terms ? all_terms + number * MOST_TERMS : nullptr;
-    int* const all_members = reinterpret_cast<int*>(all_terms + (use_terms ? here * MOST_TERMS : 0));
+    Shortcuts shortcuts{&pairs, false, all_terms + number * most_terms, most_terms};
+    const bool from_pairs = WHERE == SHARED && size == 1 && pairs.counts != nullptr;  // as far as they tell
+    int* const all_members = reinterpret_cast<int*>(all_terms + here * most_terms);
     int* const members = all_members + number * size;
     int* const shared_row = all_members + here * size;
     unsigned* const shared_tables = reinterpret_cast<unsigned*>(shared_row + (use_shared ? rows.stride : 0));
@@ -186,13 +199,18 @@ __global__ void __launch_bounds__(512, 1)
                         Shape shape;
                         shape.set(data.categories, i, j, members, size);
                         if (!places.have(shape)) continue;
-                        unit = Unit{shape, key, 0, 1};
+                        const bool told = from_pairs && pairs_tell(pairs, shape, members[0]);
+                        unit = Unit{shape, key, 0, 1, told};
                         ++tally.tests;
                     }
                 }
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
-                make_test_by<WHERE>(search, data, pairs, unit, members, size, team, table, terms, places.bits);
+                shortcuts.any_told = false;
+                for (int u = 0; from_pairs && u < here; ++u) {
+                    shortcuts.any_told = shortcuts.any_told || (units[u].testing != 0 && units[u].told != 0);
+                }
+                make_test_by<WHERE>(search, data, shortcuts, unit, members, size, team, table, places.bits);
                 sync_block();
             }
         }

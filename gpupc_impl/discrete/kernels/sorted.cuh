@@ -16,7 +16,7 @@ constexpr int DIGITS = 1 << DIGIT_BITS;  // discrete/gpupc.py: the same
 struct Unit {
     Shape shape;
     unsigned long long key, df;
-    int testing;
+    short testing, told;  // whether there is one, and whether tables of pairs tell a part of its table
 };
 static_assert(sizeof(Unit) == 48, "discrete/gpupc.py: UNIT_BYTES");
 

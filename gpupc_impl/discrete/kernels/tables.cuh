@@ -381,11 +381,11 @@ __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& 
     return all;
 }
 
-// Whether a table of level 1 can be told from those of its pairs and the cells of all categories but the last, and
-// these are few enough to be counted by planes.
+// Whether a table of level 1 is told by those of its pairs and the cells of all categories but the last, and these are
+// at most half as many as are counted by planes otherwise, since telling takes time as well.
 __device__ __forceinline__ bool pairs_tell(const PairTables& pairs, const Shape& shape, int member) {
     const unsigned long long counted = (shape.strata - 1) * (shape.rows - 1) * (shape.columns - 1);
-    return counted <= pairs.plane_cells && pairs.have(shape.low, shape.high) && pairs.have(shape.low, member) &&
+    return 2 * counted <= pairs.plane_cells && pairs.have(shape.low, shape.high) && pairs.have(shape.low, member) &&
            pairs.have(shape.high, member);
 }
 
@@ -446,12 +446,12 @@ __device__ __forceinline__ void share_out(const Team& team, int outer, int inner
 // The cells of a table of level 1 that count_planes left out: what its pairs have and other categories do not. All
 // threads of the block call it, those without a table with `there` false; they meet between cells that need each other.
 template <class Meet>
-__device__ __forceinline__ void complete(const PairTables& pairs, const Shape& shape, int member, bool there,
+__device__ __forceinline__ void complete(const PairTables& pairs, const Shape& shape, const int* members, bool there,
                                          const Team& team, unsigned* table, Meet&& meet) {
     const int last_row = shape.rows - 1, columns = shape.columns, last_column = columns - 1;
     const int last_stratum = static_cast<int>(shape.strata) - 1, block = static_cast<int>(shape.block());
     if (there) {  // the last category of Vj
-        const PairTable of_low(pairs, shape.low, member);
+        const PairTable of_low(pairs, shape.low, members[0]);
         share_out(team, last_stratum, last_row, [&](int s, int a) {
             unsigned* const row = table + s * block + a * columns;
             unsigned count = of_low(a, s);
@@ -461,7 +461,7 @@ __device__ __forceinline__ void complete(const PairTables& pairs, const Shape& s
     }
     meet();
     if (there) {  // of Vi
-        const PairTable of_high(pairs, shape.high, member);
+        const PairTable of_high(pairs, shape.high, members[0]);
         share_out(team, last_stratum, columns, [&](int s, int b) {
             unsigned* const column = table + s * block + b;
             unsigned count = of_high(b, s);
@@ -543,29 +543,38 @@ __device__ __forceinline__ double stratum_statistic(const Rules& rules, int rows
     return sum;
 }
 
-// Cells of a table whose shares of the statistic a team works out side by side; discrete/gpupc.py: MOST_TERMS.
-constexpr int MOST_TERMS = 128;
+// The sums of the columns, each in the last row of its stratum.
+__device__ __forceinline__ void sum_columns(const Shape& shape, const Team& team, unsigned* table) {
+    share_out(team, static_cast<int>(shape.strata), shape.columns, [&](int s, int b) {
+        unsigned* const column = table + s * static_cast<int>(shape.block()) + b;
+        unsigned sum = 0;
+        for (int a = 0; a < shape.rows; ++a) sum += column[a * shape.columns];
+        column[shape.rows * shape.columns] = sum;
+    });
+}
 
-// The shares that stratum_statistic adds up, for all cells of a table; 0 for those that it passes over.
+// The shares that stratum_statistic adds up, for all cells of a table whose columns are summed; 0 for those that it
+// passes over.
 __device__ __forceinline__ void work_out_terms(const Rules& rules, const Shape& shape, const Team& team,
                                                const unsigned* table, double* terms) {
-    const int rows = shape.rows, columns = shape.columns, block = static_cast<int>(shape.block());
-    for (int cell = team.rank; cell < static_cast<int>(shape.strata) * rows * columns; cell += team.size) {
-        const int b = cell % columns, a = cell / columns % rows;
-        const unsigned* const counts = table + cell / columns / rows * block;
-        unsigned total = 0, row = 0, column = 0;
-        for (int x = 0; x < columns; ++x) row += counts[a * columns + x];
-        for (int y = 0; y < rows; ++y) column += counts[y * columns + b];
-        for (int q = 0; q < rows * columns; ++q) total += counts[q];
-        const unsigned count = counts[a * columns + b];
+    const int columns = shape.columns;
+    share_out(team, static_cast<int>(shape.strata) * shape.rows, columns, [&](int row_number, int b) {
+        const int s = row_number / shape.rows;
+        const unsigned* const row = table + (row_number + s) * columns;  // a stratum has one row more
+        const unsigned* const sums = table + ((s + 1) * (shape.rows + 1) - 1) * columns;
+        unsigned total = 0, row_total = 0;
+        for (int other = 0; other < columns; ++other) {
+            row_total += row[other];
+            total += sums[other];
+        }
         double term = 0.0;
         if (rules.logs != nullptr) {
-            if (count != 0) term = g_square_term(rules.logs, count, row, column, total);
-        } else if (row != 0 && column != 0) {
-            term = chi_square_term(count, row, column, total);
+            if (row[b] != 0) term = g_square_term(rules.logs, row[b], row_total, sums[b], total);
+        } else if (row_total != 0 && sums[b] != 0) {
+            term = chi_square_term(row[b], row_total, sums[b], total);
         }
-        terms[cell] = term;
-    }
+        terms[row_number * columns + b] = term;
+    });
 }
 
 // What stratum_statistic returns, from the terms; the sum stays where the stratum's first term was.
@@ -585,11 +594,7 @@ __device__ __forceinline__ void sum_terms(const Rules& rules, const Shape& shape
             for (int b = 0; b < columns; ++b) met = met || counts[a * columns + b] != 0;
             rows_met += met;
         }
-        for (int b = 0; b < columns; ++b) {
-            bool met = false;
-            for (int a = 0; a < rows; ++a) met = met || counts[a * columns + b] != 0;
-            columns_met += met;
-        }
+        for (int b = 0; b < columns; ++b) columns_met += counts[rows * columns + b] != 0;
         if (rows_met != 0) df += static_cast<unsigned long long>(rows_met - 1) * (columns_met - 1);
     }
 }
