@@ -54,6 +54,11 @@ TERMS_FROM, MOST_TERMS = 32, 1024
 """Threads a table from which they work out the terms of its statistic side by side; and cells of a table that has room
 for them in shared memory, of which they take a quarter at most."""
 
+SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
+"""On a GPU that has work enough, tables of up to so many cells are made by blocks of their own: more of them fit on a
+multiprocessor than with room for the largest. So many tests of an edge at a time read its planes from the first cache
+together, by so few threads a table: the least at level 1, whose tables are counted by few planes."""
+
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
 
@@ -97,6 +102,7 @@ class MemoryPlan:
         largest_table: bytes of the largest table possible, with the sums of its columns.
         shared_cells: tables up to this size lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
+        test_bytes: what each of its tests takes of that, with a table of the largest size that lies there.
         dense_cells: tables up to this size are made; of larger ones the samples are sorted.
         scratch_cells: cells of each table in scratch space; 0 when all fit into shared memory.
         scratch_grid: blocks in x and y that share the scratch space.
@@ -108,6 +114,7 @@ class MemoryPlan:
     largest_table: int
     shared_cells: int
     shared_bytes: int
+    test_bytes: int
     dense_cells: int = 0
     scratch_cells: int = 0
     scratch_grid: tuple[int, int] = (0, 0)
@@ -183,8 +190,9 @@ def plan_memory(
         DeviceMemoryError: the tables of one block do not fit.
     """
     cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, unit_bytes, where)
-    shared_bytes = tables * (unit_bytes + 4 * level + CELL_BYTES * cells) + row_bytes
-    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
+    test_bytes = unit_bytes + 4 * level + CELL_BYTES * cells
+    shared_bytes = tables * test_bytes + row_bytes
+    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, test_bytes, dense_cells=cells)
     if largest_table <= cells:
         return plan
     room = memory_limit - memory_used
@@ -228,6 +236,7 @@ class GpuPC(DiscreteSearch):
         self.dense_cells = EVERY_SIZE if everything else max(most, SHARED_TABLE_CELLS)
         self.digits = DIGITS[run.backend.name]
         self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
+        self.chooses = bool(multiprocessors) and not any(run.params[name] for name in ("delta", "gamma", "beta"))
         self.pair_tables: Filled | None = None  # between levels 0 and 1
         super().__init__(problem, run)
 
@@ -290,6 +299,14 @@ class GpuPC(DiscreteSearch):
         terms = np.int32(self._most_terms(level.largest_table))
         after = [pairs, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared), terms]
         blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
+        small_bytes = row_shared + SMALL_GAMMA * (
+            plan.test_bytes - CELL_BYTES * max(plan.shared_cells - SMALL_CELLS, 0)
+        )
+        room = small_bytes <= self.backend.max_shared_bytes
+        if room and self.chooses and deltas["shared"] == self.shape["delta"]:
+            least, most = SMALL_DELTAS
+            delta = least if level.level == 1 or self.n < most * SAMPLES_A_THREAD["shared"] else most
+            blocks["small"] = (delta, SMALL_GAMMA, beta)
         self._launch_tests("level", plan, grid, blocks, sides, after, splits)
         self.pair_tables = None
 
@@ -341,7 +358,8 @@ class GpuPC(DiscreteSearch):
         """A level's tests: those with tables in shared memory, in scratch space, and with sorted samples.
 
         Args:
-            blocks: threads of a block, by where its tables lie; as many tables in either.
+            blocks: threads of a block, by where its tables lie; as many tables in either, but for small ones in shared
+                memory, which have blocks of their own if there is an entry for them.
         """
         cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
         tables = math.prod(blocks["shared"][1:])
@@ -350,10 +368,13 @@ class GpuPC(DiscreteSearch):
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
         bits = (largest - 1).bit_length()
         in_scratch = {"scratch": scratch, "scratch_cells": plan.scratch_cells, "bits": bits, "splits": 1}
-        launches = []
-        if cells:
-            shared = PLACES(above=0, up_to=cells, scratch=None, scratch_cells=cells, bits=0, splits=splits)
-            launches.append((shared, (grid[0], grid[1] * splits), blocks["shared"], plan.shared_bytes, "SHARED"))
+        launches, small = [], min(cells, SMALL_CELLS) if "small" in blocks else 0
+        for above, up_to, where in ((0, small, "small"), (small, cells, "shared")):
+            if up_to > above:
+                places = PLACES(above=above, up_to=up_to, scratch=None, scratch_cells=up_to, bits=0, splits=splits)
+                here = math.prod(blocks[where][1:])
+                of_block = plan.shared_bytes + (here - tables) * plan.test_bytes - here * CELL_BYTES * (cells - up_to)
+                launches.append((places, (grid[0], grid[1] * splits), blocks[where], of_block, "SHARED"))
         shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
         if dense > cells:
             made = PLACES(above=cells, up_to=dense, **in_scratch)

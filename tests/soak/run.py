@@ -196,12 +196,18 @@ def draw_run(method: Method, backend: str, rng: np.random.Generator) -> dict[str
 
 
 def run(method: Method, problem: Problem, how: dict[str, Any]) -> Skeleton | None:
-    """A method's answer; None where it says that the problem does not fit."""
+    """A method's answer; None where it says that the problem does not fit.
+
+    Raises:
+        DeviceMemoryError: it does not fit though nothing bounds the memory: other processes have it.
+    """
     os.environ["GPUPC_HOST_THREADS"] = str(how["threads"])
     try:
         backend = open_method_backend(method, how["backend"], how["device_memory_limit"])
         return solve(problem, method, backend, how["params"])
     except DeviceMemoryError:
+        if how["device_memory_limit"] is None and "device_mb" not in how["params"]:
+            raise
         return None
 
 

@@ -234,6 +234,22 @@ def test_tables_of_pairs_are_kept_until_level_one(backend, monkeypatch, room):
     assert len(kept) >= 2
 
 
+@pytest.mark.parametrize("small_cells", [4, 40, 1280])
+def test_small_tables_have_blocks_of_their_own(backend, monkeypatch, small_cells):
+    """On a GPU with work enough: no table is made twice or left out, wherever the line is."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    expected = run(problem, "gpupc", backend)
+    monkeypatch.setattr(gpupc, "SMALL_CELLS", small_cells)
+    monkeypatch.setattr(gpupc, "THREADS_A_MULTIPROCESSOR", 2)
+    monkeypatch.setattr(gpupc, "DEFAULTS", {"host": gpupc.DEFAULTS["cuda"]})
+    watched = WatchedBackend()
+    watched.multiprocessors = 1
+    assert_same(run(problem, "gpupc", watched), expected)
+    assert watched.launches["gpupc_level"] >= 2 * (expected.levels_run - 1)
+    if small_cells == 40:  # less than the largest tables of level 1, more than its smallest
+        assert watched.launches["gpupc_level"] > 2 * (expected.levels_run - 1)
+
+
 def test_no_memory_for_products_of_planes(backend, monkeypatch):
     problem = sampled(1, p=20, n=300, max_level=0)
     expected = run(problem, "gpupc", backend)
