@@ -17,6 +17,7 @@ import importlib
 import io
 import lzma
 import re
+import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -449,7 +450,10 @@ def _whole_numbers(labels: Sequence[str]) -> np.ndarray:
     try:
         return np.array([*map(int, labels)], np.int64)
     except OverflowError:
-        return np.array([*map(int, labels)], object)
+        numbers = [*map(int, labels)]
+        if max(map(abs, numbers)) <= sys.float_info.max:
+            return np.array(numbers, object)
+        return np.array(labels, object)  # pandas 3.0 tries to make floats of them
     except ValueError:  # more digits than Python reads
         return np.array(labels, object)
 

@@ -102,7 +102,6 @@ class MemoryPlan:
         largest_table: bytes of the largest table possible, with the sums of its columns.
         shared_cells: tables up to this size lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
-        test_bytes: what each of its tests takes of that, with a table of the largest size that lies there.
         dense_cells: tables up to this size are made; of larger ones the samples are sorted.
         scratch_cells: cells of each table in scratch space; 0 when all fit into shared memory.
         scratch_grid: blocks in x and y that share the scratch space.
@@ -114,7 +113,6 @@ class MemoryPlan:
     largest_table: int
     shared_cells: int
     shared_bytes: int
-    test_bytes: int
     dense_cells: int = 0
     scratch_cells: int = 0
     scratch_grid: tuple[int, int] = (0, 0)
@@ -137,13 +135,18 @@ class MemoryPlan:
 
 
 def shared_cells(
-    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, unit_bytes: int, where: str
+    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, where: str = "shared"
 ) -> int:
     """The most cells of a table in shared memory; see `plan_memory` for the arguments."""
     if level and where == "global":
         return 0
-    free = max_shared_bytes - tables * (unit_bytes + 4 * level) - row_bytes
+    free = max_shared_bytes - tables * (UNIT_BYTES + 4 * level) - row_bytes
     return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
+
+
+def _test_bytes(level: int, cells: int) -> int:
+    """Shared memory of a test whose table of up to so many cells lies there."""
+    return UNIT_BYTES + 4 * level + CELL_BYTES * cells
 
 
 def sorted_cells(samples: int, threads: int, digits: int) -> int:
@@ -165,7 +168,6 @@ def plan_memory(
     running_blocks: int,
     dense_cells: int,
     sorted_cells: int,
-    unit_bytes: int = UNIT_BYTES,
     where: str = "shared",
 ) -> MemoryPlan:
     """Plan a level.
@@ -183,16 +185,14 @@ def plan_memory(
             would leave a GPU idle, and samples are sorted instead.
         dense_cells: the most cells of a table that is made where there is memory for it.
         sorted_cells: what takes the place of a larger table.
-        unit_bytes: shared memory of each test beside its set and its table.
         where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
 
     Raises:
         DeviceMemoryError: the tables of one block do not fit.
     """
-    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, unit_bytes, where)
-    test_bytes = unit_bytes + 4 * level + CELL_BYTES * cells
-    shared_bytes = tables * test_bytes + row_bytes
-    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, test_bytes, dense_cells=cells)
+    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, where)
+    shared_bytes = tables * _test_bytes(level, cells) + row_bytes
+    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
     if largest_table <= cells:
         return plan
     room = memory_limit - memory_used
@@ -256,9 +256,9 @@ class GpuPC(DiscreteSearch):
             row_bytes = min(4 * (self.p - 1), self.backend.max_shared_bytes // 4)
             tables = self.shape["gamma"] * self.shape["beta"]
             columns = -(-self.p // self.shape["beta"])
-        where, shared_bytes = self.run.params["tables"], self.backend.max_shared_bytes
+        where = self.run.params["tables"]
         in_products = products.kept_bytes(self, left) if level else products.device_bytes(self, left)
-        if cells <= shared_cells(level, cells, tables, row_bytes, shared_bytes, self._unit_bytes(level, cells), where):
+        if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
             return in_products
         if cells > self.dense_cells:
             cells = max(self.dense_cells, sorted_cells(self.n, MAX_THREADS, self.digits))
@@ -296,12 +296,9 @@ class GpuPC(DiscreteSearch):
         pairs = self.pair_tables or PAIR_TABLES(
             **dict.fromkeys(("counts", "starts", "categories", "first_plane")), first=0, plane_cells=0
         )
-        terms = np.int32(self._most_terms(level.largest_table))
-        after = [pairs, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared), terms]
+        after = [pairs, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
         blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
-        small_bytes = row_shared + SMALL_GAMMA * (
-            plan.test_bytes - CELL_BYTES * max(plan.shared_cells - SMALL_CELLS, 0)
-        )
+        small_bytes = row_shared + SMALL_GAMMA * beta * _test_bytes(level.level, min(plan.shared_cells, SMALL_CELLS))
         room = small_bytes <= self.backend.max_shared_bytes
         if room and self.chooses and deltas["shared"] == self.shape["delta"]:
             least, most = SMALL_DELTAS
@@ -310,16 +307,16 @@ class GpuPC(DiscreteSearch):
         self._launch_tests("level", plan, grid, blocks, sides, after, splits)
         self.pair_tables = None
 
-    def _most_terms(self, largest_table: int) -> int:
-        """Terms of the statistic that each table of a level from 1 on has room for."""
-        if self.shape["delta"] < TERMS_FROM:
-            return 0
-        room = self.backend.max_shared_bytes // (4 * self.shape["gamma"] * self.shape["beta"] * TERM_BYTES)
-        return min(largest_table, MOST_TERMS, room)
+    def _most_terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
+        """Terms of the statistic that each of a block's tables has room for, if they have so many cells.
 
-    def _unit_bytes(self, level: int, largest_table: int) -> int:
-        """Shared memory of each test beside its set and its table."""
-        return UNIT_BYTES + (TERM_BYTES * self._most_terms(largest_table) if level else 0)
+        Args:
+            shared_bytes: what the block takes beside.
+        """
+        if self.shape["delta"] < TERMS_FROM or smallest > MOST_TERMS:
+            return 0
+        most = self.backend.max_shared_bytes
+        return min(largest, MOST_TERMS, min(most // 4, most - shared_bytes) // (tables * TERM_BYTES))
 
     def _delta(self, tables: int, least: int, most: int = MOST_DELTA) -> int:
         """Threads a table: those asked for or, on a GPU, as many as keep it busy with so many tables."""
@@ -368,25 +365,28 @@ class GpuPC(DiscreteSearch):
             scratch = self.backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32)
         bits = (largest - 1).bit_length()
         in_scratch = {"scratch": scratch, "scratch_cells": plan.scratch_cells, "bits": bits, "splits": 1}
+        smallest, of_row = self._smallest_table(plan.level), plan.shared_bytes - tables * _test_bytes(plan.level, cells)
         launches, small = [], min(cells, SMALL_CELLS) if "small" in blocks else 0
         for above, up_to, where in ((0, small, "small"), (small, cells, "shared")):
             if up_to > above:
                 places = PLACES(above=above, up_to=up_to, scratch=None, scratch_cells=up_to, bits=0, splits=splits)
                 here = math.prod(blocks[where][1:])
-                of_block = plan.shared_bytes + (here - tables) * plan.test_bytes - here * CELL_BYTES * (cells - up_to)
-                launches.append((places, (grid[0], grid[1] * splits), blocks[where], of_block, "SHARED"))
-        shared_bytes = plan.shared_bytes - tables * CELL_BYTES * cells
+                shared_bytes = of_row + here * _test_bytes(plan.level, up_to)
+                terms = self._most_terms(max(above, smallest), up_to, here, shared_bytes) if plan.level else 0
+                shared_bytes += here * TERM_BYTES * terms
+                launches.append((places, (grid[0], grid[1] * splits), blocks[where], shared_bytes, "SHARED", terms))
+        shared_bytes = of_row + tables * _test_bytes(plan.level, 0)
         if dense > cells:
             made = PLACES(above=cells, up_to=dense, **in_scratch)
-            launches.append((made, plan.scratch_grid, blocks["scratch"], shared_bytes, "SCRATCH"))
+            launches.append((made, plan.scratch_grid, blocks["scratch"], shared_bytes, "SCRATCH", 0))
         if largest > dense:
             larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
-            launches.append((larger, plan.scratch_grid, blocks["scratch"], shared_bytes, "SORTED"))
-        smallest = self._smallest_table(plan.level)
+            launches.append((larger, plan.scratch_grid, blocks["scratch"], shared_bytes, "SORTED", 0))
         launches = [launch for launch in launches if launch[0].values["up_to"] >= smallest]
         for arguments in sides:
-            for places, of_grid, block, of_block, where in launches:
-                self.kernel(part, where)(of_grid, block, [*arguments, places, *after], shared_bytes=of_block)
+            for places, of_grid, block, of_block, where, terms in launches:
+                last = [np.int32(terms)] if plan.level else []
+                self.kernel(part, where)(of_grid, block, [*arguments, places, *after, *last], shared_bytes=of_block)
 
     def _smallest_table(self, level: int) -> int:
         """Every table of a level has more cells than this, or as many."""
@@ -410,7 +410,6 @@ class GpuPC(DiscreteSearch):
             running_blocks=1 if all_made else self.threads_at_once // (delta * tables),
             dense_cells=self.dense_cells if self._smallest_table(level) <= self.dense_cells else 0,
             sorted_cells=sorted_cells(self.n, delta, self.digits),
-            unit_bytes=self._unit_bytes(level, largest_table),
             where=self.run.params["tables"],
         )
         logger.info("%s", plan)

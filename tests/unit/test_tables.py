@@ -202,6 +202,14 @@ def test_labels(tmp_path, end):
     assert names == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("digits", [309, 5000])
+def test_a_label_of_so_many_digits_is_a_text(tmp_path, digits):
+    """No float holds the first, and Python reads the second as no number at all."""
+    (tmp_path / "long.csv").write_text(f"a,b\n-{'9' * digits},1\n0,2\n")
+    values, _ = read_text(tmp_path / "long.csv", labels=True)
+    assert values.to_numpy().tolist() == [[f"-{'9' * digits}", 1], ["0", 2]]
+
+
 def test_the_array_of_an_archive_may_be_named(tmp_path):
     np.savez(tmp_path / "two.npz", x=NUMBERS, y=np.zeros((1, 2)))
     assert read_numpy(tmp_path / "two.npz", "x")[0].tolist() == NUMBERS
