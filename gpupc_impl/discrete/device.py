@@ -100,6 +100,9 @@ PAIR_TABLES = Struct(  # tables.cuh
     first=np.int32,
     plane_cells=np.uint32,
 )
+BATCHES = Struct(  # batches.cuh
+    "Batches", cells=np.uint32, words=np.int32, parts=np.int32, splits=np.int32
+)
 PRODUCTS = Struct(  # products.cu
     "Products",
     planes=Pointer(np.uint64),
@@ -171,6 +174,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         for code in CODE_TYPES
         for options in all_options
     ]
+    tests += [batches_kernel(code, together) for code in CODE_TYPES for together in (False, True)]
     shared = [
         KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
         graph.KERNELS["mark_pairs<unsigned long long>"],
@@ -181,10 +185,18 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 def kernel_of(name: str, part: str, code: str, *options: str) -> KernelSource:
     """The kernel that makes a method's tests, of level 0 or of others, on codes of a NumPy type."""
-    level, pairs = ([LEVEL], [PAIR_TABLES] if name == "gpupc" else []) if part == "level" else ([], [])
-    structs = (DATA[code], SEARCH, *level, WHERE_TABLES_LIE[name], *pairs)
+    level, more = ([LEVEL], [PAIR_TABLES, BATCHES] if name == "gpupc" else []) if part == "level" else ([], [])
+    structs = (DATA[code], SEARCH, *level, WHERE_TABLES_LIE[name], *more)
     arguments = ", ".join((CODE_TYPES[code], *options))
     return KernelSource(f"discrete/kernels/{name}.cu", f"{name}_{part}<{arguments}>", structs)
+
+
+def batches_kernel(code: str, together: bool) -> KernelSource:
+    """The kernel that makes many tests of an edge at a time, on codes of a NumPy type: a warp those of an edge, or the
+    warps of a block together."""
+    arguments = f"{CODE_TYPES[code]}, {str(together).lower()}"
+    structs = (DATA[code], SEARCH, LEVEL, BATCHES)
+    return KernelSource("discrete/kernels/batches.cu", f"gpupc_batches<{arguments}>", structs)
 
 
 @dataclasses.dataclass(frozen=True)

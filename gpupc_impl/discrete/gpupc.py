@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,15 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete import products
 from gpupc_impl.discrete.device import (
+    BATCHES,
     CELL_BYTES,
     COUNTING,
+    MAX_PLANES,
     PAIR_TABLES,
     PLACES,
     DiscreteSearch,
     Level,
+    batches_kernel,
     largest_pair_table,
 )
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -58,6 +61,23 @@ SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
 """On a GPU that has work enough, tables of up to so many cells are made by blocks of their own: more of them fit on a
 multiprocessor than with room for the largest. So many tests of an edge at a time read its planes from the first cache
 together, by so few threads a table: the least at level 1, whose tables are counted by few planes."""
+
+BATCH_CELLS, BATCH_WORDS, BATCH_PARTS = 256, 2688, 1024
+"""batches.cuh: cells of tables that are made many at a time, and a warp's room, which 16 warps of a multiprocessor find
+in shared memory."""
+
+BATCH_COLUMNS, BATCH_STRATA, BATCH_SETS = 64, 4, 32
+"""batches.cu: columns of a batch and strata of it at a time, at most; and sets that blocks of an edge take in turn."""
+
+BATCH_WARPS, BATCH_WARPS_A_MULTIPROCESSOR = 4, 12
+"""Warps of a block, which read the same planes where their edges have an end in common, and those that run at once."""
+
+BATCH_RUN = 4
+"""Sets that follow one another with all members but the last in common, as a row of mean length has them, from which on
+batches are made: with fewer, beginning them takes longer than they save."""
+
+MOST_PLANE_WORDS = 1 << 33
+"""Words of all planes that batches.cu has numbers for."""
 
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor has registers for."""
@@ -142,6 +162,12 @@ def shared_cells(
         return 0
     free = max_shared_bytes - tables * (UNIT_BYTES + 4 * level) - row_bytes
     return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
+
+
+def batch_doubles(level: int, words: int, parts: int) -> int:
+    """Shared memory of a warp that makes many tests at a time (batches.cu, Room), in units of 8 bytes."""
+    ints = 2 * BATCH_COLUMNS + level + 1 + BATCH_STRATA * (level - 1) + words
+    return parts + 32 + -(-ints // 2)
 
 
 def _test_bytes(level: int, cells: int) -> int:
@@ -237,6 +263,7 @@ class GpuPC(DiscreteSearch):
         self.digits = DIGITS[run.backend.name]
         self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
         self.chooses = bool(multiprocessors) and not any(run.params[name] for name in ("delta", "gamma", "beta"))
+        self.batched = run.params["batches"] == "yes" or (run.params["batches"] == "auto" and self.chooses)
         self.pair_tables: Filled | None = None  # between levels 0 and 1
         super().__init__(problem, run)
 
@@ -246,6 +273,11 @@ class GpuPC(DiscreteSearch):
         sums of columns included."""
         planes = self.plane_counts
         return np.where(planes > 0, (planes + 1) * (planes.sum() - np.cumsum(planes)), 0)
+
+    @property
+    def product_cells(self) -> int:
+        """Cells of a table that level 0 counts by a product of planes, at most; on a GPU, by its tensor cores, any."""
+        return MAX_PLANES**2 if self.backend.warp_threads > 1 else self.plane_cells
 
     def tables(self) -> dict[str, np.ndarray]:
         return {**super().tables(), **products.tables(self)}
@@ -274,21 +306,27 @@ class GpuPC(DiscreteSearch):
         grid = (self.p, min(self.p, MAX_GRID_Y)) if self.backend.name == "cuda" else (1, self.p)
         delta = self._delta(self.p * (self.p - 1) // 2, PAIR_DELTA)
         plan = self._plan(0, largest_pair_table(self.problem), grid, delta, tables=1, row_bytes=0)
-        others = np.bool_(made is products.Made.SOME)
+        product_cells = np.uint32(self.product_cells if made is products.Made.SOME else 0)
         blocks = dict.fromkeys(SAMPLES_A_THREAD, (delta,))
-        self._launch_tests("level_zero", plan, grid, blocks, [arguments], [others], splits=1)
+        self._launch_tests("level_zero", plan, grid, blocks, [arguments], [product_cells], splits=1)
 
     def make_level(self, level: Level, sides: list[list]) -> None:
+        batches, above = self._batches(level)
+        first = self._launch_of_batches(level, batches)
+        if above >= level.largest_table:
+            for arguments in sides:
+                first(arguments)
+            return
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
-        units = -(-level.busy_ends // 2)  # edges that have tests on one side
+        units = _edges_with_tests(level)
         most = min(MOST_DELTA, MAX_THREADS // tables)
         deltas = {
             where: self._delta(units * gamma, self.shape["delta"], min(most, self.n // samples))
             for where, samples in SAMPLES_A_THREAD.items()
         }
         grid = (max(level.busy, 1), min(-(-level.max_degree // beta), MAX_GRID_Y))
-        splits = self._splits(units, deltas["shared"], math.comb(level.max_degree - 1, level.level), grid)
+        splits = self._splits(units, deltas["shared"], _sets_of_an_edge(level), grid)
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
         row_shared = row_bytes if use_shared else 0
@@ -296,7 +334,7 @@ class GpuPC(DiscreteSearch):
         pairs = self.pair_tables or PAIR_TABLES(
             **dict.fromkeys(("counts", "starts", "categories", "first_plane")), first=0, plane_cells=0
         )
-        after = [pairs, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
+        after = [pairs, batches, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
         blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
         small_bytes = row_shared + SMALL_GAMMA * beta * _test_bytes(level.level, min(plan.shared_cells, SMALL_CELLS))
         room = small_bytes <= self.backend.max_shared_bytes
@@ -304,8 +342,52 @@ class GpuPC(DiscreteSearch):
             least, most = SMALL_DELTAS
             delta = least if level.level == 1 or self.n < most * SAMPLES_A_THREAD["shared"] else most
             blocks["small"] = (delta, SMALL_GAMMA, beta)
-        self._launch_tests("level", plan, grid, blocks, sides, after, splits)
+        self._launch_tests("level", plan, grid, blocks, sides, after, splits, first, above)
         self.pair_tables = None
+
+    def _batches(self, level: Level) -> tuple[Filled, int]:
+        """Which tests of a level are made many at a time (batches.cuh), and the cells that each other test has more of,
+        sums of columns included."""
+        long = level.busy_ends - level.busy >= BATCH_RUN * level.level * level.busy
+        wanted = self.batched and (long or self.run.params["batches"] == "yes")
+        if not wanted or self.planes is None or self.planes.size >= MOST_PLANE_WORDS:
+            return BATCHES(cells=0, words=0, parts=0, splits=1), 0
+        first, second, *_ = descending = [*self.problem.descending, 1]
+        strata, stride = math.prod(descending[: level.level]), first * second + first | 1
+        words = min(2 * BATCH_COLUMNS * stride, BATCH_WORDS)
+        parts = min(max(BATCH_COLUMNS // 2 * (strata // first), BATCH_COLUMNS), BATCH_PARTS)
+        limits = [BATCH_CELLS]
+        if strata > parts:
+            limits.append(2 * parts)
+        if stride * first > words:
+            limits.append(2 * words // 3)
+        filled = BATCHES(cells=BATCH_CELLS, words=words, parts=parts, splits=self._splits_of_batches(level))
+        return filled, min(limits) if (self.plane_counts > 0).all() else 0
+
+    def _splits_of_batches(self, level: Level) -> int:
+        """Blocks for the sets of each edge; see `_splits`."""
+        most = max(1, MAX_GRID_Y // level.max_degree)
+        if asked := self.run.params["splits"]:
+            return min(asked, most)
+        blocks = QUEUED * self._warps_at_once // BATCH_WARPS
+        return max(1, min(blocks // _edges_with_tests(level), -(-_sets_of_an_edge(level) // BATCH_SETS), most))
+
+    @property
+    def _warps_at_once(self) -> int:
+        return BATCH_WARPS_A_MULTIPROCESSOR * self.backend.multiprocessors
+
+    def _launch_of_batches(self, level: Level, batches: Filled) -> Callable[[list], None]:
+        """What launches the tests that are made many at a time, with the arguments of a side."""
+        if not batches.values["cells"]:
+            return lambda arguments: None
+        doubles = batch_doubles(level.level, batches.values["words"], batches.values["parts"])
+        splits = batches.values["splits"]
+        together = _edges_with_tests(level) * splits * BATCH_WARPS <= self._warps_at_once
+        edges, kernel = 1 if together else BATCH_WARPS, self.backend.kernel(*batches_kernel(self.code, together))
+        grid = max(level.busy, 1), min(-(-level.max_degree // edges) * splits, MAX_GRID_Y)
+        after = [batches, level.busy_rows, np.int32(level.busy), np.int32(doubles)]
+        block, shared_bytes = (BATCH_WARPS * self.backend.warp_threads,), 8 * edges * doubles
+        return lambda arguments: kernel(grid, block, [*arguments, *after], shared_bytes=shared_bytes)
 
     def _most_terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
         """Terms of the statistic that each of a block's tables has room for, if they have so many cells.
@@ -351,12 +433,16 @@ class GpuPC(DiscreteSearch):
         sides: list[list],
         after: list,
         splits: int,
+        first: Callable[[list], None] | None = None,
+        above: int = 0,
     ) -> None:
         """A level's tests: those with tables in shared memory, in scratch space, and with sorted samples.
 
         Args:
             blocks: threads of a block, by where its tables lie; as many tables in either, but for small ones in shared
                 memory, which have blocks of their own if there is an entry for them.
+            first: launches other tests of a side.
+            above: tables of more cells than this are made here.
         """
         cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
         tables = math.prod(blocks["shared"][1:])
@@ -367,23 +453,25 @@ class GpuPC(DiscreteSearch):
         in_scratch = {"scratch": scratch, "scratch_cells": plan.scratch_cells, "bits": bits, "splits": 1}
         smallest, of_row = self._smallest_table(plan.level), plan.shared_bytes - tables * _test_bytes(plan.level, cells)
         launches, small = [], min(cells, SMALL_CELLS) if "small" in blocks else 0
-        for above, up_to, where in ((0, small, "small"), (small, cells, "shared")):
-            if up_to > above:
-                places = PLACES(above=above, up_to=up_to, scratch=None, scratch_cells=up_to, bits=0, splits=splits)
+        for least, up_to, where in ((above, small, "small"), (max(above, small), cells, "shared")):
+            if up_to > least:
+                places = PLACES(above=least, up_to=up_to, scratch=None, scratch_cells=up_to, bits=0, splits=splits)
                 here = math.prod(blocks[where][1:])
                 shared_bytes = of_row + here * _test_bytes(plan.level, up_to)
-                terms = self._most_terms(max(above, smallest), up_to, here, shared_bytes) if plan.level else 0
+                terms = self._most_terms(max(least, smallest), up_to, here, shared_bytes) if plan.level else 0
                 shared_bytes += here * TERM_BYTES * terms
                 launches.append((places, (grid[0], grid[1] * splits), blocks[where], shared_bytes, "SHARED", terms))
         shared_bytes = of_row + tables * _test_bytes(plan.level, 0)
         if dense > cells:
-            made = PLACES(above=cells, up_to=dense, **in_scratch)
+            made = PLACES(above=max(above, cells), up_to=dense, **in_scratch)
             launches.append((made, plan.scratch_grid, blocks["scratch"], shared_bytes, "SCRATCH", 0))
         if largest > dense:
-            larger = PLACES(above=dense, up_to=EVERY_SIZE, **in_scratch)
+            larger = PLACES(above=max(above, dense), up_to=EVERY_SIZE, **in_scratch)
             launches.append((larger, plan.scratch_grid, blocks["scratch"], shared_bytes, "SORTED", 0))
         launches = [launch for launch in launches if launch[0].values["up_to"] >= smallest]
         for arguments in sides:
+            if first is not None:
+                first(arguments)
             for places, of_grid, block, of_block, where, terms in launches:
                 last = [np.int32(terms)] if plan.level else []
                 self.kernel(part, where)(of_grid, block, [*arguments, places, *after, *last], shared_bytes=of_block)
@@ -417,6 +505,16 @@ class GpuPC(DiscreteSearch):
         return plan
 
 
+def _edges_with_tests(level: Level) -> int:
+    """How many edges have tests on one side."""
+    return max(1, -(-level.busy_ends // 2))
+
+
+def _sets_of_an_edge(level: Level) -> int:
+    """The most sets of one side."""
+    return math.comb(level.max_degree - 1, level.level)
+
+
 def _check_block(params: dict) -> str | None:
     threads = max(params["delta"], 1) * max(params["gamma"], 1) * max(params["beta"], 1)
     if threads > MAX_THREADS:
@@ -446,6 +544,12 @@ def _check_block(params: dict) -> str | None:
             maximum=1024,
         ),
         "counting": COUNTING,
+        "batches": Parameter(
+            "auto",
+            "whether a warp makes many tests of an edge at a time, as a product of bits, where tables are small; auto: "
+            "on a GPU where rows are long, if neither delta, gamma nor beta is asked for",
+            choices=("auto", "yes", "no"),
+        ),
         "tables": Parameter(
             "shared",
             "where tables lie: global (the paper's, from level 1 on), or shared memory as far as they fit there",

@@ -21,8 +21,8 @@ from gpupc_impl.discrete.device import CELL_BYTES, DECIDE_PAIRS, PAIR_TABLES, PL
 if TYPE_CHECKING:
     from gpupc_impl.discrete.gpupc import GpuPC
 
-TILE, SIDE, STEP = 64, 16, 16
-"""products.cu: planes a side of a tile, threads a side of a block, and words in shared memory at a time."""
+TILE, THREADS, STEP = 64, 256, 16
+"""products.cu: planes a side of a tile, threads of a block, and words in shared memory at a time."""
 
 BAND_BYTES = 32 << 20
 """Tables that are made at a time: a GPU's second cache holds them until they are read."""
@@ -72,7 +72,7 @@ def make_tests(search: GpuPC, argument: Filled) -> tuple[Made, Filled | None]:
             categories=search.categories,
             first_plane=search.first_plane,
             first=first,
-            plane_cells=search.plane_cells,
+            plane_cells=search.product_cells,
         )
         product = PRODUCTS(
             planes=search.planes,
@@ -91,11 +91,11 @@ def make_tests(search: GpuPC, argument: Filled) -> tuple[Made, Filled | None]:
             tiles = across * down - down * (down - 1) // 2
             most = -(-search.plane_words // STEP)
             splits = max(1, min(BLOCKS_A_MULTIPROCESSOR * backend.multiprocessors // tiles, most))
-            block, threads, width = (SIDE, SIDE), DECIDING_THREADS, -(-p // DECIDING_THREADS)
+            block, threads, width = (THREADS,), DECIDING_THREADS, -(-p // DECIDING_THREADS)
         backend.kernel(*PLANE_PRODUCTS)((across, down, splits), block, [product])
         backend.kernel(*DECIDE_PAIRS)((width, min(last - first, MAX_GRID_Y)), (threads,), [argument, product])
     largest = math.prod(search.problem.descending[:2])
-    made = Made.ALL if (planes > 0).all() and largest <= search.plane_cells else Made.SOME
+    made = Made.ALL if (planes > 0).all() and largest <= search.product_cells else Made.SOME
     return made, pairs if kept else None
 
 
@@ -113,6 +113,8 @@ def device_bytes(search: GpuPC, left: int) -> int:
 
 def kept_bytes(search: GpuPC, left: int) -> int:
     """What the tables of all pairs take of `left` bytes, if they are kept for level 1; else 0."""
+    if search.batched or search.backend.warp_threads > 1:
+        return 0
     needed = CELL_BYTES * int(search.pair_cells.sum())
     return needed if search.last_level > 0 and needed <= left // KEPT_SHARE else 0
 

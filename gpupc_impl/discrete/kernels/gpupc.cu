@@ -1,4 +1,5 @@
 // gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
+#include "discrete/kernels/batches.cuh"
 #include "discrete/kernels/level.cuh"
 #include "discrete/kernels/sorted.cuh"
 
@@ -108,12 +109,12 @@ __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const
     }
 }
 
-// Level 0 (Algorithm 2): a block a pair; of those with planes none if `others` are asked for (products.cu). Grid (p,
-// p), or less: then blocks take several.
+// Level 0 (Algorithm 2): a block a pair, of those with planes only pairs of more cells than `product_cells`
+// (products.cu). Grid (p, p), or less: then blocks take several.
 template <class Code, Where WHERE>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
-                     const __grid_constant__ Places places, bool others) {
+                     const __grid_constant__ Places places, unsigned product_cells) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
     const Team team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
     const unsigned long long slot = static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x;
@@ -125,7 +126,9 @@ __global__ void __launch_bounds__(512, 1)
             if (j <= i) continue;
             Shape shape;
             shape.set(data.categories, i, j, nullptr, 0);
-            if (!places.have(shape) || (others && has_planes(data, shape, nullptr, 0))) continue;
+            const bool small =
+                static_cast<unsigned>(shape.rows) * static_cast<unsigned>(shape.columns) <= product_cells;
+            if (!places.have(shape) || (small && all_have_planes(data, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1, 0};
             sync_block();
             make_test_by<WHERE>(search, data, Shortcuts{}, *unit, nullptr, 0, team, table, places.bits);
@@ -142,8 +145,8 @@ template <class Code, Where WHERE>
 __global__ void __launch_bounds__(512, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
-                const __grid_constant__ PairTables pairs, const unsigned long long* row_cells, const int* busy_rows,
-                int busy, bool use_shared, int most_terms) {
+                const __grid_constant__ PairTables pairs, const __grid_constant__ Batches batches,
+                const unsigned long long* row_cells, const int* busy_rows, int busy, bool use_shared, int most_terms) {
     GPUPC_DYNAMIC_SHARED(Unit, units);
     const Rows& rows = level.rows;
     const int size = level.level;
@@ -198,7 +201,7 @@ __global__ void __launch_bounds__(512, 1)
                         }
                         Shape shape;
                         shape.set(data.categories, i, j, members, size);
-                        if (!places.have(shape)) continue;
+                        if (!places.have(shape) || batches.take(data, shape, members, size)) continue;
                         const bool told = from_pairs && pairs_tell(pairs, shape, members[0]);
                         unit = Unit{shape, key, 0, 1, told};
                         ++tally.tests;

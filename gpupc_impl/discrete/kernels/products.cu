@@ -1,5 +1,6 @@
 // Level 0 for all pairs whose tables are counted by planes: the product of the matrix of planes with its transpose,
 // where a product of bits is an AND and a sum their number.
+#include "discrete/kernels/bit_product.cuh"
 #include "discrete/kernels/decide.cuh"
 
 // Variables and planes of a band of rows, and their tables. discrete/device.py, PRODUCTS, declares the same.
@@ -20,23 +21,21 @@ struct Products {
     }
 };
 
-// A block's tile of the product: SIDE x SIDE threads with EACH x EACH planes each, of which neighbours lie SIDE apart.
-constexpr int SIDE = 16, EACH = 4, PRODUCT_TILE = SIDE * EACH;
+constexpr int PRODUCT_TILE = 64;  // planes a side of what a block makes
 
-// What a thread counts.
+#ifdef GPUPC_HOST
+
+constexpr int EACH = 4;  // planes a side of what stays in registers
+
 struct Corner {
     Counts counts[EACH][EACH] = {};
 
-    __device__ __forceinline__ void add(const Bits (&rows)[EACH], const Bits (&columns)[EACH]) {
-#pragma unroll
+    void add(const Bits (&rows)[EACH], const Bits (&columns)[EACH]) {
         for (int a = 0; a < EACH; ++a) {
-#pragma unroll
             for (int b = 0; b < EACH; ++b) counts[a][b] += count_bits(rows[a] & columns[b]);
         }
     }
 };
-
-#ifdef GPUPC_HOST
 
 // Words of 2 * PRODUCT_TILE planes that stay in a core's second cache, and of 2 * EACH in its first.
 constexpr int STEP = 512;
@@ -83,19 +82,24 @@ __global__ void plane_products(const __grid_constant__ Products product) {
 
 #else
 
-constexpr int STEP = 16;  // words in shared memory at a time
+constexpr int STEP = 16;        // words in shared memory at a time
+constexpr int ROOM = STEP + 4;  // so that groups of lanes meet in few banks
+constexpr int WARPS_DOWN = 4, WARPS_ACROSS = 2, THREADS = WARPS_DOWN * WARPS_ACROSS * LANES;
+constexpr int ACROSS = PRODUCT_TILE / WARPS_ACROSS / COLUMNS;  // tiles of a warp, side by side
+static_assert(WARPS_DOWN * ROWS == PRODUCT_TILE, "a warp has one tile's height");
 
-// `counts` are zero before. Grid (tiles of columns, tiles of rows, any), block (SIDE, SIDE): blocks of a tile share out
+// `counts` are zero before. Grid (tiles of columns, tiles of rows, any), block (THREADS): blocks of a tile share out
 // the words.
-__global__ void __launch_bounds__(SIDE* SIDE, 3) plane_products(const __grid_constant__ Products product) {
-    __shared__ unsigned long long of_rows[PRODUCT_TILE][STEP + 1], of_columns[PRODUCT_TILE][STEP + 1];
+__global__ void __launch_bounds__(THREADS, 4) plane_products(const __grid_constant__ Products product) {
+    __shared__ unsigned long long of_rows[PRODUCT_TILE][ROOM], of_columns[PRODUCT_TILE][ROOM];
     const int row = product.first_row + blockIdx.y * PRODUCT_TILE,
               column = product.first_row + blockIdx.x * PRODUCT_TILE;
     if (column < row) return;
-    const int thread = threadIdx.y * SIDE + threadIdx.x;
-    Corner corner;
+    const int thread = threadIdx.x, warp = thread / LANES, group = thread % LANES / 4, own = thread % 4;
+    const int down = warp / WARPS_ACROSS * ROWS, across = warp % WARPS_ACROSS * ACROSS * COLUMNS;
+    unsigned sums[ACROSS][4] = {};
     for (int first = blockIdx.z * STEP; first < product.words; first += gridDim.z * STEP) {
-        for (int q = thread; q < PRODUCT_TILE * STEP; q += SIDE * SIDE) {
+        for (int q = thread; q < PRODUCT_TILE * STEP; q += THREADS) {
             const int plane = q / STEP, w = q % STEP;
             const bool there = first + w < product.words;
             const unsigned long long* const word = product.planes + first + w;
@@ -106,26 +110,25 @@ __global__ void __launch_bounds__(SIDE* SIDE, 3) plane_products(const __grid_con
                                        : 0;
         }
         __syncthreads();
-#pragma unroll 4
-        for (int w = 0; w < STEP; ++w) {
-            Bits rows[EACH], columns[EACH];
 #pragma unroll
-            for (int a = 0; a < EACH; ++a) {
-                rows[a] = of_rows[threadIdx.y + a * SIDE][w];
-                columns[a] = of_columns[threadIdx.x + a * SIDE][w];
+        for (int step = 0; step < STEP; step += 4) {
+            const int w = step + own;
+            const unsigned long long above = of_rows[down + group][w], below = of_rows[down + group + 8][w];
+#pragma unroll
+            for (int n = 0; n < ACROSS; ++n) {
+                add_product(sums[n], above, below, of_columns[across + n * COLUMNS + group][w]);
             }
-            corner.add(rows, columns);
         }
         __syncthreads();
     }
 #pragma unroll
-    for (int a = 0; a < EACH; ++a) {
+    for (int n = 0; n < ACROSS; ++n) {
 #pragma unroll
-        for (int b = 0; b < EACH; ++b) {
-            const unsigned count = corner.counts[a][b];
-            if (count == 0) continue;
-            unsigned* const cell = product.cell(row + threadIdx.y + a * SIDE, column + threadIdx.x + b * SIDE);
-            if (cell != nullptr) atomicAdd(cell, count);
+        for (int k = 0; k < 4; ++k) {
+            if (sums[n][k] == 0) continue;
+            unsigned* const cell =
+                product.cell(row + down + group + 8 * (k / 2), column + across + n * COLUMNS + 2 * own + k % 2);
+            if (cell != nullptr) atomicAdd(cell, sums[n][k]);
         }
     }
 }

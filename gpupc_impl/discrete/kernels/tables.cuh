@@ -371,14 +371,21 @@ __device__ __forceinline__ void count_rows_of_tiles(const Stratum& stratum, cons
     }
 }
 
+// Whether a test's variables all have planes.
+template <class Code>
+__device__ __forceinline__ bool all_have_planes(const Data<Code>& data, const Shape& shape, const int* members,
+                                                int level) {
+    bool all = data.first_plane[shape.low] >= 0 && data.first_plane[shape.high] >= 0;
+    for (int a = 0; a < level; ++a) all = all && data.first_plane[members[a]] >= 0;
+    return all;
+}
+
 // Whether a table is small enough to be counted by planes, and all its variables have some.
 template <class Code>
 __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& shape, const int* members, int level) {
     if (data.planes == nullptr || level > PLANE_MEMBERS) return false;
     if (shape.strata * shape.rows * shape.columns > data.plane_cells) return false;
-    bool all = data.first_plane[shape.low] >= 0 && data.first_plane[shape.high] >= 0;
-    for (int a = 0; a < level; ++a) all = all && data.first_plane[members[a]] >= 0;
-    return all;
+    return all_have_planes(data, shape, members, level);
 }
 
 // Whether a table of level 1 is told by those of its pairs and the cells of all categories but the last, and these are

@@ -244,10 +244,61 @@ def test_small_tables_have_blocks_of_their_own(backend, monkeypatch, small_cells
     monkeypatch.setattr(gpupc, "DEFAULTS", {"host": gpupc.DEFAULTS["cuda"]})
     watched = WatchedBackend()
     watched.multiprocessors = 1
-    assert_same(run(problem, "gpupc", watched), expected)
+    assert_same(run(problem, "gpupc", watched, {"batches": "no"}), expected)
     assert watched.launches["gpupc_level"] >= 2 * (expected.levels_run - 1)
     if small_cells == 40:  # less than the largest tables of level 1, more than its smallest
         assert watched.launches["gpupc_level"] > 2 * (expected.levels_run - 1)
+
+
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    p=st.integers(4, 14),
+    n=st.integers(1, 900),
+    most=st.sampled_from([2, 3, 5, 9, 40]),
+    test=st.sampled_from(["chi-square", "g-square"]),
+    df_rule=st.sampled_from(["full", "adjusted"]),
+    splits=st.sampled_from([0, 3]),
+    together=st.booleans(),
+    limits=st.sampled_from([(256, 2688, 1024), (40, 2688, 1024), (1 << 20, 300, 1024), (1 << 20, 2688, 70)]),
+)
+def test_many_tests_are_made_at_a_time(seed, p, n, most, test, df_rule, splits, together, limits):
+    """Statistics to the bit, as p-values: by a warp or by the warps of a block, with tables of several strata and more
+    rows than a tile has, and with some that are left to the other kernels, whatever for."""
+    problem = sampled(seed, p=p, n=n, most=most, alpha=0.01, max_level=4, test=test, df_rule=df_rule)
+    expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples", "delta": 1}, pmax=True)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, limit in zip(("BATCH_CELLS", "BATCH_WORDS", "BATCH_PARTS"), limits, strict=True):
+            patched.setattr(gpupc, name, limit)
+        patched.setattr(gpupc, "BATCH_WARPS_A_MULTIPROCESSOR", 1 << 20 if together else 1)
+        watched = WatchedBackend()
+        watched.multiprocessors = 1
+        found = run(problem, "gpupc", watched, {"batches": "yes", "splits": splits, "delta": 1}, pmax=True)
+    assert_same(found, expected)
+    assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)
+    batches, others = (watched.launches[name] for name in ("gpupc_batches", "gpupc_level"))
+    event(f"batches: {batches > 0}, others: {others > 0}")
+    if expected.levels_run > 1 and most < 40:
+        assert batches == 2 * (expected.levels_run - 1)
+
+
+def test_batches_are_for_long_rows(backend, monkeypatch):
+    """On a GPU, where neither delta, gamma nor beta is asked for."""
+    problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
+    expected = run(problem, "gpupc", backend)
+    monkeypatch.setattr(gpupc, "DEFAULTS", {"host": gpupc.DEFAULTS["cuda"]})
+    for length, params, made in (
+        (1, {}, True),
+        (100, {}, False),
+        (1, {"batches": "no"}, False),
+        (1, {"delta": 32}, False),
+        (100, {"batches": "yes"}, True),
+    ):
+        monkeypatch.setattr(gpupc, "BATCH_RUN", length)
+        watched = WatchedBackend()
+        watched.multiprocessors = 1
+        assert_same(run(problem, "gpupc", watched, params), expected)
+        assert bool(watched.launches["gpupc_batches"]) is made
 
 
 def test_no_memory_for_products_of_planes(backend, monkeypatch):
