@@ -62,15 +62,20 @@ SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
 multiprocessor than with room for the largest. So many tests of an edge at a time read its planes from the first cache
 together, by so few threads a table: the least at level 1, whose tables are counted by few planes."""
 
-BATCH_CELLS, BATCH_WORDS, BATCH_PARTS = 256, 2688, 1024
-"""batches.cuh: cells of tables that are made many at a time, and a warp's room, which 16 warps of a multiprocessor find
-in shared memory."""
+BATCH_CELLS, BATCH_CELLS_IN_COMMON = 512, 256
+"""Cells of tables that are made many at a time; of those whose sets have members in common, that is from level 2 on."""
+
+BATCH_WORDS, BATCH_PARTS = 3584, 1024
+"""batches.cuh: a warp's room, which 12 warps of a multiprocessor find in shared memory."""
 
 BATCH_COLUMNS, BATCH_STRATA, BATCH_SETS = 64, 4, 32
 """batches.cu: columns of a batch and strata of it at a time, at most; and sets that blocks of an edge take in turn."""
 
 BATCH_WARPS, BATCH_WARPS_A_MULTIPROCESSOR = 4, 12
 """Warps of a block, which read the same planes where their edges have an end in common, and those that run at once."""
+
+BATCH_BLOCKS = 1 << 15
+"""Blocks of a launch in which edges have several."""
 
 BATCH_RUN = 4
 """Sets that follow one another with all members but the last in common, as a row of mean length has them, from which on
@@ -356,21 +361,24 @@ class GpuPC(DiscreteSearch):
         strata, stride = math.prod(descending[: level.level]), first * second + first | 1
         words = min(2 * BATCH_COLUMNS * stride, BATCH_WORDS)
         parts = min(max(BATCH_COLUMNS // 2 * (strata // first), BATCH_COLUMNS), BATCH_PARTS)
-        limits = [BATCH_CELLS]
+        cells = BATCH_CELLS if level.level == 1 else BATCH_CELLS_IN_COMMON
+        limits = [cells]
         if strata > parts:
             limits.append(2 * parts)
         if stride * first > words:
             limits.append(2 * words // 3)
-        filled = BATCHES(cells=BATCH_CELLS, words=words, parts=parts, splits=self._splits_of_batches(level))
+        filled = BATCHES(cells=cells, words=words, parts=parts, splits=self._splits_of_batches(level))
         return filled, min(limits) if (self.plane_counts > 0).all() else 0
 
     def _splits_of_batches(self, level: Level) -> int:
-        """Blocks for the sets of each edge; see `_splits`."""
+        """Blocks for the sets of each edge: one that lasts may have hundreds, where others are settled at once."""
         most = max(1, MAX_GRID_Y // level.max_degree)
         if asked := self.run.params["splits"]:
             return min(asked, most)
-        blocks = QUEUED * self._warps_at_once // BATCH_WARPS
-        return max(1, min(blocks // _edges_with_tests(level), -(-_sets_of_an_edge(level) // BATCH_SETS), most))
+        if not self.threads_at_once:
+            return 1
+        blocks = max(level.busy, 1) * -(-level.max_degree // BATCH_WARPS)
+        return max(1, min(BATCH_BLOCKS // blocks, -(-_sets_of_an_edge(level) // BATCH_SETS), most))
 
     @property
     def _warps_at_once(self) -> int:

@@ -150,3 +150,19 @@ def test_panels_test_pairs_in_tiles(alpha, monkeypatch):
     )
     assert tiled
     assert_same(found, solve(problem, METHODS[0], open_backend("cuda")))
+
+
+def test_quotients_are_rounded_as_a_division_rounds_them():
+    """Of terms of chi-square, and of any numbers of such sizes."""
+    backend, rng = open_backend("cuda"), np.random.default_rng(11)
+    kernel = backend.kernel(Path(__file__).parent / "kernels" / "quotients.cu", "quotients")
+    total = rng.integers(1, 2 ** rng.integers(1, 31, 1 << 22)).astype(np.float64)
+    row, column = (np.ceil(rng.random(total.size) * total) for _ in range(2))
+    expected = row * column / total
+    difference = np.floor(rng.random(total.size) * (np.minimum(row, column) + 1)) - expected
+    wide = [rng.random(total.size) * 2.0 ** rng.integers(-60, 60, total.size) + 1e-30 for _ in range(2)]
+    for x, y in ((row * column, total), (difference**2, expected), wide):
+        found = backend.empty(x.size, np.float64)
+        arguments = [backend.upload(x), backend.upload(y), np.int32(x.size), found]
+        kernel((512,), (256,), arguments)
+        np.testing.assert_array_equal(backend.download(found), x / y)

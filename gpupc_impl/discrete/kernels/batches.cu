@@ -9,9 +9,6 @@
 
 constexpr int MOST_COLUMNS = 64, MOST_STRATA = 4;  // of a batch, that are worked on at a time
 
-// Columns that are worked on with so many strata.
-__device__ __forceinline__ int columns_with(int strata) { return strata == 1 ? MOST_COLUMNS : MOST_COLUMNS / 2; }
-
 // Warps that make batches together: one, or where there are few edges all of a block, which share out the samples.
 template <bool TOGETHER>
 struct Crew {
@@ -71,6 +68,9 @@ struct Common {
     int members;  // how many
     int at_once;  // strata that are worked on at a time
     int columns;
+
+    // Whether a stratum's categories of Vi and Vj fit into the rows of a tile.
+    __device__ __forceinline__ bool in_a_tile() const { return shape.rows * shape.columns <= ROWS; }
 };
 
 #ifdef GPUPC_HOST
@@ -117,70 +117,143 @@ struct __align__(16) Pair {
     }
 };
 
-// See above. STRATA and up to ACROSS tiles of columns are worked on at a time; lanes of a group of four read 64 bytes
-// of a plane together. All that a step reads is on its way at the same time.
+// Where a lane reads planes: of each 64 bytes its group of four reads together, 16.
+template <class Code>
+struct Reader {
+    const Pair* planes;
+    unsigned words;  // of 128 bits, of a plane
+    int group, own;  // the lane's group of four, and its place there
+
+    __device__ __forceinline__ explicit Reader(const Data<Code>& data)
+        : planes(reinterpret_cast<const Pair*>(data.planes)),
+          words(data.words / 2),
+          group(threadIdx.x % LANES / 4),
+          own(threadIdx.x % 4) {}
+    __device__ __forceinline__ unsigned place(int plane) const { return static_cast<unsigned>(plane) * words + own; }
+
+    // The places of the group's column of each tile; beyond the last column that again, for nobody.
+    template <int ACROSS>
+    __device__ __forceinline__ void columns(const Common& common, const Room& room, unsigned (&places)[ACROSS]) const {
+#pragma unroll
+        for (int n = 0; n < ACROSS; ++n) {
+            places[n] = place(room.planes[min(n * COLUMNS + group, common.columns - 1)]);
+        }
+    }
+};
+
+// See above, of categories that fit into a tile's rows. STRATA and up to ACROSS tiles of columns are worked on at a
+// time. All that a step reads is on its way at the same time.
 template <class Crew, int STRATA, int ACROSS, class Code>
 __device__ __forceinline__ void count_strata(const Data<Code>& data, const Common& common, const Room& room) {
+    const Reader<Code> reader(data);
+    const Pair* const planes = reader.planes;
     const Shape& shape = common.shape;
-    const int lane = threadIdx.x % LANES, group = lane / 4, own = lane % 4, cells = shape.rows * shape.columns;
-    const Pair* const planes = reinterpret_cast<const Pair*>(data.planes);
-    const unsigned words = data.words / 2;  // of 128 bits
-    const auto place = [&](int plane) { return static_cast<unsigned>(plane) * words + own; };
-    unsigned of_column[ACROSS], of_member[STRATA];  // of the first common member
+    const int cells = shape.rows * shape.columns, group = reader.group, own = reader.own;
+    unsigned of_column[ACROSS], of_member[STRATA], of_low[2], of_high[2];  // the first common member's
+    reader.columns(common, room, of_column);
 #pragma unroll
     for (int m = 0; m < STRATA; ++m) {
-        of_member[m] = common.members == 0 ? 0 : place(room.strata[m * common.members]);
+        of_member[m] = common.members == 0 ? 0 : reader.place(room.strata[m * common.members]);
     }
 #pragma unroll
-    for (int n = 0; n < ACROSS; ++n) of_column[n] = place(room.planes[min(n * COLUMNS + group, common.columns - 1)]);
-    for (int first = 0; first < cells; first += ROWS) {
-        unsigned sums[STRATA][ACROSS][4] = {};
-        unsigned of_low[2], of_high[2];
-        unsigned long long there[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int cell = first + group + 8 * half, known = cell < cells ? cell : 0;
-            there[half] = cell < cells ? ~0ull : 0;
-            of_low[half] = place(data.first_plane[shape.low] + known / shape.columns);
-            of_high[half] = place(data.first_plane[shape.high] + known % shape.columns);
-        }
+    for (int half = 0; half < 2; ++half) {
+        const int cell = min(group + 8 * half, cells - 1);
+        of_low[half] = reader.place(data.first_plane[shape.low] + cell / shape.columns);
+        of_high[half] = reader.place(data.first_plane[shape.high] + cell % shape.columns);
+    }
+    unsigned sums[STRATA][ACROSS][4] = {};
 #pragma unroll 1
-        for (unsigned w = 4 * Crew::part(); w < words; w += 4 * Crew::parts()) {
-            Pair columns[ACROSS], stratum[STRATA];
+    for (unsigned w = 4 * Crew::part(); w < reader.words; w += 4 * Crew::parts()) {
+        Pair columns[ACROSS], stratum[STRATA];
 #pragma unroll
-            for (int n = 0; n < ACROSS; ++n) columns[n] = planes[of_column[n] + w];
-            const Pair none{there[0], there[0]}, none_below{there[1], there[1]};
-            const Pair row = planes[of_low[0] + w] & planes[of_high[0] + w] & none;
-            const Pair below = planes[of_low[1] + w] & planes[of_high[1] + w] & none_below;
+        for (int n = 0; n < ACROSS; ++n) columns[n] = planes[of_column[n] + w];
+        const Pair row = planes[of_low[0] + w] & planes[of_high[0] + w];
+        const Pair below = planes[of_low[1] + w] & planes[of_high[1] + w];
+#pragma unroll
+        for (int m = 0; m < STRATA; ++m) {
+            stratum[m] = common.members == 0 ? Pair{~0ull, ~0ull} : planes[of_member[m] + w];
+        }
+        for (int a = 1; a < common.members; ++a) {
 #pragma unroll
             for (int m = 0; m < STRATA; ++m) {
-                stratum[m] = common.members == 0 ? Pair{~0ull, ~0ull} : planes[of_member[m] + w];
+                stratum[m] = stratum[m] & planes[reader.place(room.strata[m * common.members + a]) + w];
             }
-            for (int a = 1; a < common.members; ++a) {
+        }
 #pragma unroll
-                for (int m = 0; m < STRATA; ++m) {
-                    stratum[m] = stratum[m] & planes[place(room.strata[m * common.members + a]) + w];
+        for (int m = 0; m < STRATA; ++m) {
+            const Pair above = row & stratum[m], under = below & stratum[m];
+#pragma unroll
+            for (int n = 0; n < ACROSS; ++n) add_product(sums[m][n], above.first, under.first, columns[n].first);
+#pragma unroll
+            for (int n = 0; n < ACROSS; ++n) add_product(sums[m][n], above.second, under.second, columns[n].second);
+        }
+    }
+    const int stride = Batches::stride(shape);
+#pragma unroll
+    for (int n = 0; n < ACROSS; ++n) {
+#pragma unroll
+        for (int m = 0; m < STRATA; ++m) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const int x = n * COLUMNS + 2 * own + k % 2, cell = group + 8 * (k / 2);
+                if (x < common.columns && cell < cells) {
+                    Crew::put(room.counts[(x * STRATA + m) * stride + cell], sums[m][n][k]);
+                }
+            }
+        }
+    }
+}
+
+// See above, of one stratum at a time with more categories: half of a tile's rows are eight of Vj with one of Vi, so
+// that DOWN tiles of rows read few planes.
+template <class Crew, int DOWN, int ACROSS, class Code>
+__device__ __noinline__ void count_categories(const Data<Code>& data, const Common& common, const Room& room) {
+    constexpr int HALF = ROWS / 2;
+    const Reader<Code> reader(data);
+    const Pair* const planes = reader.planes;
+    const Shape& shape = common.shape;
+    const int stride = Batches::stride(shape);
+    unsigned of_column[ACROSS];
+    reader.columns(common, room, of_column);
+    for (int a = 0; a < shape.rows; a += 2 * DOWN) {
+        const unsigned of_low = reader.place(data.first_plane[shape.low] + a);
+        for (int first = 0; first < shape.columns; first += HALF) {
+            const int b = first + reader.group;
+            const unsigned of_high = reader.place(data.first_plane[shape.high] + min(b, shape.columns - 1));
+            unsigned sums[DOWN][ACROSS][4] = {};
+#pragma unroll 1
+            for (unsigned w = 4 * Crew::part(); w < reader.words; w += 4 * Crew::parts()) {
+                Pair columns[ACROSS], low[2 * DOWN], high = planes[of_high + w];
+#pragma unroll
+                for (int n = 0; n < ACROSS; ++n) columns[n] = planes[of_column[n] + w];
+#pragma unroll
+                for (int m = 0; m < 2 * DOWN; ++m)
+                    low[m] = planes[of_low + min(m, shape.rows - 1 - a) * reader.words + w];
+                for (int k = 0; k < common.members; ++k) high = high & planes[reader.place(room.strata[k]) + w];
+#pragma unroll
+                for (int m = 0; m < DOWN; ++m) {
+                    if (a + 2 * m >= shape.rows) break;
+                    const Pair above = low[2 * m] & high, under = low[2 * m + 1] & high;
+#pragma unroll
+                    for (int n = 0; n < ACROSS; ++n) {
+                        add_product(sums[m][n], above.first, under.first, columns[n].first);
+                    }
+#pragma unroll
+                    for (int n = 0; n < ACROSS; ++n) {
+                        add_product(sums[m][n], above.second, under.second, columns[n].second);
+                    }
                 }
             }
 #pragma unroll
-            for (int m = 0; m < STRATA; ++m) {
-                const Pair above = row & stratum[m], under = below & stratum[m];
+            for (int n = 0; n < ACROSS; ++n) {
 #pragma unroll
-                for (int n = 0; n < ACROSS; ++n) add_product(sums[m][n], above.first, under.first, columns[n].first);
+                for (int m = 0; m < DOWN; ++m) {
 #pragma unroll
-                for (int n = 0; n < ACROSS; ++n) add_product(sums[m][n], above.second, under.second, columns[n].second);
-            }
-        }
-        const int stride = Batches::stride(shape);
-#pragma unroll
-        for (int n = 0; n < ACROSS; ++n) {
-#pragma unroll
-            for (int m = 0; m < STRATA; ++m) {
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    const int x = n * COLUMNS + 2 * own + k % 2, cell = first + group + 8 * (k / 2);
-                    if (x < common.columns && cell < cells) {
-                        Crew::put(room.counts[(x * STRATA + m) * stride + cell], sums[m][n][k]);
+                    for (int k = 0; k < 4; ++k) {
+                        const int x = n * COLUMNS + 2 * reader.own + k % 2, row = a + 2 * m + k / 2;
+                        if (x < common.columns && row < shape.rows && b < shape.columns) {
+                            Crew::put(room.counts[x * stride + row * shape.columns + b], sums[m][n][k]);
+                        }
                     }
                 }
             }
@@ -190,7 +263,9 @@ __device__ __forceinline__ void count_strata(const Data<Code>& data, const Commo
 
 template <class Crew, class Code>
 __device__ __forceinline__ void count_batch(const Data<Code>& data, const Common& common, const Room& room) {
-    if (common.at_once == MOST_STRATA) {
+    if (!common.in_a_tile()) {
+        count_categories<Crew, 2, 4>(data, common, room);
+    } else if (common.at_once == MOST_STRATA) {
         count_strata<Crew, MOST_STRATA, 4>(data, common, room);
     } else if (common.at_once == 2) {
         count_strata<Crew, 2, 4>(data, common, room);
@@ -249,10 +324,10 @@ __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Da
         return run;
     }
     const int stride = Batches::stride(shape), strata = static_cast<int>(shape.strata);
-    common.at_once = strata >= 3 ? MOST_STRATA : strata;
+    common.at_once = !common.in_a_tile() ? 1 : strata >= 3 ? MOST_STRATA : strata;
     while (common.at_once > 1 && common.at_once * stride * LANES > batches.words) common.at_once /= 2;
     const int room_columns = min(batches.words / (stride * common.at_once), batches.parts / strata);
-    const int most = min(columns_with(common.at_once), room_columns);
+    const int most = min(common.in_a_tile() && common.at_once == 1 ? MOST_COLUMNS : MOST_COLUMNS / 2, room_columns);
     const unsigned beyond = ballot(run, [&](int lane) { return before[lane] + own[lane] > most; });
     const int made = beyond == 0 ? run : __ffs(beyond) - 1;
     common.columns = made == run ? total : of_lane(before, made);

@@ -497,11 +497,29 @@ struct Rules {
     bool adjusted;       // degrees of freedom from the rows and columns that occur
 };
 
+// x / y as a division rounds it, for a finite x and a y far from the ends of the range. It is what a division does
+// after it has looked where its operands lie; without that several are under way at a time. tests/gpu compares them.
+__device__ __forceinline__ double quotient(double x, double y) {
+#ifdef GPUPC_HOST
+    return x / y;
+#else
+    double inverse;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(y));
+    double error = fma(-y, inverse, 1.0);
+    inverse = fma(fma(error, error, error), inverse, inverse);
+    error = fma(-y, inverse, 1.0);
+    inverse = fma(error, inverse, inverse);
+    const double near = x * inverse;
+    return fma(fma(-y, near, x), inverse, near);
+#endif
+}
+
 // A cell's share of the statistic.
 __device__ __forceinline__ double chi_square_term(unsigned count, unsigned row, unsigned column, unsigned total) {
-    const double expected = static_cast<double>(row) * static_cast<double>(column) / static_cast<double>(total);
+    const double expected =
+        quotient(static_cast<double>(row) * static_cast<double>(column), static_cast<double>(total));
     const double difference = static_cast<double>(count) - expected;
-    return difference * difference / expected;
+    return quotient(difference * difference, expected);
 }
 
 __device__ __forceinline__ double g_square_term(const double* logs, unsigned count, unsigned row, unsigned column,
@@ -511,17 +529,33 @@ __device__ __forceinline__ double g_square_term(const double* logs, unsigned cou
     return static_cast<double>(count) * (found - expected);
 }
 
+#ifdef GPUPC_HOST
+constexpr int TERMS_AT_ONCE = 1;
+#else
+constexpr int TERMS_AT_ONCE = 4;  // so that a thread waits for several divisions at a time
+#endif
+
 // A stratum's share of the statistic; `counts` is a block of the table, whose last row gets the sums of the columns.
-// Cells are visited row by row, so that every method adds the same numbers in the same order. `df` grows by the
-// adjusted degrees of freedom.
+// Terms are added row by row, so that every method adds the same numbers in the same order; those of columns that do
+// not occur are zero. `df` grows by the adjusted degrees of freedom.
 __device__ __forceinline__ double stratum_statistic(const Rules& rules, int rows, int columns, unsigned* counts,
                                                     unsigned long long& df) {
     unsigned* const sums = counts + static_cast<long long>(rows) * columns;
     unsigned total = 0, columns_met = 0, rows_met = 0;
+#ifdef GPUPC_HOST
     for (int b = 0; b < columns; ++b) sums[b] = counts[b];
     for (int a = 1; a < rows; ++a) {
         for (int b = 0; b < columns; ++b) sums[b] += counts[static_cast<long long>(a) * columns + b];
     }
+#else
+    for (int b = 0; b < columns; ++b) {
+        const unsigned* const column = counts + b;
+        unsigned sum = 0;
+#pragma unroll 4
+        for (int a = 0; a < rows; ++a) sum += column[static_cast<long long>(a) * columns];
+        sums[b] = sum;
+    }
+#endif
     for (int b = 0; b < columns; ++b) {
         total += sums[b];
         columns_met += sums[b] != 0;
@@ -535,9 +569,17 @@ __device__ __forceinline__ double stratum_statistic(const Rules& rules, int rows
         if (row_total == 0) continue;  // nothing expected, nothing found
         ++rows_met;
         if (rules.logs == nullptr) {
-            for (int b = 0; b < columns; ++b) {
-                if (sums[b] == 0) continue;
-                sum += chi_square_term(row[b], row_total, sums[b], total);
+            for (int first = 0; first < columns; first += TERMS_AT_ONCE) {
+                double terms[TERMS_AT_ONCE];
+#pragma unroll
+                for (int k = 0; k < TERMS_AT_ONCE; ++k) {
+                    const int b = min(first + k, columns - 1);
+                    const bool met = first + k < columns && sums[b] != 0;
+                    const double term = chi_square_term(row[b], row_total, met ? sums[b] : 1, total);
+                    terms[k] = met ? term : 0.0;
+                }
+#pragma unroll
+                for (int k = 0; k < TERMS_AT_ONCE; ++k) sum += terms[k];
             }
         } else {
             for (int b = 0; b < columns; ++b) {

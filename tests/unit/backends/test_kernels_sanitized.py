@@ -101,6 +101,12 @@ for codes in (sparse.codes, sparse.codes.astype(np.uint16)):  # tables of which 
     sorting = dataclasses.replace(sparse, codes=codes)
     for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33)):
         solve(sorting, methods()["gpupc"], open_backend("host"), params)
+busy = open_backend("host")
+busy.multiprocessors = 1000  # enough for the warps of a block to make a batch together
+for codes in (small.codes, small.codes.astype(np.uint16)):
+    batched = dataclasses.replace(small, codes=codes, df_rule="adjusted")
+    for others in (open_backend("host"), busy):
+        solve(batched, methods()["gpupc"], others, dict(batches="yes", delta=1))
 """
 
 FAMILIES = {
