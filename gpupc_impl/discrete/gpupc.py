@@ -391,10 +391,12 @@ class GpuPC(DiscreteSearch):
         doubles = batch_doubles(level.level, batches.values["words"], batches.values["parts"])
         splits = batches.values["splits"]
         together = _edges_with_tests(level) * splits * BATCH_WARPS <= self._warps_at_once
-        edges, kernel = 1 if together else BATCH_WARPS, self.backend.kernel(*batches_kernel(self.code, together))
+        edges = 1 if together else min(BATCH_WARPS, max(1, self.backend.max_shared_bytes // (8 * doubles)))
         grid = max(level.busy, 1), min(-(-level.max_degree // edges) * splits, MAX_GRID_Y)
         after = [batches, level.busy_rows, np.int32(level.busy), np.int32(doubles)]
-        block, shared_bytes = (BATCH_WARPS * self.backend.warp_threads,), 8 * edges * doubles
+        kernel = self.backend.kernel(*batches_kernel(self.code, together))
+        warps, shared_bytes = BATCH_WARPS if together else edges, 8 * edges * doubles
+        block = (warps * self.backend.warp_threads,)
         return lambda arguments: kernel(grid, block, [*arguments, *after], shared_bytes=shared_bytes)
 
     def _most_terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
