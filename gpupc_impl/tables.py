@@ -311,8 +311,12 @@ class _Text:
         """The table as pandas reads it; None where that is not all numbers, or not all labels."""
         import pandas
 
-        old = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
-        exact = {"float_precision": "round_trip"} if old else {}  # as later versions do unasked
+        exact = {}
+        if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):
+            exact = {"float_precision": "round_trip"}  # as later versions do unasked
+            with self.open() as file:
+                if any(not line.strip(" \n") for line in file):
+                    return None  # among dozens of blank lines these versions may not come to an end
         parts = []
         kinds = object if self.labels else None
         if self.row_names and not self.labels:

@@ -7,6 +7,7 @@ import os
 import threading
 
 import numpy as np
+import pandas
 import pytest
 
 from gpupc_impl.tables import DataError, read_numpy, read_table, read_text
@@ -208,6 +209,20 @@ def test_a_label_of_so_many_digits_is_a_text(tmp_path, digits):
     (tmp_path / "long.csv").write_text(f"a,b\n-{'9' * digits},1\n0,2\n")
     values, _ = read_text(tmp_path / "long.csv", labels=True)
     assert values.to_numpy().tolist() == [[f"-{'9' * digits}", 1], ["0", 2]]
+
+
+@pytest.mark.parametrize("version", ["2.3.3", "3.0.6", "3.1.1"])
+def test_blank_lines_are_kept_from_old_versions_of_pandas(tmp_path, monkeypatch, version):
+    """Which do not come to an end of these; a fuzzed file did that."""
+    blank = "\n" * 40
+    (tmp_path / "blank.csv").write_text(f"1;2;3\n{blank}7;8;\n{blank}7;8;9")
+    read_csv, read = pandas.read_csv, []
+    monkeypatch.setattr(pandas, "__version__", version)
+    monkeypatch.setattr(pandas, "read_csv", lambda *given, **options: read.append(1) or read_csv(*given, **options))
+    for labels in (False, True):
+        with pytest.raises(DataError, match=r"blank.csv, line 2: a blank line before the end"):
+            read_text(tmp_path / "blank.csv", header=False, labels=labels)
+    assert bool(read) is (version == "3.1.1")
 
 
 def test_the_array_of_an_archive_may_be_named(tmp_path):

@@ -176,6 +176,14 @@ def test_a_mistake_in_the_config_is_named(tmp_path):
             "experiments.cupc_fig10: two graphs would be called 'dag-m100-seed0'",
         ),
         ("experiments.cupc_fig10.graphs.name", "dag-{n}", "experiments.cupc_fig10: the graphs have no parameter 'n'"),
+        *(
+            (
+                "experiments.cupc_fig10.graphs.name",
+                f"dag-{braces}-seed{{seed}}",
+                f"experiments.cupc_fig10: graphs.name 'dag-{braces}-seed{{seed}}': between braces stands the name of a",
+            )
+            for braces in ("{m.real}", "{m.5],density}", "{m[0]}", "{m:999999999}", "{m!r}", "{}")
+        ),
         (
             "experiments.ooc_table1.datasets",
             {"ecoli70": {}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -82,7 +83,7 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
             combinations(sweep["parameters"]), combinations(sweep.get("problem", {}))
         ):
             problem = shared | own
-            graph = choice["graphs"]["name"].format_map(problem | parameters)
+            graph = _named(choice["graphs"]["name"], problem | parameters)
             entry = registry.resolve(graph, {"kind": "generated", **choice["graphs"]["spec"], "parameters": parameters})
             if (graphs.setdefault(graph, entry), problems.setdefault(graph, problem)) != (entry, problem):
                 raise ValueError(f"two graphs would be called {graph!r}: graphs.name must name all that varies")
@@ -95,6 +96,14 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
         graphs[name] = own_entries[name]
         problems[name] = shared | own_parameters(own)
     return Experiment(family, list(graphs), _settings(choice["settings"], family, config), graphs, problems, sweeps)
+
+
+def _named(template: str, values: Mapping[str, Any]) -> str:
+    """The name of a graph: the template with the values of the parameters that stand in its braces."""
+    for _, field, form, conversion in string.Formatter().parse(template):
+        if field is not None and (form or conversion or not field.isidentifier()):
+            raise ValueError(f"graphs.name {template!r}: between braces stands the name of a parameter alone")
+    return template.format_map(values)
 
 
 def _settings(
