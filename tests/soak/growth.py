@@ -1,8 +1,8 @@
 """What a process keeps of each step of a run: ``python -m tests.soak.growth --backend cuda --repeats 2000``.
 
 A soak tells that memory grows; this tells with what. Each step is repeated in one process, and the memory that is more
-afterwards, stacks of the host backend apart, is shared out among the repeats. The first quarter is not counted, in
-which kernels are compiled and pools fill.
+afterwards, stacks of the host backend apart, is shared out among the repeats. A quarter as many go before, in which
+kernels are compiled and pools fill.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--backend", default="host")
     parser.add_argument("--repeats", type=int, default=1000)
     arguments = parser.parse_args(argv)
+    if arguments.repeats < 1:
+        parser.error(f"--repeats is {arguments.repeats}; it must be at least 1")
     for name, step in steps(arguments.backend).items():
         print(f"{kept_bytes(step, arguments.repeats):10,.0f} bytes a time: {name}", flush=True)
 

@@ -19,6 +19,7 @@ from scipy import stats
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.registry import InvalidParameter, Run, get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete import device, disc_cupc, gpupc, products
@@ -280,6 +281,32 @@ def test_many_tests_are_made_at_a_time(seed, p, n, most, test, df_rule, splits, 
     event(f"batches: {batches > 0}, others: {others > 0}")
     if expected.levels_run > 1 and most < 40:
         assert batches == 2 * (expected.levels_run - 1)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    "rule", [{}, {"tests_per_edge": 5, "decay": 0.3}, "first-come", "knowledge", "many categories"]
+)
+def test_batches_keep_the_rules_of_a_search(backend, monkeypatch, together, rule):
+    """Workloads, sets that come first, edges that are required or forbidden, and variables without planes."""
+    monkeypatch.setattr(gpupc, "BATCH_WARPS_A_MULTIPROCESSOR", 1 << 20 if together else 1)
+    workload = rule if isinstance(rule, dict) else {}
+    problem = sampled(3, p=10, n=900, most=4, alpha=0.05, **workload)
+    if rule == "knowledge":
+        problem = with_knowledge(problem, BackgroundKnowledge(required_edges=[(0, 5)], forbidden_edges=[(2, 3)]))
+    if rule == "many categories":
+        codes = problem.codes.T.copy()
+        codes[:, 4] = np.arange(900) % 40
+        problem = DiscreteProblem.from_data(codes, alpha=0.05)
+    options = {"separating_sets": "first-come"} if rule == "first-come" else {}
+    expected = run(problem, "gpupc", backend, {"counting": "samples"}, **options)
+    watched = WatchedBackend()
+    watched.multiprocessors = 1
+    found = run(problem, "gpupc", watched, {"batches": "yes", "delta": 1}, **options)
+    assert found.sha256 == expected.sha256
+    assert options or found.sepsets == expected.sepsets
+    assert watched.launches["gpupc_batches"] == 2 * (expected.levels_run - 1) > 0
+    assert watched.launches["gpupc_level"] or rule != "many categories"
 
 
 def test_batches_are_for_long_rows(backend, monkeypatch):
