@@ -29,18 +29,16 @@ def steps(name: str) -> dict[str, Callable[[], Any]]:
     """What is repeated, on the backend of that name, from the least of a run to the whole of it."""
     rng, kept, zeros = np.random.default_rng(7), open_backend(name), np.zeros(BYTES, np.uint8)
     kernel = KernelSource(bit_graph.SOURCE, "expand", (bit_graph.GRAPHS,))
-    runs = {
-        "pair-scan": GaussianProblem.from_data(rng.normal(size=(100, 20)), alpha=0.1),
-        "cupc-s": GaussianProblem.from_data(rng.normal(size=(100, 20)), alpha=0.1),
-        "gpupc": DiscreteProblem.from_data(rng.integers(0, 3, (500, 12)), alpha=0.1),
-    }
+    gaussian = GaussianProblem.from_data(rng.normal(size=(100, 20)), alpha=0.1)
+    discrete = DiscreteProblem.from_data(rng.integers(0, 3, (500, 12)), alpha=0.1)
+    runs = {"pair-scan": gaussian, "cupc-s": gaussian, "gpupc": discrete}
 
     def there_and_back(backend: Any) -> None:
         backend.download(backend.upload(zeros))
 
     def refused() -> None:
         try:
-            solve(runs["gpupc"], get_method("gpupc"), open_backend(name, SMALL_BUDGET))
+            solve(discrete, get_method("gpupc"), open_backend(name, SMALL_BUDGET))
         except DeviceMemoryError:
             return
         raise AssertionError("it fits into the small budget")

@@ -92,7 +92,7 @@ def test_stacks_of_waiting_threads_are_counted_apart(tmp_path, monkeypatch):
     backend.kernel(source, "deep")((1,), (320,), [out])
     after = soak.memory()
     assert out.all()
-    apart = 310  # a stack at the end of a slab may be one mapping with what lies beside it
+    apart = 320 - 320 // 32  # of each 32, which are mapped at a time, the last may be one mapping with what follows
     assert after["stacks"] >= before["stacks"] + apart
     assert after["stack_bytes"] > before["stack_bytes"] + apart * (96 << 10)
     assert after["memory_bytes"] < before["memory_bytes"] + (4 << 20)
