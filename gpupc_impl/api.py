@@ -152,8 +152,12 @@ def _search(
         )
     if knowledge is not None:
         problem = with_knowledge(problem, knowledge)
-    with level_progress(progress) as told:
-        found = prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=told)
+    try:
+        with level_progress(progress) as told:
+            found = prepared.solve(problem, separating_sets=separating_sets, pmax=pmax, progress=told)
+    finally:
+        if prepared.backend is not None:  # its kernels and it refer to one another, so it goes when Python next looks
+            prepared.backend.release_memory()
     return problem, dataclasses.replace(found, problem=problem)
 
 

@@ -224,6 +224,10 @@ class Backend(abc.ABC):
             DeviceMemoryError: the device does not grant what is to be held.
         """
 
+    @abc.abstractmethod
+    def release_memory(self) -> None:
+        """Give memory that is kept for later arrays back to the device; they take it anew."""
+
     @property
     @abc.abstractmethod
     def memory_used(self) -> int:

@@ -5,6 +5,7 @@ CuPy is imported when a backend is asked for, never by this module, so the packa
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import functools
@@ -15,6 +16,7 @@ import os
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -82,6 +84,28 @@ def _pinned_pool(device: int) -> PinnedPool:
     return PinnedPool(allocate)
 
 
+_dropped: collections.deque[tuple[Any, Any]] = collections.deque()
+"""Pools of backends that are gone, with their devices."""
+
+
+def _give_back(pool: Any, device: Any, error: type[Exception]) -> None:
+    """Free what a pool keeps, of which nothing more will be made.
+
+    CuPy (14.2) does not free the blocks of a pool that is just dropped. Those of arrays that outlive their backend come
+    back to its pool, so that stays here until the last of them has; the next pool's end looks again.
+    """
+    _dropped.append((pool, device))
+    for _ in range(len(_dropped)):
+        try:
+            pool, device = _dropped.popleft()
+        except IndexError:  # another thread has them
+            return
+        with contextlib.suppress(error), device:  # behind a fault the device frees nothing, and takes nothing
+            pool.free_all_blocks()
+            if pool.total_bytes():
+                _dropped.append((pool, device))
+
+
 class CudaBackend(Backend):
     """Kernels on one GPU, in one stream unless others are asked for.
 
@@ -116,6 +140,7 @@ class CudaBackend(Backend):
                 free, _ = runtime.memGetInfo()
         except runtime.CUDARuntimeError as error:
             raise BackendUnavailable(f"CUDA device {self._device.id} cannot be used: {error}") from error
+        weakref.finalize(self, _give_back, self._pool, self._device, runtime.CUDARuntimeError).atexit = False
         available = max(0, free - max(MEMORY_MARGIN, free // 16))
         self._limit: int = available if device_memory_limit is None else min(device_memory_limit, available)
         self.max_shared_bytes = runtime.deviceGetAttribute(
@@ -359,7 +384,8 @@ class CudaBackend(Backend):
         try:
             yield
         finally:
-            self._pool, self._limit, self._other_pool = device_pool, limit, None
+            managed, self._pool, self._limit, self._other_pool = self._pool, device_pool, limit, None
+            _give_back(managed, self._device, self._cupy.cuda.runtime.CUDARuntimeError)
 
     @contextlib.contextmanager
     def smaller_device(self, left: int) -> Iterator[None]:
@@ -381,6 +407,10 @@ class CudaBackend(Backend):
             if held:
                 with self._on_device():
                     runtime.free(held)
+
+    def release_memory(self) -> None:
+        with contextlib.suppress(KernelLaunchError), self._on_device():  # behind a fault there is nothing to give
+            self._pool.free_all_blocks()
 
     @property
     def memory_used(self) -> int:

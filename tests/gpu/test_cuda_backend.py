@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
@@ -172,6 +173,25 @@ def test_full(backend, shape, value, dtype):
 def test_full_does_not_convert_silently(backend):
     with pytest.raises(OverflowError):
         backend.full(3, -1, np.uint64)
+
+
+def test_backends_that_are_dropped_keep_no_device_memory():
+    # Other programs take and give back some of the device's memory meanwhile, but not as much as this.
+    rng = np.random.default_rng(3)
+    data = rng.normal(size=(30, 3000))
+    for how in ({"method": "pair-scan"}, {"method": "out-of-core-um", "max_level": 1}):
+        gpupc_impl.skeleton(data, alpha=1e-6, backend="cuda", **how)
+        before = open_backend("cuda").memory_limit
+        for _ in range(20):
+            gpupc_impl.skeleton(data, alpha=1e-6, backend="cuda", **how)
+        assert before - open_backend("cuda").memory_limit < 10 * data.shape[1] ** 2 * 8
+    kept = [open_backend("cuda") for _ in range(20)]
+    for backend in kept:
+        backend.empty(64 * MIB, np.uint8)
+    low = open_backend("cuda").memory_limit
+    del kept, backend
+    gc.collect()
+    assert open_backend("cuda").memory_limit - low > 19 * 60 * MIB
 
 
 def test_memory_is_counted():

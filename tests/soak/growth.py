@@ -19,7 +19,7 @@ from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.engine import bit_graph
-from tests.soak.run import memory
+from tests.soak.run import device_bytes, memory
 
 BYTES = 1 << 16
 SMALL_BUDGET = 1 << 10
@@ -27,7 +27,7 @@ SMALL_BUDGET = 1 << 10
 
 def steps(name: str) -> dict[str, Callable[[], Any]]:
     """What is repeated, on the backend of that name, from the least of a run to the whole of it."""
-    rng, kept, zeros = np.random.default_rng(7), open_backend(name), np.zeros(BYTES, np.uint8)
+    rng, opened, zeros = np.random.default_rng(7), open_backend(name), np.zeros(BYTES, np.uint8)
     kernel = KernelSource(bit_graph.SOURCE, "expand", (bit_graph.GRAPHS,))
     gaussian = GaussianProblem.from_data(rng.normal(size=(100, 20)), alpha=0.1)
     discrete = DiscreteProblem.from_data(rng.integers(0, 3, (500, 12)), alpha=0.1)
@@ -45,25 +45,29 @@ def steps(name: str) -> dict[str, Callable[[], Any]]:
 
     found = {
         "open a backend": lambda: open_backend(name),
-        "an array there and back": lambda: there_and_back(kept),
+        "an array there and back": lambda: there_and_back(opened),
         "open a backend, an array there and back": lambda: there_and_back(open_backend(name)),
         "open a backend, load a kernel": lambda: open_backend(name).kernel(*kernel),
         "a search that has no room": refused,
     }
     for method, problem in runs.items():
-        found[f"{method} with one backend"] = lambda m=method, p=problem: solve(p, get_method(m), kept)
+        found[f"{method} with one backend"] = lambda m=method, p=problem: solve(p, get_method(m), opened)
         found[f"open a backend, {method}"] = lambda m=method, p=problem: solve(p, get_method(m), open_backend(name))
     return found
 
 
-def kept_bytes(step: Callable[[], Any], repeats: int) -> float:
-    """Bytes that stay of a step, as a mean."""
+def kept(step: Callable[[], Any], repeats: int) -> dict[str, float]:
+    """Bytes that stay of a step, as a mean: in the process and on the GPU."""
+
+    def now() -> dict[str, int]:
+        return {"memory_bytes": memory()["memory_bytes"], "device_bytes": device_bytes()}
+
     for _ in range(max(repeats // 4, 1)):
         step()
-    before = memory()["memory_bytes"]
+    before = now()
     for _ in range(repeats):
         step()
-    return (memory()["memory_bytes"] - before) / repeats
+    return {name: (after - before[name]) / repeats for name, after in now().items()}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -74,7 +78,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.repeats < 1:
         parser.error(f"--repeats is {arguments.repeats}; it must be at least 1")
     for name, step in steps(arguments.backend).items():
-        print(f"{kept_bytes(step, arguments.repeats):10,.0f} bytes a time: {name}", flush=True)
+        stays = kept(step, arguments.repeats)
+        print(
+            f"{stays['memory_bytes']:10,.0f} bytes and {stays['device_bytes']:10,.0f} on the device a time: {name}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ import numpy as np
 import psutil
 
 from gpupc_impl import GaussianProblem, InvalidParameter, Skeleton, methods
-from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.backends import DeviceMemoryError, backend_class, open_backend
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
@@ -68,6 +68,9 @@ LEAST_LINES = 12
 MOST_GROWTH_BYTES = 16 << 20
 """What the smallest memory of the last quarter may exceed that of the first by: a few MB of small blocks that NumPy
 keeps, what kernels' libraries take when they are first drawn, an allocator's fragments."""
+
+MOST_DEVICE_GROWTH_BYTES = 256 << 20
+"""The same of what is taken on the GPU, where other processes' runs come and go."""
 
 STACK_BYTES = 256 << 10
 """A CUDA thread's stack on the host backend, where the environment does not say otherwise."""
@@ -267,6 +270,7 @@ class Soak:
             "next": self.number,
             "seconds": round(seconds, 2),
             **memory(),
+            "device_bytes": device_bytes(),
             "descriptors": process.num_fds(),
             "threads": process.num_threads(),
             "counts": dict(self.counts),
@@ -304,6 +308,14 @@ def memory() -> dict[str, int]:
             resident += 1024 * int(kib)
         guarded = end if access == b"---p" and end - start == resource.getpagesize() else 0
     return {"memory_bytes": resident, "stacks": stacks, "stack_bytes": stack_bytes}
+
+
+def device_bytes() -> int:
+    """What is taken on the GPU, by whatever process, and what a backend leaves free there; 0 without a GPU."""
+    if backend_class("cuda").unavailable() is not None:
+        return 0
+    backend = open_backend("cuda")
+    return int(backend.describe()["memory_bytes"]) - backend.memory_limit
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
@@ -344,17 +356,21 @@ def _of(lines: Sequence[dict[str, Any]], pid: int) -> list[dict[str, Any]]:
 
 
 def grown(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How a process's memory (a quarter's smallest), descriptors, threads and stacks (largest) went from the first to
-    the last quarter of its lines. What stacks have in memory is told, and only their number has a bound."""
+    """How a process's memory and a GPU's (a quarter's smallest), descriptors, threads and stacks (largest) went from
+    the first to the last quarter of its lines. What stacks have in memory is told, and only their number has a
+    bound."""
     quarter = max(len(lines) // 4, 1)
     first, last = lines[:quarter], lines[-quarter:]
-    least = [min(line["memory_bytes"] for line in part) for part in (first, last)]
-    found: dict[str, Any] = {"lines": len(lines), "memory_bytes": least}
+    found: dict[str, Any] = {"lines": len(lines)}
+    flat = True
+    for name, most in (("memory_bytes", MOST_GROWTH_BYTES), ("device_bytes", MOST_DEVICE_GROWTH_BYTES)):
+        least = found[name] = [min(line[name] for line in part) for part in (first, last)]
+        flat &= least[1] <= least[0] + most
     for name in ("descriptors", "threads", "stacks", "stack_bytes"):
         found[name] = [max(line[name] for line in part) for part in (first, last)]
     steady = all(found[name][1] <= found[name][0] for name in ("descriptors", "threads"))
     bounded = found["stacks"][1] <= MOST_STACKS
-    return found | {"flat": steady and bounded and least[1] <= least[0] + MOST_GROWTH_BYTES}
+    return found | {"flat": flat and steady and bounded}
 
 
 def _commit() -> str | None:

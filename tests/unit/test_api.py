@@ -21,6 +21,8 @@ from gpupc_impl import (
     pc,
     skeleton,
 )
+from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core import solve
 from gpupc_impl.core.solve import choose_method
 
@@ -70,6 +72,18 @@ def test_search_arguments_arrive(frame):
     assert limited.facts["problem"]["df_convention"] == "cupc"
     assert limited.pmax.shape == (4, 4)
     assert skeleton(frame, method=METHOD).pmax is None
+
+
+def test_memory_of_a_device_is_given_back(frame, monkeypatch):
+    given = []
+    monkeypatch.setattr(HostBackend, "release_memory", lambda backend: given.append(backend))
+    skeleton(frame, method="pair-scan", backend="host")
+    assert len(given) == 1
+    with pytest.raises(DeviceMemoryError):
+        skeleton(frame, method="pair-scan", backend="host", device_memory_limit=8)
+    assert len(given) == 2
+    skeleton(frame, method="stable-serial")
+    assert len(given) == 2
 
 
 def test_progress_is_told_of_every_level(frame):

@@ -57,10 +57,18 @@ def test_a_difference_is_reported_with_how_to_make_it_again(folder, monkeypatch,
 
 
 def test_growth_is_seen():
-    flat = [{"memory_bytes": 1 << 30, "descriptors": 9, "threads": 4, "stacks": 32, "stack_bytes": 1 << 20}] * 8
+    line = {"memory_bytes": 1 << 30, "device_bytes": 1 << 32, "descriptors": 9, "threads": 4}
+    flat = [line | {"stacks": 32, "stack_bytes": 1 << 20}] * 8
     assert soak.grown(flat)["flat"]
     over = soak.MOST_STACKS + 1
-    for name, more in (("memory_bytes", (1 << 30) + (17 << 20)), ("descriptors", 10), ("threads", 5), ("stacks", over)):
+    more_of = {
+        "memory_bytes": (1 << 30) + (17 << 20),
+        "device_bytes": (1 << 32) + (257 << 20),
+        "descriptors": 10,
+        "threads": 5,
+        "stacks": over,
+    }
+    for name, more in more_of.items():
         assert not soak.grown([*flat[:6], *[line | {name: more} for line in flat[6:]]])["flat"]
     deeper = [line | {"stacks": 64, "stack_bytes": 1 << 27} for line in flat]
     assert soak.grown([*flat[:4], *deeper[:4]])["flat"]
@@ -100,12 +108,18 @@ def test_stacks_of_waiting_threads_are_counted_apart(tmp_path, monkeypatch):
 
 def test_a_step_that_keeps_memory_is_told_from_one_that_does_not():
     kept = []
-    assert growth.kept_bytes(lambda: kept.append(bytearray(100_000)), 200) > 90_000
-    assert growth.kept_bytes(lambda: bytearray(100_000), 200) < 10_000
+    assert growth.kept(lambda: kept.append(bytearray(100_000)), 200)["memory_bytes"] > 90_000
+    assert growth.kept(lambda: bytearray(100_000), 200)["memory_bytes"] < 10_000
+
+
+def test_what_stays_on_a_gpu_is_told_as_well(monkeypatch):
+    taken = iter([1 << 30, (1 << 30) + 5000])
+    monkeypatch.setattr(growth, "device_bytes", lambda: next(taken))
+    assert growth.kept(lambda: None, 50)["device_bytes"] == 100
 
 
 def test_every_step_of_a_run_is_repeated(capsys):
     growth.main(["--backend", "host", "--repeats", "2"])
     said = capsys.readouterr().out.splitlines()
     assert len(said) == len(growth.steps("host"))
-    assert all("bytes a time: " in line for line in said)
+    assert all("on the device a time: " in line for line in said)

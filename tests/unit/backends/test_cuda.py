@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import math
 import struct
 import sys
@@ -588,6 +589,62 @@ def test_a_product_takes_of_the_budget(backend, cupy):
     del out, right
     with pytest.raises(DeviceMemoryError):
         backend.gram(backend.empty((2, 80), np.float64))
+
+
+def keeps(pool):
+    return pool.used + pool.kept
+
+
+def test_a_backend_that_is_dropped_gives_its_memory_back(cupy, compiled):
+    backend = open_backend("cuda")
+    backend.kernel("kernel.cu", "some")  # refers to the backend
+    pool = backend._pool
+    backend.empty(40 * KIB, np.uint8)
+    assert keeps(pool) == 40 * KIB
+    del backend
+    gc.collect()
+    assert keeps(pool) == 0
+
+
+def test_an_array_that_outlives_its_backend_goes_back_behind_it(cupy, compiled):
+    backend = open_backend("cuda")
+    pool, array = backend._pool, backend.empty(40 * KIB, np.uint8)
+    del backend
+    gc.collect()
+    assert keeps(pool) == array.nbytes
+    del array
+    other = open_backend("cuda")
+    del other
+    gc.collect()
+    assert keeps(pool) == 0
+
+
+def test_memory_that_is_kept_can_be_released(backend):
+    backend.empty(40 * KIB, np.uint8)
+    held = backend.empty(8 * KIB, np.uint8)
+    backend.release_memory()
+    assert keeps(backend._pool) == backend.memory_used == held.nbytes
+
+
+def test_managed_memory_is_given_back(backend):
+    with backend.managed_memory():
+        pool = backend._pool
+        backend.empty(16 * KIB, np.uint8)
+    assert keeps(pool) == 0
+
+
+def test_a_device_at_fault_does_not_keep_a_backend_from_going(cupy, compiled):
+    backend = open_backend("cuda")
+
+    def free_all_blocks():
+        raise CudaError("an illegal memory access")
+
+    backend._pool.free_all_blocks = free_all_blocks
+    del backend
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    assert not cuda._dropped
 
 
 def test_managed_memory_has_the_same_budget_unless_asked(backend):
