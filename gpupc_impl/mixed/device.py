@@ -59,6 +59,9 @@ class MixedEngine(Engine):
     def ranks(self) -> bool:
         return False  # not of the categories
 
+    def _in_registers(self) -> bool:
+        return False
+
     def _kernel(self, name: str, *arguments: str) -> Kernel:
         return self.backend.kernel(*mixed_kernel(name, self.kind, *arguments))
 

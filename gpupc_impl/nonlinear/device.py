@@ -26,6 +26,7 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
 COUNTING_SOURCE = "nonlinear/kernels/estimate.cu"
 BUCKETS_SOURCE = "nonlinear/kernels/buckets.cu"
+REGISTERS_SOURCE = "nonlinear/kernels/registers.cu"
 INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
 STOPPING_SOURCE = "nonlinear/kernels/stopping.cu"
 
@@ -101,9 +102,12 @@ ENTRIES = 8  # ... which is padded to a multiple of this
 HEADER_BYTES = 280  # of the lists of a sample
 CELL_BYTES = {"short": 2, "float": 4, "double": 4}  # of what buckets are counted in
 ROUND_GROWTH = 4  # times as many lanes as before there are after each round of early stopping
+LEAST_SAMPLES = 4  # of a warp in registers.cu, where there are few tests
 LEAST_LISTED = 64  # samples whose lists there is room for at the least
 FINE_BINADES = 16  # binades below the largest distance that the FINE buckets tell apart
 LANES = 32  # the side-by-side layout is padded to a multiple of this
+REGISTERS_LANES, REGISTERS_END = 8, 2**11  # registers.cu: lanes of a warp, and what all values are below
+VALUES_BYTES = 16  # of a sample in these lanes
 VECTOR_BYTES = 64  # lanes.cuh: what a thread of the host backend works on at a time
 ALLOCATION = 512  # CuPy's pool hands out multiples of this many bytes
 STATIC_SHARED = 8448  # of the kernels, which leaves that much less for dynamic shared memory
@@ -111,9 +115,10 @@ STATIC_SHARED = 8448  # of the kernels, which leaves that much less for dynamic 
 PARAMS = {
     "selection": Parameter(
         "auto",
-        "how the k_CMI-th distance is found: in buckets of lists of neighbours, by bisection and counting, by sorted "
-        "insertion as in the paper, or by the faster of our two on the backend",
-        choices=("auto", "buckets", "counting", "insertion"),
+        "how the k_CMI-th distance is found: among the nearest neighbours by a warp that has their distances in "
+        "registers, in buckets of lists of them, by bisection and counting, by sorted insertion as in the paper, or by "
+        "the fastest of our three on the backend",
+        choices=("auto", "registers", "buckets", "counting", "insertion"),
     ),
     "beta": Parameter(0, "threads a block that permutes (beta); 0: what suits the backend", minimum=0, maximum=1024),
     "gamma": Parameter(0, "threads a block that estimates (gamma); 0: what suits the backend", minimum=0, maximum=512),
@@ -157,7 +162,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         found += [kernel_of(name, kind, empty) for name in counting for empty in ("true", "false")]
         if kind != "short":
             found += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*IN_REGISTERS, 0)]
-    return found
+    return found + [registers_kernel(level) for level in (0, 1)]
 
 
 def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
@@ -167,19 +172,27 @@ def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
     return KernelSource(source, f"{name}<{', '.join((kind, *arguments))}>", own)
 
 
+def registers_kernel(level: int) -> KernelSource:
+    """The kernel that estimates in registers."""
+    structs = SETS["short"], TESTS, LISTS["short"], COLUMNS["short"]
+    return KernelSource(REGISTERS_SOURCE, f"estimate_by_registers<{'false' if level else 'true'}>", structs)
+
+
 @dataclasses.dataclass(frozen=True)
 class Tuning:
     """How work is spread on a backend; nothing in it changes an answer.
 
     Attributes:
-        nearest, assign, estimate, lists, buckets, insert, transpose: threads a block of the kernels.
-        blocks: blocks that keep the device busy, but for those that work in buckets.
-        teams: teams of threads, one for each lane of a group, that keep it busy then.
+        nearest, assign, estimate, lists, buckets, registers, insert, transpose: threads a block of the kernels.
+        blocks: blocks that keep the device busy, but for those that work in buckets or in registers.
+        teams: teams of threads, one for each lane of a group, that keep it busy in buckets.
+        sharing: blocks that keep it busy in registers, each with the values of all samples.
         samples: tests times samples that keep the device busy in one launch.
         buffer_bytes: shared memory that distances may be buffered in.
         list_bytes: memory that lists of neighbours take at a time, at most.
         staged_bytes: shared memory that the lists of a sample are put together in, at most.
-        selection: what ``selection=auto`` is.
+        selection: what ``selection=auto`` is ...
+        registers_from: ... but for such k_CMI on, from which it is ``registers`` where these serve the values.
     """
 
     nearest: int
@@ -187,20 +200,59 @@ class Tuning:
     estimate: int
     lists: int
     buckets: int
+    registers: int
     insert: int
     transpose: int
     blocks: int
     teams: int
+    sharing: int
     samples: int
     buffer_bytes: int
     list_bytes: int
     staged_bytes: int
     selection: str
+    registers_from: float
 
 
 TUNING = {
-    "cuda": Tuning(32, 256, 128, 128, 64, 128, 32, 1 << 14, 1 << 17, 1 << 17, 0, 1 << 31, 1 << 15, "buckets"),
-    "host": Tuning(32, 1, 1, 1, 32, 32, 1, 64, 8, 1 << 10, 128 * 1024, 1 << 22, 0, "counting"),
+    "cuda": Tuning(
+        nearest=32,
+        assign=256,
+        estimate=128,
+        lists=128,
+        buckets=64,
+        registers=256,
+        insert=128,
+        transpose=32,
+        blocks=1 << 14,
+        teams=1 << 17,
+        sharing=1 << 13,
+        samples=1 << 17,
+        buffer_bytes=0,
+        list_bytes=1 << 31,
+        staged_bytes=1 << 15,
+        selection="buckets",
+        registers_from=40,
+    ),
+    "host": Tuning(
+        nearest=32,
+        assign=1,
+        estimate=1,
+        lists=1,
+        buckets=32,
+        registers=32,
+        insert=32,
+        transpose=1,
+        blocks=64,
+        teams=8,
+        sharing=2,
+        samples=1 << 10,
+        buffer_bytes=128 * 1024,
+        list_bytes=1 << 22,
+        staged_bytes=0,
+        selection="counting",
+        registers_from=math.inf,
+    ),
 }
 
 
@@ -218,7 +270,9 @@ class Engine:
         self.stride = -(-self.lanes // LANES) * LANES
         beta, gamma = int(params["beta"]), int(params["gamma"])
         tuning = TUNING[backend.name]
-        self.selection = tuning.selection if params["selection"] == "auto" else params["selection"]
+        self.selection = params["selection"]
+        if self.selection == "auto":
+            self.selection = "registers" if problem.k_cmi >= tuning.registers_from else tuning.selection
         self.side_by_side = self.selection != "insertion"
         self.tuning = dataclasses.replace(
             tuning,
@@ -226,6 +280,7 @@ class Engine:
             assign=beta or tuning.assign,
             estimate=gamma or tuning.estimate,
             buckets=gamma or tuning.buckets,
+            registers=max(LANES, gamma // LANES * LANES) if gamma else tuning.registers,
             insert=gamma or tuning.insert,
         )
         self.kind, values, spread = self._device_values()
@@ -234,6 +289,8 @@ class Engine:
         self.values = backend.upload(values)
         self.psi = backend.upload(problem.psi)
         self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
+        if self.selection == "registers" and not self._in_registers():
+            self.selection = "buckets"
         warps = self.shared_limit // (CELL_BYTES[self.kind] * BINS * LANES)
         # With a thread a block there may be more groups of lanes than a grid is high.
         self.tuning = dataclasses.replace(self.tuning, buckets=max(2, min(self.tuning.buckets, warps * LANES)))
@@ -249,6 +306,10 @@ class Engine:
     def ranks(self) -> bool:
         """Whether each variable's values are 0 to n - 1, or constant."""
         return self.problem.transform == "ranks"
+
+    def _in_registers(self) -> bool:
+        """Whether `registers` serves the values: all samples' in some lanes lie in shared memory."""
+        return self.kind == "short" and self.widest < REGISTERS_END and VALUES_BYTES * self.n <= self.shared_limit
 
     def _device_values(self) -> tuple[str, np.ndarray, float]:
         """The kernels' type for the problem's values, (p, n) values of that type, and the largest distance."""
@@ -354,7 +415,7 @@ class Engine:
 
     def _scratch_bytes(self, level: int, tests: int) -> int:
         """Global memory for one launch: lists, or in place of shared memory or registers."""
-        if self.selection == "buckets":
+        if self.selection in ("registers", "buckets"):
             return min(LEAST_LISTED, self.n * tests) * (self._neighbour_bytes(level) + HEADER_BYTES)
         if self.selection == "insertion":
             if self.problem.k_cmi <= IN_REGISTERS[-1]:
@@ -437,14 +498,12 @@ class Engine:
                 self._kernel("lay_side_by_side")(
                     (-(-self.n // 32), self.stride // 32, count),
                     (tuning.transpose,),
-                    [rows, n, np.int32(self.lanes), np.int32(self.stride), *self._layout(), buffers["columns"][part]],
+                    [rows, n, np.int32(self.lanes), np.int32(self.stride), self._together(), buffers["columns"][part]],
                 )
 
-    def _layout(self) -> tuple[np.int32, np.int32]:
-        """What samples, and groups of LANES lanes, are apart in columns; for buckets only those lanes lie together."""
-        if self.selection == "buckets":
-            return np.int32(LANES), np.int32(LANES * self.n)
-        return np.int32(self.stride), np.int32(LANES)
+    def _together(self) -> np.int32:
+        """Lanes that lie side by side in columns."""
+        return np.int32({"registers": REGISTERS_LANES, "buckets": LANES}.get(self.selection, self.stride))
 
     def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
         """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
@@ -486,7 +545,7 @@ class Engine:
         partials = values["partials"].reshape(-1)
         close = self.backend.kernel(*CLOSE_TESTS)
         first, last = 0, min(LANES, self.lanes)
-        apart = int(self._layout()[1]) // LANES
+        apart = 1 if self._together() == self.stride else self.n
         while first < last:
             yield TESTS(**values | {"lanes": last - first, "partials": partials[first:]}), columns[first * apart :]
             numbers = np.int32(first), np.int32(last), np.int32(self.problem.critical_count)
@@ -519,8 +578,9 @@ class Engine:
                 (blocks, count), (tuning.estimate,), [sets, staged, counting], shared_bytes=shared
             )
 
-    def _estimate_by_buckets(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
+    def _estimate_by_lists(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
         """Lists of neighbours, and the counts that they serve: of as many samples at a time as lists have room for."""
+        launch = self._launch_by_registers if self.selection == "registers" else self._launch_by_buckets
         backend, n, values = self.backend, self.n, tests.values
         count, empty = values["count"], "false" if level else "true"
         each = self._neighbour_bytes(level) + HEADER_BYTES
@@ -552,7 +612,7 @@ class Engine:
                             shared_bytes=staged_bytes,
                         )
                         made = samples
-                    self._launch_by_buckets(level, sets, staged, lists, columns)
+                    launch(level, sets, staged, lists, columns)
 
     def _lists(self, level: int, entries: Any, headers: Any, samples: slice, staged: bool) -> Filled:
         """The lists of some samples."""
@@ -572,19 +632,34 @@ class Engine:
     def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
         threads = self.tuning.buckets
         blocks, groups = self._bucket_blocks(tests.values["count"], tests.values["lanes"])
-        device_columns = COLUMNS[self.kind](
-            values=columns,
-            sorted=self._sorted,
-            ranks=self.ranks,
-            stride=self.stride,
-            width=min(LANES, threads),
-            row=LANES * self.dtype.itemsize,
-        )
         self._kernel("estimate_by_buckets", "false" if level else "true")(
             (blocks, tests.values["count"], groups),
             (threads,),
-            [sets, tests, lists, device_columns],
+            [sets, tests, lists, self._columns(columns, min(LANES, threads))],
             shared_bytes=CELL_BYTES[self.kind] * BINS * -(-threads // LANES) * LANES,
+        )
+
+    def _launch_by_registers(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
+        threads, count = self.tuning.registers, tests.values["count"]
+        groups = -(-tests.values["lanes"] // REGISTERS_LANES)
+        most = -(-self.n // (threads // LANES * LEAST_SAMPLES))
+        blocks = max(1, min(self.tuning.sharing // (groups * count), most))
+        self.backend.kernel(*registers_kernel(level))(
+            (groups * blocks, count),
+            (threads,),
+            [sets, tests, lists, self._columns(columns, REGISTERS_LANES)],
+            shared_bytes=VALUES_BYTES * self.n,
+        )
+
+    def _columns(self, values: Any, width: int) -> Filled:
+        """Columns for blocks that work for some lanes."""
+        return COLUMNS[self.kind](
+            values=values,
+            sorted=self._sorted,
+            ranks=self.ranks,
+            stride=self.stride,
+            width=width,
+            row=int(self._together()) * self.dtype.itemsize,
         )
 
     def _fine_buckets(self) -> tuple[int, int]:
@@ -617,7 +692,8 @@ class Engine:
         )
 
     _estimate_by: ClassVar = {
-        "buckets": _estimate_by_buckets,
+        "registers": _estimate_by_lists,
+        "buckets": _estimate_by_lists,
         "counting": _estimate_by_counting,
         "insertion": _estimate_by_insertion,
     }

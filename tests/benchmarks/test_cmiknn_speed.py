@@ -73,7 +73,7 @@ def test_speed_of_one_test(benchmark, n, permutations, k_cmi):
         runs["tigramite, 1 worker"] = lambda: tigramite.count(0, 2, (1,))
     twin = CmiknnTest(problem)
     runs["cmiknn-serial"] = lambda: twin.counts(0, [2], (1,))[0]
-    for selection in ("insertion", "counting", "buckets"):
+    for selection in ("insertion", "counting", "buckets", "registers"):
         runs[f"gpucmiknn-single, {selection}"] = lambda selection=selection: ci_test(
             problem, 0, 2, (1,), backend, selection=selection
         )[0]

@@ -126,7 +126,7 @@ def test_every_method_finds_the_same_on_larger_data(chunk):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_counts_and_cmi_of_single_tests(name):
-    """The kernels' count and CMI of a test are the twins', for both selections."""
+    """The kernels' count and CMI of a test are the twins', for every selection."""
     from baselines._cmiknn_search import CmiknnTest
 
     method, backend = KERNELS[name]

@@ -24,7 +24,7 @@ INPUTS = 150
 KERNELS = {
     f"{backend}-{selection}": (backend, selection)
     for backend in ("host", "cuda")
-    for selection in ("counting", "insertion")
+    for selection in ("registers", "counting", "insertion")
     if unavailable(methods()["gpucmiknn-single"], backend) is None
 }
 SLACK = 1e-9

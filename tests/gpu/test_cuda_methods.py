@@ -13,6 +13,8 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import solve
+from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.out_of_core import _panels
 from gpupc_impl.out_of_core._pairs import PairResults
 
@@ -166,3 +168,20 @@ def test_quotients_are_rounded_as_a_division_rounds_them():
         arguments = [backend.upload(x), backend.upload(y), np.int32(x.size), found]
         kernel((512,), (256,), arguments)
         np.testing.assert_array_equal(backend.download(found), x / y)
+
+
+@pytest.mark.parametrize("members", [[], [3], [0, 3]])
+@pytest.mark.parametrize(("n", "k"), [(600, 599), (1000, 200), (2048, 40), (2048, 2047)])
+def test_numbers_of_16_bits_count_exactly(n, k, members):
+    """Distances and counts up to 2,047 are whole numbers in floating point of 16 bits (registers.cu)."""
+    rng = np.random.default_rng(k)
+    data = rng.normal(size=(n, 5))
+    data[:, 1] += data[:, 0]
+    problem = NonlinearProblem.from_data(data, permutations=20, k_cmi=k)
+    found = [
+        ci_test(problem, 1, 2, members, open_backend("cuda"), selection=selection)
+        for selection in ("registers", "buckets", "counting")
+    ]
+    for count, cmi, permuted in found[1:]:
+        assert (count, cmi) == found[0][:2]
+        assert np.array_equal(permuted, found[0][2])

@@ -9,78 +9,11 @@
 //
 // Buckets are intervals of keys: whole numbers in the order of the distances, whatever their type (lanes.cuh). So ranks
 // and floats take the same steps, and a bucket that holds too much is divided until it holds one key at the latest.
-#include "nonlinear/kernels/tests.cuh"
+#include "nonlinear/kernels/lists.cuh"
 
-constexpr int BINS = 32;   // buckets of a list: below `low`, 30 of 2^shift keys each, all above
 constexpr int FINE = 256;  // buckets that `low` and the width of the others are found with
-constexpr int LAST = BINS - 1;
 constexpr int APART = 32;  // words of a thread; its neighbours' lie between, so that each has its own bank
 constexpr int PANEL = 32;  // lanes whose values lie side by side
-
-// Keys as they are worked on in registers.
-template <class T>
-using Wide = decltype(KeyOf<T>() + 0);
-
-template <class T, class Rule>
-__device__ __forceinline__ Wide<T> distance_between(T a, T b) {
-    if constexpr (Rule::TIES) {
-        return Rule::template distance<T>(a, b);
-    } else if constexpr (Number<T>::whole) {
-        const int difference = a - b;
-        return difference < 0 ? -difference : difference;
-    } else {
-        return Number<T>::distance(a, b);
-    }
-}
-
-// A sample and its key.
-template <class T>
-struct Entry {
-    KeyOf<T> key_;
-    unsigned sample_;
-    __device__ __forceinline__ static Entry of(int sample, Wide<T> key) {
-        return Entry{key, static_cast<unsigned>(sample)};
-    }
-    __device__ __forceinline__ unsigned sample() const { return sample_; }
-    __device__ __forceinline__ Wide<T> key() const { return key_; }
-};
-
-template <>
-struct Entry<short> {  // there are less than 2^15 samples where values are short
-    unsigned both;
-    __device__ __forceinline__ static Entry of(int sample, int key) {
-        return Entry{static_cast<unsigned>(key) << 16 | static_cast<unsigned>(sample)};
-    }
-    __device__ __forceinline__ unsigned sample() const { return both & 0xffffu; }
-    __device__ __forceinline__ int key() const { return static_cast<int>(both >> 16); }
-};
-
-// As many as are read at a time: lists are padded to a multiple of it, with the largest key.
-template <class T>
-constexpr int STEP = sizeof(T) == 8 ? 4 : 8;
-
-template <class T>
-struct alignas(16) Entries {
-    Entry<T> of[STEP<T>];
-};
-
-// As many as are copied at a time.
-template <class T>
-struct alignas(16) Piece {
-    Entry<T> of[16 / sizeof(Entry<T>)];
-};
-
-// What one sample's lists are like. List 0: by distances in (V_j, S); list 1: in S. Within a bucket there is no order.
-struct Header {
-    long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
-    int shift;
-    int starts[2][BINS + 1];  // of the buckets in the lists
-};
-
-template <class Key>
-__device__ __forceinline__ int bin_of(Key key, Key low, int shift) {
-    return static_cast<int>(min((key - low) >> shift, Key(LAST - 1))) + 1;  // rounded down: -1 for low - 1
-}
 
 // Whether low <= key <= high, where low <= high; of short keys by one comparison.
 template <class Key>
@@ -92,31 +25,10 @@ __device__ __forceinline__ bool between(Key key, Key low, Key high) {
     }
 }
 
-// The lists of some samples of some tests.
+// As many as are copied at a time.
 template <class T>
-struct Lists {
-    unsigned char* entries;  // (tests, samples, lists, padded) entries
-    unsigned char* headers;  // (tests, samples)
-    int first, samples;      // of the sample that is the first, and how many there are
-    int padded;              // n - 1, rounded up
-    int wanted;              // bound for the bucket that is the last but one: so many samples are that near
-    KeyOf<T> fine_low;       // the FINE buckets
-    int fine_shift;
-    bool staged;  // whether lists are put together in shared memory, for which there is room
-};
-
-template <class T, bool EMPTY>
-struct Neighbours {
-    static constexpr int LISTS = EMPTY ? 1 : 2;
-    Entries<T>* lists[LISTS];
-    Header* header;
-
-    __device__ Neighbours(const Lists<T>& of, int test, int sample) {
-        const long long number = static_cast<long long>(test) * of.samples + sample - of.first;
-        auto* entries = reinterpret_cast<Entry<T>*>(of.entries) + number * LISTS * of.padded;
-        for (int l = 0; l < LISTS; ++l) lists[l] = reinterpret_cast<Entries<T>*>(entries + l * of.padded);
-        header = reinterpret_cast<Header*>(of.headers) + number;
-    }
+struct alignas(16) Piece {
+    Entry<T> of[16 / sizeof(Entry<T>)];
 };
 
 // The lists of a sample a block. EMPTY: level 0, where there is no list for S. Neighbouring threads put entries where
@@ -286,20 +198,6 @@ struct Kept {
     }
 };
 
-// What lies in the lanes, and how they are dealt out. A block works for `width` lanes that lie side by side, or in the
-// last group for what is left of them. Its threads need nothing of one another, so blocks are small: what keeps one of
-// them long keeps no others. Those of one group are started one after the other, and the values of PANEL lanes lie
-// together, so that what the blocks of a multiprocessor read stays in the cache next to it.
-template <class T>
-struct Columns {
-    const T* values;  // (sets, stride / PANEL, n, PANEL) values of all lanes
-    const T* sorted;  // (p, n) values of each variable ascending, at level 0 ...
-    bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
-    int stride;
-    int width;
-    int row;  // bytes of PANEL values; known at compile time it would be a shift of 64 bits
-};
-
 // Whether values are nearer to `own` than `radius`, a key of at least 1.
 template <class T, class Rule>
 struct Ball {
@@ -314,8 +212,10 @@ struct Ball {
     }
 };
 
-// The partials of tests of the samples that are listed. Shared memory: BINS cells a thread, of whole warps.
-// Grid (any, tests, groups), block (gamma).
+// The partials of tests of the samples that are listed. A block's threads need nothing of one another, so blocks are
+// small: what keeps one of them long keeps no others. Those of one group of lanes are started one after the other, and
+// the values of PANEL lanes lie together, so that what the blocks of a multiprocessor read stays in the cache next to
+// it. Shared memory: BINS cells a thread, of whole warps. Grid (any, tests, groups), block (gamma).
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,

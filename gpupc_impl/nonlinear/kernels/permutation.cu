@@ -284,15 +284,15 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
     for (int a = thread; a < n; a += blockDim.x) row[a] = original[sample_of(sorted[a])];
 }
 
-// The rows of each set as columns: rows[lane * n + b] for lane <= perm, and zero up to stride, go to
-// columns[lane / 32 * panel + b * row + lane % 32]. Either all lanes lie side by side (row = stride, panel = 32), or 32
-// of them do (row = 32, panel = 32 n). Grid (ceil(n / 32), ceil(stride / 32), sets), any block.
+// The rows of each set as columns: of rows[lane * n + b] for lane <= perm, and zero up to stride, `together` lanes lie
+// side by side, all or a part of 32, at columns[lane / together * together * n + b * together + lane % together]. Grid
+// (ceil(n / 32), ceil(stride / 32), sets), any block.
 template <class T>
-__global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, int row, int panel, T* columns) {
+__global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, int together, T* columns) {
     __shared__ T tile[32][33];
     const int b0 = blockIdx.x * 32, lane0 = blockIdx.y * 32;
     rows += static_cast<long long>(blockIdx.z) * lanes * n;
-    columns += static_cast<long long>(blockIdx.z) * n * stride + static_cast<long long>(blockIdx.y) * panel;
+    columns += static_cast<long long>(blockIdx.z) * n * stride;
     for (int l = 0; l < 32; ++l) {
         for (int t = threadIdx.x; t < 32; t += blockDim.x) {
             const bool there = lane0 + l < lanes && b0 + t < n;
@@ -302,7 +302,9 @@ __global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, in
     __syncthreads();
     for (int b = 0; b < 32 && b0 + b < n; ++b) {
         for (int t = threadIdx.x; t < 32 && lane0 + t < stride; t += blockDim.x) {
-            columns[static_cast<long long>(b0 + b) * row + t] = tile[t][b];
+            const int lane = lane0 + t, beside = lane % together;
+            columns[static_cast<long long>(lane - beside) * n + static_cast<long long>(b0 + b) * together + beside] =
+                tile[t][b];
         }
     }
 }

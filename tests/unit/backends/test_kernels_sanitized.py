@@ -48,10 +48,10 @@ for transform, precision in kinds if every_variant else kinds[:2]:
         )
         for S in ((), (2, 3)):
             gammas = (0, 5) if k_cmi == 3 else (5,)
-            for selection, gamma in itertools.product(("buckets", "counting", "insertion"), gammas):
+            for selection, gamma in itertools.product(("registers", "buckets", "counting", "insertion"), gammas):
                 ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
-for selection in ("buckets", "counting"):
+for selection in ("registers", "buckets", "counting"):
     options = dict(selection=selection, stopping="early")
     solve(problems[0], methods()["gpucmiknn-parallel"], open_backend("host"), options)
 """

@@ -22,7 +22,8 @@ __global__ void known_answers(const unsigned* in, unsigned* out) {
 }
 """
 
-SELECTIONS = ("buckets", "counting", "insertion")
+PARAMETERS = {name: parameter.default for name, parameter in PARAMS.items()}
+SELECTIONS = ("registers", "buckets", "counting", "insertion")
 
 # kat_vectors of the Random123 library, philox4x32 with 10 rounds: counter, key and result.
 KNOWN_ANSWERS = [
@@ -53,7 +54,7 @@ def sample_problem(rng, n, ties=False, p=5, **options):
 
 def run_engine(problem, backend, i, j, members, **params):
     """Permuted values (perm, n) and partials of one test."""
-    params = {name: parameter.default for name, parameter in PARAMS.items()} | params
+    params = PARAMETERS | params
     engine = Engine(problem, backend, params)
     level = len(members)
     engine.fitting(level, 1, 1)
@@ -142,7 +143,7 @@ def test_permutations_depend_on_variable_set_and_seed_but_not_on_the_other_varia
 def test_racing_permutations_stay_among_the_neighbours_and_use_few_twice(backend):
     rng = np.random.default_rng(8)
     problem = sample_problem(rng, 200, k_perm=10)
-    params = {name: parameter.default for name, parameter in PARAMS.items()}
+    params = PARAMETERS
     engine = Engine(problem, backend, params, racing=True)
     for _ in range(2):  # the marks of the first time are gone the second time
         engine.fitting(1, 1, 1)
@@ -288,7 +289,7 @@ def test_memory_is_forecast_and_kept():
     tests = np.array([[number, 7] for number in range(6)])
     wanted = np.array([Retest(problem).partials(0, 7, [s]) for s in range(1, 7)])
     for selection in SELECTIONS:
-        params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": selection}
+        params = PARAMETERS | {"selection": selection}
         fits = []
         for limit in (8_000, 30_000, 60_000, 90_000, 1 << 20):
             backend = open_backend("host", device_memory_limit=limit)
@@ -312,17 +313,19 @@ def test_memory_is_forecast_and_kept():
 
 
 @pytest.mark.parametrize("members", [[], [3]])
-def test_lists_of_a_few_samples_at_a_time_give_the_same(members):
+@pytest.mark.parametrize(("selection", "transform"), [("buckets", "standardize"), ("registers", "ranks")])
+def test_lists_of_a_few_samples_at_a_time_give_the_same(selection, transform, members):
     """Lists that do not fit at once are made for some tests, or for some samples of one, after the other."""
-    problem = sample_problem(np.random.default_rng(9), 64, transform="standardize", permutations=9)
-    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    problem = sample_problem(np.random.default_rng(9), 64, transform=transform, permutations=9)
+    params = PARAMETERS | {"selection": selection}
     level, sets, tests = len(members), np.array([[0, *members]] * 2), np.array([[0, 1], [1, 2], [0, 4]])
     wanted = [Retest(problem).partials(0, j, members) for _, j in tests]
     peaks = []
-    for list_bytes in (1, 30_000, 100_000, 1 << 30):  # some samples of one test, one or two tests, all
+    sizes = (1, 30_000, 100_000, 1 << 30) if selection == "buckets" else (1, 15_000, 50_000, 1 << 30)
+    for list_bytes in sizes:  # some samples of one test, one or two tests, all
         backend = open_backend("host")
         engine = Engine(problem, backend, params)
-        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes, teams=3)
+        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes, teams=3, sharing=5)
         engine.fitting(level, 2, 2)
         before = backend.memory_used
         backend.reset_peak()
@@ -332,6 +335,55 @@ def test_lists_of_a_few_samples_at_a_time_give_the_same(members):
     assert peaks[0] < peaks[-1] / 20
 
 
+def whole_problem(rng, n, most, **options):
+    """Whole numbers up to `most`, a few of them far from the others, and many equal."""
+    data = np.rint(np.abs(rng.normal(size=(n, 5))) * 20)
+    data[:, 1] += data[:, 0]
+    data = np.minimum(data, most)
+    data[: n // 20] = rng.integers(0, most + 1, (n // 20, 5))
+    data[0], data[1] = 0, most
+    return NonlinearProblem.from_data(data, transform="none", permutations=5, k_perm=4, **options)
+
+
+@pytest.mark.parametrize("members", [[], [3], [0, 3]])
+@pytest.mark.parametrize("k", [1, 60, 599])
+def test_neighbours_beyond_those_in_registers(backend, members, k):
+    """A warp keeps 512; more are needed where k is large or where V_i is far from the others."""
+    problem = whole_problem(np.random.default_rng(k), 600, 2047, k_cmi=k)
+    assert Engine(problem, backend, PARAMETERS | {"selection": "registers"}).selection == "registers"
+    found = run_engine(problem, backend, 1, 2, members, selection="registers")[1]
+    assert np.array_equal(found, Retest(problem).partials(1, 2, members))
+
+
+@pytest.mark.parametrize("members", [[], [3]])
+def test_as_many_samples_as_registers_serve(backend, members):
+    rng = np.random.default_rng(7)
+    for k in (40, 2047):
+        problem = sample_problem(rng, 2048, permutations=1, k_cmi=k)
+        found = run_engine(problem, backend, 1, 2, members, selection="registers")[1]
+        assert np.array_equal(found, run_engine(problem, backend, 1, 2, members, selection="counting")[1])
+
+
+def test_what_serves_which_values(backend, monkeypatch):
+    rng, registers = np.random.default_rng(8), PARAMETERS | {"selection": "registers"}
+    fits, wide = (whole_problem(rng, 60, most, k_cmi=50) for most in (2047, 2048))
+    floats = sample_problem(rng, 60, transform="standardize")
+    many = sample_problem(rng, 2049, permutations=1)
+    assert [Engine(each, backend, registers).selection for each in (fits, wide, floats, many)] == [
+        "registers",
+        "buckets",
+        "buckets",
+        "buckets",
+    ]
+    few = sample_problem(rng, 60, k_cmi=39)
+    tuned = dataclasses.replace(TUNING["cuda"], registers_from=40)
+    monkeypatch.setitem(TUNING, "host", tuned)
+    chosen = [Engine(each, backend, PARAMETERS).selection for each in (fits, wide, few)]
+    assert chosen == ["registers", "buckets", "buckets"]
+    monkeypatch.setattr(backend, "max_shared_bytes", 8448 + 16 * 60 - 1, raising=False)
+    assert Engine(fits, backend, registers).selection != "registers"
+
+
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
@@ -339,7 +391,7 @@ def test_lists_put_together_in_shared_memory_give_the_same(backend, transform, p
     problem = sample_problem(
         np.random.default_rng(10), 75, transform=transform, precision=precision, permutations=70, k_cmi=12
     )
-    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    params = PARAMETERS | {"selection": "buckets"}
     level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
     found = []
     for staged_bytes, lists, buckets, teams in ((0, 1, 32, 8), (1 << 15, 3, 64, 1000), (1 << 15, 32, 5, 1)):
@@ -356,7 +408,7 @@ def test_lists_put_together_in_shared_memory_give_the_same(backend, transform, p
 def test_ten_thousand_samples_take_bounded_memory(level):
     """What docs/cmiknn.md says of a batch of a GPU at n = 10,000."""
     problem = NonlinearProblem.from_data(np.random.default_rng(0).normal(size=(10_000, 5)), transform="standardize")
-    params = {name: parameter.default for name, parameter in PARAMS.items()} | {"selection": "buckets"}
+    params = PARAMETERS | {"selection": "buckets"}
     engine = Engine(problem, open_backend("host"), params)
     engine.tuning = TUNING["cuda"]
     batch = engine.tuning.samples // problem.n_samples

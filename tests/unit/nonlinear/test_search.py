@@ -115,7 +115,7 @@ def test_little_memory_means_smaller_batches(backend):
 
 
 @pytest.mark.parametrize("name", ["gpucmiknn-single", "gpucmiknn-parallel"])
-@pytest.mark.parametrize("selection", ["buckets", "counting", "insertion"])
+@pytest.mark.parametrize("selection", ["registers", "buckets", "counting", "insertion"])
 @pytest.mark.parametrize(("permutations", "alpha"), [(31, 0.05), (32, 0.05), (100, 0.011), (150, 0.3), (150, 0.99)])
 def test_early_stopping_keeps_the_answer(backend, name, selection, permutations, alpha):
     problem = graph_problem(5, p=5, n=40, permutations=permutations, alpha=alpha)
@@ -127,7 +127,7 @@ def test_early_stopping_keeps_the_answer(backend, name, selection, permutations,
     assert found.tests_per_level == expected.tests_per_level
 
 
-@pytest.mark.parametrize("selection", ["buckets", "counting"])
+@pytest.mark.parametrize("selection", ["registers", "buckets", "counting"])
 def test_early_stopping_leaves_out_permutations_unless_p_values_are_asked_for(backend, selection, monkeypatch):
     """An independent pair is separated in the first 32 lanes, a copy is only known as one when few are left."""
     rng = np.random.default_rng(1)
