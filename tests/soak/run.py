@@ -34,6 +34,7 @@ import psutil
 
 from gpupc_impl import GaussianProblem, InvalidParameter, Skeleton, methods
 from gpupc_impl.backends import DeviceMemoryError, backend_class, open_backend
+from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
@@ -69,8 +70,9 @@ MOST_GROWTH_BYTES = 16 << 20
 """What the smallest memory of the last quarter may exceed that of the first by: a few MB of small blocks that NumPy
 keeps, what kernels' libraries take when they are first drawn, an allocator's fragments."""
 
-MOST_DEVICE_GROWTH_BYTES = 256 << 20
-"""The same of what is taken on the GPU, where other processes' runs come and go."""
+MOST_DEVICE_GROWTH_BYTES = 1 << 30
+"""The same of what is taken on the GPU, by all processes there: each keeps room for the local memory of all threads
+that can run at a time, hundreds of MB once a kernel that needs much has been drawn, and their runs come and go."""
 
 STACK_BYTES = 256 << 10
 """A CUDA thread's stack on the host backend, where the environment does not say otherwise."""
@@ -202,16 +204,23 @@ def run(method: Method, problem: Problem, how: dict[str, Any]) -> Skeleton | Non
     """A method's answer; None where it says that the problem does not fit.
 
     Raises:
-        DeviceMemoryError: it does not fit though nothing bounds the memory: other processes have it.
+        DeviceMemoryError: it does not fit though no budget bounds the memory, and the device has more than it asks for:
+            other processes have that.
     """
     os.environ["GPUPC_HOST_THREADS"] = str(how["threads"])
     try:
         backend = open_method_backend(method, how["backend"], how["device_memory_limit"])
         return solve(problem, method, backend, how["params"])
-    except DeviceMemoryError:
-        if how["device_memory_limit"] is None and "device_mb" not in how["params"]:
+    except DeviceMemoryError as error:
+        unbounded = how["device_memory_limit"] is None and "device_mb" not in how["params"]
+        if unbounded and error.requested <= whole_bytes(how["backend"]):
             raise
         return None
+
+
+def whole_bytes(backend: str) -> int:
+    """The memory of a backend's device, whoever has it."""
+    return int(open_backend("cuda").describe()["memory_bytes"]) if backend == "cuda" else memory_bytes()
 
 
 def difference(found: Skeleton, expected: Skeleton) -> str | None:

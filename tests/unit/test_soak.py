@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.backends.host import HostBackend
 from tests.soak import growth
 from tests.soak import run as soak
@@ -56,6 +57,28 @@ def test_a_difference_is_reported_with_how_to_make_it_again(folder, monkeypatch,
     assert '"number": 8' in capsys.readouterr().out
 
 
+def test_a_lack_of_memory_that_others_have_is_a_fault(folder, monkeypatch):
+    def lacking(requested):
+        def solve(problem, method, backend, params=None):
+            if backend is None:
+                return reference(problem, method, backend, params)
+            raise DeviceMemoryError(requested, 0, 1 << 20)
+
+        return solve
+
+    reference = soak.solve
+    monkeypatch.setattr(soak, "BUDGETS", (None,))
+    monkeypatch.setattr(soak, "solve", lacking(1 << 21))
+    status, found = call(folder, "--first", "0", "--problems", "1", "--without", "out-of-core-um", "out-of-core-block")
+    assert status == 1
+    assert all(fault["fault"].startswith("DeviceMemoryError") for fault in found["differences"])
+    monkeypatch.setattr(soak, "solve", lacking(1 << 60))  # more than a device has
+    (folder / "log.jsonl").unlink()
+    status, found = call(folder, "--first", "0", "--problems", "1", "--without", "out-of-core-um", "out-of-core-block")
+    assert (status, found["differences"]) == (0, [])
+    assert found["counts"]["runs that did not fit in the budget"] > 3
+
+
 def test_growth_is_seen():
     line = {"memory_bytes": 1 << 30, "device_bytes": 1 << 32, "descriptors": 9, "threads": 4}
     flat = [line | {"stacks": 32, "stack_bytes": 1 << 20}] * 8
@@ -63,7 +86,7 @@ def test_growth_is_seen():
     over = soak.MOST_STACKS + 1
     more_of = {
         "memory_bytes": (1 << 30) + (17 << 20),
-        "device_bytes": (1 << 32) + (257 << 20),
+        "device_bytes": (1 << 32) + (1025 << 20),
         "descriptors": 10,
         "threads": 5,
         "stacks": over,
