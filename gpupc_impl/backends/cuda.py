@@ -85,16 +85,21 @@ def _pinned_pool(device: int) -> PinnedPool:
 
 
 _dropped: collections.deque[tuple[Any, Any]] = collections.deque()
-"""Pools of backends that are gone, with their devices."""
+"""Pools of which nothing more will be made, with their devices."""
 
 
 def _give_back(pool: Any, device: Any, error: type[Exception]) -> None:
     """Free what a pool keeps, of which nothing more will be made.
 
-    CuPy (14.2) does not free the blocks of a pool that is just dropped. Those of arrays that outlive their backend come
-    back to its pool, so that stays here until the last of them has; the next pool's end looks again.
+    CuPy (14.2) does not free the blocks of a pool that is just dropped. Those of arrays that are still there come back
+    to it later, so it stays here until the last of them has.
     """
     _dropped.append((pool, device))
+    _free_dropped(error)
+
+
+def _free_dropped(error: type[Exception]) -> None:
+    """Free what has come back to pools that were dropped."""
     for _ in range(len(_dropped)):
         try:
             pool, device = _dropped.popleft()
@@ -133,6 +138,7 @@ class CudaBackend(Backend):
         self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         runtime = cupy.cuda.runtime
+        _free_dropped(runtime.CUDARuntimeError)
         try:
             with self._device:
                 self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -409,8 +415,13 @@ class CudaBackend(Backend):
                     runtime.free(held)
 
     def release_memory(self) -> None:
-        with contextlib.suppress(KernelLaunchError), self._on_device():  # behind a fault there is nothing to give
+        error = self._cupy.cuda.runtime.CUDARuntimeError
+        with (
+            contextlib.suppress(error, KernelLaunchError),
+            self._on_device(),
+        ):  # behind a fault there is nothing to give
             self._pool.free_all_blocks()
+        _free_dropped(error)
 
     @property
     def memory_used(self) -> int:

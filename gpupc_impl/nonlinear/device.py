@@ -106,7 +106,8 @@ LEAST_SAMPLES = 4  # of a warp in registers.cu, where there are few tests
 LEAST_LISTED = 64  # samples whose lists there is room for at the least
 FINE_BINADES = 16  # binades below the largest distance that the FINE buckets tell apart
 LANES = 32  # the side-by-side layout is padded to a multiple of this
-REGISTERS_LANES, REGISTERS_END = 8, 2**11  # registers.cu: lanes of a warp, and what all values are below
+REGISTERS_LANES = 8  # registers.cu: lanes of a warp
+REGISTERS_END = 2**11  # ... which has whole numbers up to this: values are below, and so are counts of other samples
 VALUES_BYTES = 16  # of a sample in these lanes
 VECTOR_BYTES = 64  # lanes.cuh: what a thread of the host backend works on at a time
 ALLOCATION = 512  # CuPy's pool hands out multiples of this many bytes
@@ -116,8 +117,8 @@ PARAMS = {
     "selection": Parameter(
         "auto",
         "how the k_CMI-th distance is found: among the nearest neighbours by a warp that has their distances in "
-        "registers, in buckets of lists of them, by bisection and counting, by sorted insertion as in the paper, or by "
-        "the fastest of our three on the backend",
+        "registers (in buckets where these do not serve the values), in buckets of lists of them, by bisection and "
+        "counting, by sorted insertion as in the paper, or by what is fastest on the backend for this k_CMI",
         choices=("auto", "registers", "buckets", "counting", "insertion"),
     ),
     "beta": Parameter(0, "threads a block that permutes (beta); 0: what suits the backend", minimum=0, maximum=1024),
@@ -308,8 +309,10 @@ class Engine:
         return self.problem.transform == "ranks"
 
     def _in_registers(self) -> bool:
-        """Whether `registers` serves the values: all samples' in some lanes lie in shared memory."""
-        return self.kind == "short" and self.widest < REGISTERS_END and VALUES_BYTES * self.n <= self.shared_limit
+        """Whether `registers` serves the values: they and counts of samples are exact in 16 bits, and all samples'
+        values in some lanes lie in shared memory."""
+        exact = self.kind == "short" and max(self.widest + 1, self.n) <= REGISTERS_END
+        return exact and VALUES_BYTES * self.n <= self.shared_limit
 
     def _device_values(self) -> tuple[str, np.ndarray, float]:
         """The kernels' type for the problem's values, (p, n) values of that type, and the largest distance."""

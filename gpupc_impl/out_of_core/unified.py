@@ -71,6 +71,7 @@ def _search(problem: GaussianProblem, run: Run) -> Skeleton:
         search = (PairSearch if in_pairs else GaussianSearch)(problem, run, cupc_s.KERNEL)
         found = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
         report["peak_device_bytes"] = backend.memory_peak - used
+        del search  # its arrays lie in managed memory, which goes back here
     return found
 
 

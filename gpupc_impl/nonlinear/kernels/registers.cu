@@ -1,5 +1,5 @@
 // CMI of V_i and V_j given S for V_i itself and its permutations (GPU-CMIknn, Algorithm 4), by a warp a sample, for
-// whole numbers below 2^11 such as the ranks of fewer samples.
+// whole numbers below 2^11 of at most as many samples, such as their ranks.
 //
 // A joint distance is never below that in (V_j, S), so the k-th lies among the first samples of the list by those
 // (lists.cuh). A warp takes a sample in LANES lanes (lane 0: V_i itself; lane m + 1: permutation m), and each of its
@@ -214,9 +214,8 @@ __global__ void __launch_bounds__(512, 1)
         const int following = a + parts * warps;
         if (following < lists.first + lists.samples) {
             const Neighbours<short, EMPTY> next(lists, blockIdx.y, following);
-            if (thread * LINE < static_cast<int>(sizeof(Header)) + LINE) {
-                bring(reinterpret_cast<const char*>(next.header) + thread * LINE);
-            }
+            const int end = static_cast<int>(sizeof(Header)) - 1;
+            if (thread * LINE < end + LINE) bring(reinterpret_cast<const char*>(next.header) + min(thread * LINE, end));
             for (int line = thread; line * WARP < lists.wanted; line += WARP) {  // a line has WARP entries
                 for (const auto* list : next.lists) bring(list->of + line * WARP);
             }

@@ -613,9 +613,18 @@ def test_an_array_that_outlives_its_backend_goes_back_behind_it(cupy, compiled):
     gc.collect()
     assert keeps(pool) == array.nbytes
     del array
-    other = open_backend("cuda")
-    del other
+    open_backend("cuda")
+    assert keeps(pool) == 0
+
+
+def test_an_array_that_goes_with_its_backend_is_given_back(cupy, compiled):
+    backend = open_backend("cuda")
+    pool = backend._pool
+    backend.some_array = backend.empty(40 * KIB, np.uint8)  # freed by the collector behind the backend's end
+    backend.kernel("kernel.cu", "some")
+    del backend
     gc.collect()
+    open_backend("cuda").release_memory()
     assert keeps(pool) == 0
 
 
@@ -630,21 +639,27 @@ def test_managed_memory_is_given_back(backend):
     with backend.managed_memory():
         pool = backend._pool
         backend.empty(16 * KIB, np.uint8)
+        held = backend.empty(8 * KIB, np.uint8)
+    assert keeps(pool) == held.nbytes
+    del held
+    backend.release_memory()
     assert keeps(pool) == 0
 
 
-def test_a_device_at_fault_does_not_keep_a_backend_from_going(cupy, compiled):
-    backend = open_backend("cuda")
+def test_a_device_at_fault_does_not_keep_a_backend_from_going(cupy, compiled, monkeypatch):
+    asked, told = [], []
 
     def free_all_blocks():
+        asked.append(True)
         raise CudaError("an illegal memory access")
 
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    backend = open_backend("cuda")
     backend._pool.free_all_blocks = free_all_blocks
+    backend.release_memory()
     del backend
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gc.collect()
-    assert not cuda._dropped
+    gc.collect()
+    assert (len(asked), told, len(cuda._dropped)) == (2, [], 0)
 
 
 def test_managed_memory_has_the_same_budget_unless_asked(backend):
