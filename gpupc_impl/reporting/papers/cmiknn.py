@@ -457,7 +457,7 @@ def cmiknn_fig1(
         Line2D([], [], color="#666666", marker="o", markersize=3, label="median"),
         Line2D([], [], color="#666666", marker="_", linestyle="none", label="minimum, maximum"),
     ]
-    figure.legend(handles=handles, loc="outside lower right", ncols=2)
+    figure.legend(handles=handles, loc="outside lower right")
     count = f"{graphs[0]} to {graphs[-1]}" if len(graphs) > 1 else str(graphs[0]) if graphs else "no"
     heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", f"ours: {_trend(changes)}"]
     heading += [f"paper, {row['graphs']} graphs: {row['statement']}" for row in reported]
