@@ -415,13 +415,10 @@ class CudaBackend(Backend):
                     runtime.free(held)
 
     def release_memory(self) -> None:
-        error = self._cupy.cuda.runtime.CUDARuntimeError
-        with (
-            contextlib.suppress(error, KernelLaunchError),
-            self._on_device(),
-        ):  # behind a fault there is nothing to give
+        faults = self._cupy.cuda.runtime.CUDARuntimeError, KernelLaunchError
+        with contextlib.suppress(*faults), self._on_device():  # behind one there is nothing to give
             self._pool.free_all_blocks()
-        _free_dropped(error)
+        _free_dropped(faults[0])
 
     @property
     def memory_used(self) -> int:

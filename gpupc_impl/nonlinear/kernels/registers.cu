@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(512, 1)
     __syncthreads();
     const Duty duty;
     const int thread = duty.thread;
-    const float dimensions = 1.0f / static_cast<float>(sets.level + 2);
+    const auto dimensions = static_cast<float>(sets.level + 2);
     unsigned long long sum = 0;
     for (int a = lists.first + part * warps + threadIdx.x / WARP; a < lists.first + lists.samples; a += parts * warps) {
         const Neighbours<short, EMPTY> here(lists, blockIdx.y, a);
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(512, 1)
             if (!found) {  // about (limit / to)^dimensions as many are below; now and then the middle
                 const bool outer = before <= 0 || after - k <= k - before;
                 const float share = (static_cast<float>(k) - 0.5f) / static_cast<float>(outer ? after : before);
-                limit = static_cast<int>(rintf(static_cast<float>(outer ? to : from) * power(share, dimensions)));
+                limit = static_cast<int>(rintf(static_cast<float>(outer ? to : from) * power(share, 1 / dimensions)));
                 if (step % 4 == 0) limit = (from + to) / 2;
                 limit = min(max(limit, from + 1), to - 1);
             }
