@@ -373,7 +373,7 @@ def grown(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"lines": len(lines)}
     flat = True
     for name, most in (("memory_bytes", MOST_GROWTH_BYTES), ("device_bytes", MOST_DEVICE_GROWTH_BYTES)):
-        least = found[name] = [min(line[name] for line in part) for part in (first, last)]
+        least = found[name] = [min(line.get(name, 0) for line in part) for part in (first, last)]  # 0: an older log's
         flat &= least[1] <= least[0] + most
     for name in ("descriptors", "threads", "stacks", "stack_bytes"):
         found[name] = [max(line[name] for line in part) for part in (first, last)]

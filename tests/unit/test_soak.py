@@ -93,6 +93,7 @@ def test_growth_is_seen():
     }
     for name, more in more_of.items():
         assert not soak.grown([*flat[:6], *[line | {name: more} for line in flat[6:]]])["flat"]
+    assert soak.grown([{name: line[name] for name in line if name != "device_bytes"} for line in flat])["flat"]
     deeper = [line | {"stacks": 64, "stack_bytes": 1 << 27} for line in flat]
     assert soak.grown([*flat[:4], *deeper[:4]])["flat"]
 

@@ -15,7 +15,7 @@ constexpr int WARP = 32;   // threads; and buckets of a list
 constexpr int ROWS = 16;   // of 32 neighbours, whose distances a warp keeps; more are worked out anew each time
 constexpr int CHUNK = 4;   // of these, on their way at a time
 constexpr int LINE = 128;  // bytes of a cache's line
-constexpr float END = 2048;
+constexpr int END = 2048;  // all values are below, and no count is above
 constexpr unsigned ALL = 0xffffffffu;
 static_assert(BINS == WARP && ROWS % CHUNK == 0 && LANES == 2 * WORDS);
 
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(512, 1)
                 for (int r = 0; r < CHUNK; ++r) keys[c + r] = measure(neighbours[r]);
             }
             const bool complete = listed == n - 1;
-            to = complete ? static_cast<int>(END) : min(low + (last << shift), static_cast<int>(END));
+            to = complete ? END : min(low + (last << shift), END);
             after = below(to);
             if (complete || __all_sync(ALL, after >= k)) break;
             wanted = listed + listed / 8 + 1;
