@@ -10,7 +10,7 @@ import numpy as np
 from gpupc_impl.backends import Kernel, KernelSource
 from gpupc_impl.core.registry import Parameter
 from gpupc_impl.mixed.problem import LARGEST, MixedProblem, ranks_scale
-from gpupc_impl.nonlinear.device import SEARCH_PARAMS, TYPES, Engine, ci_test, kernel_of
+from gpupc_impl.nonlinear.device import SEARCH_PARAMS, TYPES, Engine, by_distances, ci_test, kernel_of
 
 SOURCES = {
     "nearest": "mixed/kernels/permutation.cu",
@@ -38,8 +38,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of this family that is not the nonlinear family's; they serve all levels."""
     found = [mixed_kernel("nearest", kind) for kind in TYPES]
     for kind in TYPES:
-        for name in ("estimate", "list_neighbours", "estimate_by_buckets"):
-            found += [mixed_kernel(name, kind, empty) for empty in ("true", "false")]
+        found += [mixed_kernel(name, kind, *others) for name, *others in by_distances(kind)]
     return found
 
 

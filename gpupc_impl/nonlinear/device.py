@@ -100,7 +100,8 @@ BINS, FINE = 32, 256  # buckets.cu: buckets of a list, and those that tell how w
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}  # of a list in buckets.cu ...
 ENTRIES = 8  # ... which is padded to a multiple of this
 HEADER_BYTES = 280  # of the lists of a sample
-CELL_BYTES = {"short": 2, "float": 4, "double": 4}  # of what buckets are counted in
+CELL_BYTES = {"short": 2, "float": 2, "double": 4}  # of what buckets are counted in; of more samples than ...
+MOST_NARROW = 2**16 - 8  # ... these 4: of entries, with those that lists are padded with
 ROUND_GROWTH = 4  # times as many lanes as before there are after each round of early stopping
 LEAST_SAMPLES = 4  # of a warp in registers.cu, where there are few tests
 LEAST_LISTED = 64  # samples whose lists there is room for at the least
@@ -159,11 +160,18 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     found = [CLOSE_TESTS]
     for kind in TYPES:
         found += [kernel_of(name, kind) for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE]
-        counting = ("estimate", "list_neighbours", "estimate_by_buckets")
-        found += [kernel_of(name, kind, empty) for name in counting for empty in ("true", "false")]
+        found += [kernel_of(name, kind, *others) for name, *others in by_distances(kind)]
         if kind != "short":
             found += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*IN_REGISTERS, 0)]
     return found + [registers_kernel(level) for level in (0, 1)]
+
+
+def by_distances(kind: str) -> list[tuple[str, ...]]:
+    """The kernels that a rule for distances may be handed to, with their template arguments between type and rule."""
+    flags = ("true", "false")
+    found: list[tuple[str, ...]] = [(name, empty) for name in ("estimate", "list_neighbours") for empty in flags]
+    widths = flags if kind == "float" else ("false",)
+    return found + [("estimate_by_buckets", empty, wide) for empty in flags for wide in widths]
 
 
 def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
@@ -292,7 +300,9 @@ class Engine:
         self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
         if self.selection == "registers" and not self._in_registers():
             self.selection = "buckets"
-        warps = self.shared_limit // (CELL_BYTES[self.kind] * BINS * LANES)
+        self._wide = self.kind == "float" and self.n > MOST_NARROW
+        self._cell_bytes = 4 if self._wide else CELL_BYTES[self.kind]
+        warps = self.shared_limit // (self._cell_bytes * BINS * LANES)
         # With a thread a block there may be more groups of lanes than a grid is high.
         self.tuning = dataclasses.replace(self.tuning, buckets=max(2, min(self.tuning.buckets, warps * LANES)))
         if self.selection == "buckets" and not warps:
@@ -626,7 +636,7 @@ class Engine:
             first=samples.start,
             samples=samples.stop - samples.start,
             padded=-(-(self.n - 1) // ENTRIES) * ENTRIES,
-            wanted=min(self.n - 1, 3 * self._first_guess(level) // 2),
+            wanted=self._listed_finely(level),
             fine_low=fine_low,
             fine_shift=fine_shift,
             staged=staged,
@@ -635,11 +645,11 @@ class Engine:
     def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
         threads = self.tuning.buckets
         blocks, groups = self._bucket_blocks(tests.values["count"], tests.values["lanes"])
-        self._kernel("estimate_by_buckets", "false" if level else "true")(
+        self._kernel("estimate_by_buckets", "false" if level else "true", "true" if self._wide else "false")(
             (blocks, tests.values["count"], groups),
             (threads,),
             [sets, tests, lists, self._columns(columns, min(LANES, threads))],
-            shared_bytes=CELL_BYTES[self.kind] * BINS * -(-threads // LANES) * LANES,
+            shared_bytes=self._cell_bytes * BINS * -(-threads // LANES) * LANES,
         )
 
     def _launch_by_registers(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
@@ -671,6 +681,17 @@ class Engine:
         if self.kind != "short":
             low = max(0, int(self.widest) - (FINE_BINADES << np.finfo(self.dtype).nmant))
         return low, max(0, ((int(self.widest) - low) // FINE).bit_length())
+
+    def _listed_finely(self, level: int) -> int:
+        """Samples that the buckets of a list reach to; all others are in the last.
+
+        Radii of ranks are much alike. Where values have outliers these are as far from their neighbours as half of the
+        samples are from others, and a bucket that holds these is read several times over.
+        """
+        guess, others = self._first_guess(level), self.n - 1
+        if self.ranks or self.selection == "registers":
+            return min(others, 3 * guess // 2)
+        return min(3 * guess, (others + guess) // 2)
 
     def _first_guess(self, level: int) -> int:
         """About how many samples are as near in (V_j, S) as the k-th nearest in (V_i, V_j, S) in the worst lane.

@@ -12,7 +12,7 @@
 #include "nonlinear/kernels/lists.cuh"
 
 constexpr int FINE = 256;  // buckets that `low` and the width of the others are found with
-constexpr int APART = 32;  // words of a thread; its neighbours' lie between, so that each has its own bank
+constexpr int APART = 32;  // cells of a thread; its neighbours' lie between
 constexpr int PANEL = 32;  // lanes whose values lie side by side
 
 // Whether low <= key <= high, where low <= high; of short keys by one comparison.
@@ -154,47 +154,49 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     for (int p = thread; p < length; p += threads) pieces[p] = stage[p];
 }
 
-template <int IN_WORD>
+// A number of 16 bits, as long as no more is counted: half of the memory leaves the first-level cache room for the
+// values. A double is kept in two cells; in four of 16 bits there would be too few places.
+template <class T, bool WIDE>
 struct CellOf {
-    using Type = int;
-};
-
-template <>
-struct CellOf<2> {
     using Type = unsigned short;
 };
 
-// What one thread counts in: BINS cells, of 16 bits where there are less than 2^15 samples, else of 32.
-template <class T>
+template <>
+struct CellOf<float, true> {
+    using Type = unsigned;
+};
+
+template <bool WIDE>
+struct CellOf<double, WIDE> {
+    using Type = unsigned;
+};
+
+// What one thread counts in: BINS cells. WIDE: there are more samples than 16 bits count.
+template <class T, bool WIDE>
 struct Cells {
-    static constexpr int IN_WORD = sizeof(T) == 2 ? 2 : 1;
-    using Cell = typename CellOf<IN_WORD>::Type;
+    using Cell = typename CellOf<T, WIDE>::Type;
     Cell* first;
     // `shared` has room for the block's threads, in whole warps.
     __device__ explicit Cells(unsigned char* shared)
-        : first(reinterpret_cast<Cell*>(shared) + threadIdx.x / APART * (APART * BINS) +
-                threadIdx.x % APART * IN_WORD) {}
-    __device__ __forceinline__ Cell& operator[](unsigned i) const {
-        return first[i / IN_WORD * (IN_WORD * APART) + i % IN_WORD];
-    }
+        : first(reinterpret_cast<Cell*>(shared) + threadIdx.x / APART * (APART * BINS) + threadIdx.x % APART) {}
+    __device__ __forceinline__ Cell& operator[](unsigned i) const { return first[i * APART]; }
 };
 
 // Keys of one thread, in these cells.
-template <class T>
+template <class T, bool WIDE>
 struct Kept {
-    static constexpr int CELLS = sizeof(T) == 8 ? 2 : 1;
-    Cells<T> cells;
+    using Cell = typename Cells<T, WIDE>::Cell;
+    static constexpr int CELLS = sizeof(T) / sizeof(Cell), BITS = 8 * sizeof(Cell);
+    Cells<T, WIDE> cells;
     __device__ __forceinline__ void set(int i, Wide<T> key) {
-        cells[i * CELLS] = static_cast<typename Cells<T>::Cell>(key);
-        if constexpr (CELLS == 2) cells[i * CELLS + 1] = static_cast<int>(key >> 32);
+#pragma unroll
+        for (int c = 0; c < CELLS; ++c) cells[i * CELLS + c] = static_cast<Cell>(key >> (c * BITS));
     }
     __device__ __forceinline__ Wide<T> get(int i) const {
-        if constexpr (CELLS == 1) {
-            return cells[i];
-        } else {
-            const auto low = static_cast<unsigned>(cells[2 * i]);
-            return static_cast<Wide<T>>(cells[2 * i + 1]) << 32 | low;
-        }
+        Wide<T> key = cells[i * CELLS];
+#pragma unroll
+        for (int c = 1; c < CELLS; ++c) key |= static_cast<Wide<T>>(cells[i * CELLS + c]) << (c * BITS);
+        return key;
     }
 };
 
@@ -216,12 +218,12 @@ struct Ball {
 // small: what keeps one of them long keeps no others. Those of one group of lanes are started one after the other, and
 // the values of PANEL lanes lie together, so that what the blocks of a multiprocessor read stays in the cache next to
 // it. Shared memory: BINS cells a thread, of whole warps. Grid (any, tests, groups), block (gamma).
-template <class T, bool EMPTY, class Rule = Continuous>
+template <class T, bool EMPTY, bool WIDE, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                         const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
     using Key = Wide<T>;
-    constexpr int CAPACITY = BINS / Kept<T>::CELLS;
+    constexpr int CAPACITY = BINS / Kept<T, WIDE>::CELLS;
     constexpr Key FARTHEST = Number<T>::LARGEST - 1;
     constexpr int SELF = Rule::TIES ? 1 : 0;  // what is taken off counts, which have the sample itself
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
@@ -231,8 +233,8 @@ __global__ void __launch_bounds__(512, 3)
     if (team >= teams || tests.closed(blockIdx.y)) return;
     const int n = sets.n, k = tests.k, stride = columns.stride;
     const int lane = group * columns.width + threadIdx.x % width;
-    const Cells<T> counts(shared);  // of buckets
-    Kept<T> kept{counts};           // in their place: what is in one
+    const Cells<T, WIDE> counts(shared);  // of buckets
+    Kept<T, WIDE> kept{counts};           // in their place: what is in one
     const int* test = tests.first + 2ll * blockIdx.y;
     const int* set = sets.set(test[0]);
     const long long* psi = tests.psi;

@@ -9,6 +9,7 @@ from scipy import special
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import InvalidParameter
+from gpupc_impl.nonlinear import device
 from gpupc_impl.nonlinear.device import PARAMS, TUNING, Engine, ci_test, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest, philox
@@ -384,15 +385,19 @@ def test_what_serves_which_values(backend, monkeypatch):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
-def test_lists_put_together_in_shared_memory_give_the_same(backend, transform, precision, members):
+def test_lists_put_together_in_shared_memory_give_the_same(backend, monkeypatch, transform, precision, members):
+    """And so do cells of 32 bits, of more samples than 16 count."""
     problem = sample_problem(
         np.random.default_rng(10), 75, transform=transform, precision=precision, permutations=70, k_cmi=12
     )
     params = PARAMETERS | {"selection": "buckets"}
     level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
     found = []
-    for staged_bytes, lists, buckets, teams in ((0, 1, 32, 8), (1 << 15, 3, 64, 1000), (1 << 15, 32, 5, 1)):
+    choices = ((0, 1, 32, 8, 2**16), (1 << 15, 3, 64, 1000, 75), (1 << 15, 32, 5, 1, 74))
+    for staged_bytes, lists, buckets, teams, narrow in choices:
+        monkeypatch.setattr(device, "MOST_NARROW", narrow)
         engine = Engine(problem, backend, params)
+        assert engine._wide == (narrow == 74 and engine.kind == "float")
         choice = {"staged_bytes": staged_bytes, "lists": lists, "buckets": buckets, "teams": teams}
         engine.tuning = dataclasses.replace(engine.tuning, **choice)
         engine.fitting(level, 1, 2)
