@@ -139,7 +139,11 @@ class BitGraphs:
         self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries)
         return entries
 
+    def bits(self, graph: int) -> Any:
+        """(p, words) uint32 on the device: a graph."""
+        return self._bits[graph]
+
     def download(self, graph: int) -> np.ndarray:
         """The adjacency matrix, (p, p) bool in host memory; takes no device memory."""
-        octets = self.backend.download(self._bits[graph]).view(np.uint8)
+        octets = self.backend.download(self.bits(graph)).view(np.uint8)
         return np.unpackbits(octets, axis=1, count=self.p, bitorder="little").view(bool)

@@ -1,8 +1,8 @@
 """pair-scan: what one would build today; not from a paper (docs/performance.md).
 
-A pair is tested from both its ends at once, in one ascending scan over the third variable (level 1), or over the last
-member of a set whose other members are worked into the covariances once (levels from 2 on). The graph is a matrix of
-bits, and separating sets stay on the device until the search ends.
+A pair is tested from both its ends at once, in one ascending scan over the third variable (level 1; in tiles of pairs
+where nearly all of them last), or over the last member of a set whose other members are worked into the covariances
+once (levels from 2 on). The graph is a matrix of bits, and separating sets stay on the device until the search ends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import bit_graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
-from gpupc_impl.engine.graph import NO_KEY, binomial_table
+from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
-from gpupc_impl.gaussian import correlation
+from gpupc_impl.gaussian import correlation, pair_block
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -51,6 +51,12 @@ LEAST_SHARED_BYTES = 40 << 10
 
 SLACK_BYTES = 16 * 512
 """What a device's allocator may round up."""
+
+TILED_FROM = 4096
+"""Variables from which it pays to find out whether level 1 is to be made in tiles."""
+
+PROBED = 4096
+"""Pairs that this is found out with."""
 
 GRAPHS_AT_ONCE = 3
 """kernels/prefix_scan.cu: the same."""
@@ -81,6 +87,12 @@ SEARCH = Struct(
 PARAMETERS = {
     "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
     "splits": Parameter(0, "blocks a row in level 1; 0: by the size of the graph", minimum=0, maximum=4096),
+    "tiles": Parameter(
+        "auto",
+        "whether level 1 tests tiles of pairs, which go on for all their pairs, not pairs one by one; auto: on a GPU, "
+        "where edges are many and scans of them go on for long",
+        choices=("auto", "always", "never"),
+    ),
     "run": Parameter(0, "prefixes that a warp takes one after the other; 0: by the level", minimum=0, maximum=4096),
     "together": Parameter(
         "auto",
@@ -105,6 +117,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of this method, levels 0 to `max_level`."""
     flags, levels = ("false", "true"), range(2, max_level + 1)
     first = ["pair_scan_zero", *(f"pair_scan_one<{flag}>" for flag in flags), "list_removed_one"]
+    first += ["probe_pairs", "keep_unseparated"]
     later = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
     later += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
     later += [_later_levels(first, last) for first, last in TOGETHER if first <= max_level]
@@ -115,7 +128,8 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         (separating_sets.SOURCE, separating_sets.KERNELS, (separating_sets.LISTS,)),
         (correlation.SOURCE, correlation.KERNELS, ()),
     ]
-    return [KernelSource(source, name, structs) for source, names, structs in found for name in names]
+    kernels = [KernelSource(source, name, structs) for source, names, structs in found for name in names]
+    return [*kernels, *pair_block.TILES.values()]
 
 
 class PairScan:
@@ -212,7 +226,8 @@ class PairScan:
     def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
         """The most device memory that a search takes up to level 1, its result included, whatever the graph."""
         of_graph = (8 + 4 + 8 * pmax + 1) * p * p + p + BitGraphs.device_bytes(p, GRAPHS_AT_ONCE)  # the result's p^2
-        return of_graph + (0 if max_level == 0 else _list_bytes(1, p * (p - 1) // 2)) + SLACK_BYTES
+        level_one = 0 if max_level == 0 else 8 * math.prod(COUNTER_SHAPE) + _list_bytes(1, p * (p - 1) // 2)
+        return of_graph + level_one + SLACK_BYTES
 
     def level_bytes(self, level: int) -> int:
         """The most device memory that a level from 1 on takes beside what is in use at its start."""
@@ -253,11 +268,59 @@ class PairScan:
 
     def _level_one(self, start: int, left: int) -> None:
         """Make the tests of level 1; `left` has no edges since level 0."""
-        splits = self.params["splits"] or max(1, min(-(-self.p // 128), MOST_BLOCKS // self.p, 8))
-        arguments = [self.search, np.float64(self.problem.critical_r_squared(1)), np.int32(start), np.int32(left)]
-        kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
-        kernel((self.p, splits), (self.params["warps"] * self.backend.warp_threads,), arguments)
+        if self._in_tiles(start):
+            self._level_one_in_tiles(start, left)
+        else:
+            splits = self.params["splits"] or max(1, min(-(-self.p // 128), MOST_BLOCKS // self.p, 8))
+            kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
+            arguments = [self.search, self._critical_one, np.int32(start), np.int32(left)]
+            kernel((self.p, splits), (self.params["warps"] * self.backend.warp_threads,), arguments)
         _ = self._critical_later  # worked out while the device works
+
+    @property
+    def _critical_one(self) -> np.float64:
+        return np.float64(self.problem.critical_r_squared(1))
+
+    def _in_tiles(self, graph: int) -> bool:
+        """Whether level 1 tests tiles of pairs: where they are asked for, or scans of some pairs go on for long."""
+        wanted, backend, p = self.params["tiles"], self.backend, self.p
+        if self._pmax is not None or self.problem.fixed is not None:  # tiles know of neither
+            return False
+        if wanted != "auto":
+            return bool(wanted == "always")
+        share = self.graphs.edges / max(1, p * (p - 1) // 2)
+        if backend.name not in pair_block.TILED or p < TILED_FROM or share * pair_block.GAIN < 1:
+            return False
+        counts = backend.full(2, 0, np.uint64)
+        numbers = np.int32(graph), np.int32(PROBED)
+        self.graphs.launch(PAIR_SOURCE, "probe_pairs", self.search, self._critical_one, *numbers, counts)
+        edges, tests = backend.download(counts).tolist()
+        return bool(share * tests * pair_block.GAIN >= p * edges)
+
+    def _level_one_in_tiles(self, start: int, left: int) -> None:
+        backend, p, words, problem = self.backend, self.p, self.graphs.words, self.problem
+        members, bits = self.fields["members"], self.graphs.bits(start)
+        counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
+        backend.fill(members, -1)  # NO_MEMBER
+        block = pair_block.PAIR_BLOCK(
+            **dict.fromkeys(("rows_i", "rows_j", "c"), self.fields["C"]),
+            **dict.fromkeys(("bits_i", "bits_j", "edges"), bits),
+            **dict.fromkeys(("pitch", "c_pitch", "width", "n_i", "n_j"), p),
+            **dict.fromkeys(("words", "edge_words"), words),
+            **dict.fromkeys(("edges_first", "i0", "j0", "s0"), 0),
+            keys=members.view(np.uint32),
+            min_r_squared=None,
+            counters=counters,
+            critical_r_squared=problem.critical_r_squared(1),
+            residual_tolerance=problem.residual_tolerance,
+            first_come=False,
+        )
+        kernel, grid, threads = pair_block.tile_launch(p, p, problem.residual_tolerance)
+        backend.kernel(*kernel)(grid, threads, [block])
+        graphs = np.int32(start), np.int32(left)
+        backend.kernel(PAIR_SOURCE, "keep_unseparated", (SEARCH,))(
+            (-(-p // 32), max(1, min(words // 64, 16))), (self._threads,), [self.search, *graphs, counters]
+        )
 
     def _level(self, level: int, start: int, left: int, middle: int) -> None:
         """Make the tests of a level from 2 on; `middle` is for the graph between its sides."""

@@ -1,4 +1,4 @@
-"""Level 1 on blocks of pairs: what panels and square blocks share, and the kernels of square ones (pair_blocks.cu)."""
+"""Level 1 on blocks of pairs: what panels and square blocks share, and kernels of square ones (pair_blocks.cu)."""
 
 from __future__ import annotations
 
@@ -6,37 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import KernelSource, Pointer, Struct
+from gpupc_impl.backends import KernelSource
 from gpupc_impl.engine.graph import NO_KEY, ROWS
+from gpupc_impl.gaussian.pair_block import DENSE, MEMBER, NO_MEMBER, PAIR_BLOCK, tile_launch
 from gpupc_impl.out_of_core import _removed
 from gpupc_impl.out_of_core._layout import Layout, length
 from gpupc_impl.out_of_core._pipelines import Pipeline
 
 SOURCE = "out_of_core/kernels/pair_blocks.cu"
-PAIR_BLOCK = Struct(  # pair_blocks.cuh
-    "PairBlock",
-    **dict.fromkeys(("rows_i", "rows_j"), Pointer(np.float64)),
-    **dict.fromkeys(("bits_i", "bits_j"), Pointer(np.uint32)),
-    c=Pointer(np.float64),
-    edges=Pointer(np.uint32),
-    keys=Pointer(np.uint32),
-    **dict.fromkeys(("min_r_squared", "counters"), Pointer(np.uint64)),
-    **dict.fromkeys(("pitch", "c_pitch", "edges_first"), np.int64),
-    **dict.fromkeys(("words", "edge_words", "width", "n_i", "n_j", "i0", "j0", "s0"), np.int32),
-    critical_r_squared=np.float64,
-    residual_tolerance=np.float64,
-    first_come=np.bool_,
-)
 ZERO = KernelSource(SOURCE, "level_zero_block")
 RANKS = KernelSource(SOURCE, "rank_members", (ROWS,))
 EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
-TILES = {flag: KernelSource(SOURCE, f"level_one_tile<{flag}>", (PAIR_BLOCK,)) for flag in ("true", "false")}
-
-NO_MEMBER = np.uint32(2**32 - 1)  # pair_blocks.cuh
-MEMBER = np.uint32(2**31 - 1)  # its key without the side
-TILE, TILE_SIDE = 64, 16  # pair_blocks.cu
-DENSE = 0.25
-"""Share of edges in a block above which the kernel that tests all pairs is the faster one."""
 
 EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
 """Threads of an edge and edges of a block in `level_one_edges`: a GPU reads a row with a warp, a core with a loop."""
@@ -52,11 +32,7 @@ def level_one_launch(
 ) -> tuple[KernelSource, tuple[int, ...], tuple[int, ...]]:
     """The kernel of level 1 for a block of n_i x n_j pairs, its grid and its block."""
     if dense:
-        return (
-            TILES["true" if residual_tolerance > 0 else "false"],
-            (-(-n_j // TILE), -(-n_i // TILE)),
-            (TILE_SIDE, TILE_SIDE),
-        )
+        return tile_launch(n_i, n_j, residual_tolerance)
     return EDGES, (n_i,), EDGE_THREADS[backend]
 
 
@@ -65,7 +41,7 @@ class PairResults:
 
     Attributes:
         pairs: how many there are, edges i < j.
-        dense: whether so many cells are pairs that testing all at once is faster than one by one.
+        share: of the cells that could be pairs, those that are.
         members: (rows, columns) uint32 on the device: a member of each pair's set, with `NO_MEMBER` for none, and what
             is not in `MEMBER` of no meaning here.
         smallest: (rows, columns) uint64 on the device: bits of the smallest r^2 met, or None.
@@ -86,13 +62,19 @@ class PairResults:
         if columns.start < rows.stop:
             self.pairs += int(np.count_nonzero(layout.adjacency[columns, columns])) // 2
             cells += length(columns) * (length(columns) - 1) // 2
-        self.dense = self.smallest is None and self.pairs >= DENSE * cells
+        self.share = self.pairs / max(cells, 1)
 
-    def test(self, pipeline: Pipeline, members: slice, **fields: Any) -> None:
-        """Queue the tests with a separation-set block by the kernels of pair_blocks.cu, which find keys.
+    @property
+    def dense(self) -> bool:
+        """Whether so many cells are pairs that testing all at once is faster than the neighbours of each."""
+        return self.smallest is None and self.share >= DENSE
+
+    def test(self, pipeline: Pipeline, members: slice, in_tiles: bool, **fields: Any) -> None:
+        """Queue the tests with a separation-set block by kernels that find keys.
 
         Args:
             pipeline: where they are queued.
+            in_tiles: whether all pairs are tested at once.
             fields: of a `PAIR_BLOCK`, those that tell of the pairs and of the separation-set block.
         """
         layout, n_i, n_j = self.layout, length(self.rows), length(self.columns)
@@ -112,7 +94,7 @@ class PairResults:
             first_come=layout.first_come,
         )
         tolerance = layout.problem.residual_tolerance
-        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, self.dense, tolerance)
+        kernel, grid, block = level_one_launch(layout.backend.name, n_i, n_j, in_tiles, tolerance)
         pipeline.launch(layout.backend.kernel(*kernel), grid, block, [argument])
 
     def fetch(self) -> None:

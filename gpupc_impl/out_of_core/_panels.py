@@ -12,6 +12,7 @@ from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.bit_graph import row_words
+from gpupc_impl.gaussian import pair_block
 from gpupc_impl.out_of_core import _removed
 from gpupc_impl.out_of_core._layout import Layout, length, pieces
 from gpupc_impl.out_of_core._pairs import PairResults, result_bytes
@@ -43,13 +44,6 @@ SCANS = {flag: KernelSource(SOURCE, f"scan_panel<{flag}>", (PANEL,)) for flag in
 WARPS = 4
 MOST_SPLITS = 8
 """Blocks of a row, which share its partners out among themselves."""
-
-TILED = ("cuda",)
-"""Backends on which tiles of pairs are tested faster than pairs one by one, as long as nothing separates them."""
-
-LASTING = 2 / 3
-"""Share of the pairs tested so far that nothing separated, from which on tiles are taken. The scan of a pair ends with
-the set that separates it; that of a tile goes on for its other pairs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,11 +131,12 @@ class Panels(Layout):
         rows = slice(panel.first, panel.first + len(panel.has_twin))
         columns = slice(others.first, others.first + n_j)
         results = PairResults(self, pipeline, rows, columns)
-        if results.dense and self._pairs_last():
+        if self._in_tiles(results):
             p, n_words = self.p, row_words(self.p)
             results.test(
                 pipeline,
                 slice(0, p),
+                True,
                 rows_i=panel.c,
                 rows_j=others.c,
                 bits_i=panel.near,
@@ -158,10 +153,12 @@ class Panels(Layout):
             self._scan_pairs(results, panel, others)
         results.fetch()
 
-    def _pairs_last(self) -> bool:
-        """Whether most pairs of the blocks merged so far were left."""
+    def _in_tiles(self, results: PairResults) -> bool:
+        """Whether scans would take longer: each goes to the end where pairs last as those merged so far did."""
+        if self.backend.name not in pair_block.TILED or not self.tested or results.smallest is not None:
+            return False
         gone = sum(len(found.others) for found in self.found)
-        return self.backend.name in TILED and self.tested > 0 and self.tested - gone >= LASTING * self.tested
+        return (1 - gone / self.tested) * results.share * pair_block.GAIN >= 1
 
     def _scan_pairs(self, results: PairResults, panel: DeviceRows, others: DeviceRows) -> None:
         """Queue the tests pair by pair."""

@@ -9,7 +9,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
-from gpupc_impl.gaussian import cupc_s
+from gpupc_impl.gaussian import cupc_s, pair_block
 from gpupc_impl.gaussian.device import GaussianSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import _pairs, _plan
@@ -85,14 +85,14 @@ class PairSearch(GaussianSearch):
         rows = self.graph.compact(level)
         counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
         smallest = None if self._pmax is None else backend.full((p, p), graph.NO_KEY, np.uint64)
-        members = backend.full((p, p), _pairs.NO_MEMBER, np.uint32)
+        members = backend.full((p, p), pair_block.NO_MEMBER, np.uint32)
         bits = backend.empty((p, n_words), np.uint32)
         critical = np.float64(self.problem.critical_r_squared(0))
         numbers = map(np.int32, (p, p, 0, 0))
         backend.kernel(*_pairs.ZERO)(
             (-(-p * n_words // THREADS),), (THREADS,), [self.correlation, *numbers, critical, bits, np.int32(n_words)]
         )
-        block = _pairs.PAIR_BLOCK(
+        block = pair_block.PAIR_BLOCK(
             **dict.fromkeys(("rows_i", "rows_j", "c"), self.correlation),
             **dict.fromkeys(("bits_i", "bits_j", "edges"), bits),
             **dict.fromkeys(("pitch", "c_pitch", "width", "n_i", "n_j"), p),
@@ -106,7 +106,7 @@ class PairSearch(GaussianSearch):
             first_come=self.run.separating_sets == "first-come",
         )
         edges = int(backend.download(self.graph.degrees).sum(dtype=np.int64))
-        dense = smallest is None and edges >= _pairs.DENSE * p * p
+        dense = smallest is None and edges >= pair_block.DENSE * p * p
         kernel, grid, threads = _pairs.level_one_launch(backend.name, p, p, dense, self.problem.residual_tolerance)
         backend.kernel(*kernel)(grid, threads, [block])
         backend.kernel(*_pairs.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])

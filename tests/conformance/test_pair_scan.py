@@ -133,6 +133,7 @@ launches = st.fixed_dictionaries(
         "splits": st.integers(0, 9),
         "run": st.sampled_from([0, 1, 2, 3, 8, 100, 4096]),
         "together": st.sampled_from(["auto", "always", "never"]),
+        "tiles": st.sampled_from(["auto", "always", "never"]),
     }
 )
 

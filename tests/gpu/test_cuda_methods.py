@@ -13,9 +13,9 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian import pair_block
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.out_of_core import _panels
 from gpupc_impl.out_of_core._pairs import PairResults
 
 pytestmark = pytest.mark.gpu
@@ -134,7 +134,7 @@ def test_memory_is_given_back(method):
 @pytest.mark.parametrize("alpha", [1 - 2**-53, 0.5], ids=["all are left", "some are separated"])
 def test_panels_test_pairs_in_tiles(alpha, monkeypatch):
     """What nothing separates is tested in tiles; here what is separated, too."""
-    monkeypatch.setattr(_panels, "LASTING", 0.0)
+    monkeypatch.setattr(pair_block, "GAIN", 1e9)
     tiled = []
     test = PairResults.test
 

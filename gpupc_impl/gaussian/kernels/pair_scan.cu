@@ -1,6 +1,11 @@
 // pair-scan, levels 0 and 1.
-#include "gaussian/kernels/level_one.cuh"
+#include "gaussian/kernels/pair_block.cuh"
 #include "gaussian/kernels/pair_scan.cuh"
+
+// The variable at a share of all p; shares are of 2^32.
+__device__ __forceinline__ int variable_at(unsigned share, int p) {
+    return static_cast<int>(static_cast<unsigned long long>(share) * p >> 32);
+}
 
 // Level 0, with what count_rows counts after others. `empty` becomes a graph of required edges alone; has_twin[i]:
 // whether Vi has no variance left given another variable, next to it or not. Grid (any), block (warps).
@@ -82,11 +87,74 @@ __global__ void __launch_bounds__(128, 8)
     }
 }
 
+// Scans some pairs, spread over the graph: counts[0] are those that are edges, counts[1] the tests they take, both zero
+// before. Grid (any), block (warps).
+__global__ void probe_pairs(const PairScan s, double critical_r_squared, int graph, int pairs,
+                            unsigned long long* counts) {
+    const int p = s.graphs.p, words = s.graphs.words;
+    const unsigned* const bits = s.graphs.graph(graph);
+    const auto end = [&](int v) {
+        return PairEnd{s.C + s.cell(v, 0), BitRow(bits, words, v).bits, s.has_twin[v] != 0};
+    };
+    PairScanner<false> scanner{p, words, critical_r_squared, s.residual_tolerance};
+    unsigned long long edges = 0;
+    for (int number = blockIdx.x * warp_count() + warp_index(); number < pairs; number += gridDim.x * warp_count()) {
+        // Multiples of 1 / g and 1 / g^2, less whole numbers, g^3 = g + 1: spread evenly over all pairs.
+        const int u = variable_at((number + 1) * 3242174889u, p), v = variable_at((number + 1) * 2447445415u, p);
+        const int i = min(u, v), j = max(u, v);
+        if (i == j || !BitRow(bits, words, i).has(j)) continue;
+        ++edges;
+        scanner.scan(i, j, end(i), end(j));
+    }
+    if (warp_leader() && edges != 0) {
+        atomicAdd(&counts[0], edges);
+        atomicAdd(&counts[1], scanner.tests);
+    }
+}
+
+// Behind level_one_tile, whose keys are s.members and whose counters are `counted`: the edges that nothing separated,
+// into a graph that has none of them, and what the level counted. Grid (words, any), block (warps).
+__global__ void keep_unseparated(const PairScan s, int start, int left, const unsigned long long* counted) {
+    const int p = s.graphs.p, words = s.graphs.words, home = blockIdx.x;
+    unsigned *const before = s.graphs.graph(start), *const after = s.graphs.graph(left);
+    if (home == 0 && blockIdx.y == 0 && warp_index() == 0) {
+        for (int counter = TESTS; counter <= UNDEFINED; ++counter) {
+            PerLane<long long> sums;
+            each_lane(LANES, [&](int lane) {
+                sums[lane] = 0;
+                for (int stripe = lane; stripe < COUNTER_STRIPES; stripe += LANES) {
+                    sums[lane] += static_cast<long long>(counted[stripe * COUNTER_STRIDE + counter]);
+                }
+            });
+            const long long sum = sum_of_lanes(sums);
+            if (warp_leader()) s.graphs.counters_of(1)[counter] = sum;
+        }
+    }
+    for (int w = home + blockIdx.y * warp_count() + warp_index(); 32 * w < p; w += gridDim.y * warp_count()) {
+        PerLane<unsigned> columns;
+        each_lane(LANES, [&](int lane) { columns[lane] = 0; });
+        for (int row = 0; row < LANES && 32 * home + row < p; ++row) {
+            const int i = 32 * home + row;
+            const long long word = static_cast<long long>(i) * words + w;
+            const unsigned edges = before[word] & above(i, w);
+            if (edges == 0) continue;
+            const unsigned kept = ballot(LANES, [&](int lane) {
+                return (edges >> lane & 1) && s.members[s.cell(i, 32 * w + lane)] == static_cast<int>(NO_MEMBER);
+            });
+            each_lane(LANES, [&](int lane) { columns[lane] |= (kept >> lane & 1) << row; });
+            if (warp_leader()) atomicOr(&after[word], kept);
+        }
+        each_lane(max(min(p - 32 * w, LANES), 0), [&](int lane) {
+            if (columns[lane] != 0) atomicOr(&after[(32ll * w + lane) * words + home], columns[lane]);
+        });
+    }
+}
+
 // Lists the pairs removed in level 1, ascending, and the member of their set. Grid (any), block (warps).
 __global__ void list_removed_one(const PairScan s, int before, int after, int* pairs, int* sets) {
     each_removed(s.graphs, before, after, [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
-        sets[slot] = s.members[s.cell(i, j)];
+        sets[slot] = s.members[s.cell(i, j)] & static_cast<int>(~SECOND_SIDE_MEMBER);
     });
 }

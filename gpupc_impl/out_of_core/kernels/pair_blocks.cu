@@ -1,5 +1,7 @@
-// Levels 0 and 1 on blocks of the correlation matrix (Out-of-Core, section 4.2, Algorithm 2).
-#include "out_of_core/kernels/pair_blocks.cuh"
+// Levels 0 and 1 on blocks of the correlation matrix (Out-of-Core, section 4.2, Algorithm 2); where edges are many,
+// gaussian/kernels/level_one_tile.cu makes the tests of level 1.
+#include "engine/kernels/rows.cuh"
+#include "gaussian/kernels/pair_block.cuh"
 
 // Level 0: a thread 32 pairs of a row of the (n_i, n_j) block `c`; bit j of row i of `edges` tells the edge. Grid
 // (ceil(n_i * words / threads)).
@@ -42,7 +44,7 @@ __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ P
                     const unsigned key = (side == 0 ? 0 : SECOND_SIDE_MEMBER) | static_cast<unsigned>(s);
                     done = block.settled(load_relaxed(best), key);  // later keys are larger still
                     if (done) break;
-                    const Residuals h = residuals_given_one(c_i[k], c_j[k], c_ij);
+                    const Residuals h = given_one(c_ij, c_i[k], c_j[k]);
                     ++tally.tests;
                     if (h.undefined(block.residual_tolerance)) {
                         ++tally.undefined;
@@ -82,126 +84,4 @@ __global__ void rank_members(const __grid_constant__ Rows rows, const unsigned* 
         }
         best[i * p + j] = best[j * p + i] = second ? SECOND_SIDE | low : low;
     }
-}
-
-constexpr int TILE = 64, STEP = 32, SIDE = 16, PER_THREAD = TILE / SIDE;
-
-__device__ __forceinline__ unsigned without(unsigned members, int at) {
-    return at >= 0 && at < STEP ? members & ~(1u << at) : members;
-}
-
-// Level 1 where edges are many: a block of threads TILE x TILE pairs, a thread PER_THREAD^2 of them in registers, and
-// the correlations with STEP variables s at a time in shared memory. Grid (ceil(n_j / TILE), ceil(n_i / TILE)), block
-// (SIDE, SIDE). min_r_squared must be null; WITH_TOLERANCE: whether the problem's residual tolerance is above zero.
-template <bool WITH_TOLERANCE>
-__global__ void __launch_bounds__(SIDE* SIDE) level_one_tile(const __grid_constant__ PairBlock block) {
-    __shared__ double c_i[STEP][TILE + 1], c_j[STEP][TILE + 1];
-    __shared__ unsigned undefined_i[2][TILE], undefined_j[2][TILE];
-    const int tile_i = blockIdx.y * TILE, tile_j = blockIdx.x * TILE;
-    const int thread = threadIdx.y * SIDE + threadIdx.x;
-
-    double c_ij[PER_THREAD][PER_THREAD];
-    unsigned best[PER_THREAD][PER_THREAD];
-    unsigned alive = 0;  // pairs that are not settled, a bit each
-#pragma unroll
-    for (int a = 0; a < PER_THREAD; ++a) {
-#pragma unroll
-        for (int b = 0; b < PER_THREAD; ++b) {
-            const int i = tile_i + threadIdx.y + a * SIDE, j = tile_j + threadIdx.x + b * SIDE;
-            const bool active = block.active(i, j);
-            c_ij[a][b] = active ? block.c[i * block.c_pitch + j] : 0.0;
-            best[a][b] = active ? block.keys[block.cell(i, j)] : NO_MEMBER;
-            alive |= static_cast<unsigned>(active) << (a * PER_THREAD + b);
-        }
-    }
-    if (thread < TILE) undefined_i[0][thread] = undefined_j[0][thread] = 0;
-
-    Tally tally;
-    for (int first = 0, step = 0; first < block.width; first += STEP, ++step) {
-        if (!__syncthreads_or(alive != 0)) break;
-        const int half = step % 2;
-        if (thread < TILE) undefined_i[1 - half][thread] = undefined_j[1 - half][thread] = 0;
-        for (int q = thread; q < 2 * TILE * STEP; q += SIDE * SIDE) {
-            const int k = q % STEP, row = q / STEP % TILE;
-            const bool of_j = q >= TILE * STEP;
-            const int r = (of_j ? tile_j : tile_i) + row;
-            double value = 0.0;
-            if (r < (of_j ? block.n_j : block.n_i) && first + k < block.width) {
-                value = (of_j ? block.rows_j : block.rows_i)[r * block.pitch + first + k];
-            }
-            (of_j ? c_j : c_i)[k][row] = value;
-            if (fma(-value, value, 1.0) <= block.residual_tolerance) {
-                atomicOr(&(of_j ? undefined_j : undefined_i)[half][row], 1u << k);
-            }
-        }
-        __syncthreads();
-
-        const int s_first = block.s0 + first;
-        unsigned near_i[PER_THREAD], near_j[PER_THREAD], left[PER_THREAD][PER_THREAD], all = 0;
-#pragma unroll
-        for (int a = 0; a < PER_THREAD; ++a) {
-            const int i = tile_i + threadIdx.y + a * SIDE, j = tile_j + threadIdx.x + a * SIDE;
-            near_i[a] = i < block.n_i ? block.bits_i[static_cast<long long>(i) * block.words + first / STEP] : 0;
-            near_j[a] = j < block.n_j ? block.bits_j[static_cast<long long>(j) * block.words + first / STEP] : 0;
-        }
-#pragma unroll
-        for (int a = 0; a < PER_THREAD; ++a) {
-#pragma unroll
-            for (int b = 0; b < PER_THREAD; ++b) {
-                const int row_i = threadIdx.y + a * SIDE, row_j = threadIdx.x + b * SIDE;
-                unsigned members = 0;
-                if (alive >> (a * PER_THREAD + b) & 1u) {
-                    if (block.settled(best[a][b], static_cast<unsigned>(s_first))) {
-                        alive &= ~(1u << (a * PER_THREAD + b));
-                    } else {
-                        members = near_i[a];
-                        const unsigned key = SECOND_SIDE_MEMBER | static_cast<unsigned>(s_first);
-                        if (!block.settled(best[a][b], key)) members |= near_j[b];
-                    }
-                }
-                members = without(members, block.i0 + tile_i + row_i - s_first);
-                members = without(members, block.j0 + tile_j + row_j - s_first);
-                const unsigned undefined = members & (undefined_i[half][row_i] | undefined_j[half][row_j]);
-                tally.tests += __popc(members);
-                tally.undefined += __popc(undefined);
-                left[a][b] = members & ~undefined;
-                all |= left[a][b];
-            }
-        }
-        for (; all != 0; all &= all - 1) {
-            const int k = __ffs(static_cast<int>(all)) - 1;
-            double i_k[PER_THREAD], j_k[PER_THREAD];
-#pragma unroll
-            for (int a = 0; a < PER_THREAD; ++a) {
-                i_k[a] = c_i[k][threadIdx.y + a * SIDE];
-                j_k[a] = c_j[k][threadIdx.x + a * SIDE];
-            }
-#pragma unroll
-            for (int a = 0; a < PER_THREAD; ++a) {
-#pragma unroll
-                for (int b = 0; b < PER_THREAD; ++b) {
-                    const Residuals h = residuals_given_one(i_k[a], j_k[b], c_ij[a][b]);
-                    if (!(left[a][b] >> k & 1u)) continue;
-                    if (!h.independent(block.critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0)) continue;
-                    const bool from_i = near_i[a] >> k & 1u;
-                    const unsigned s = static_cast<unsigned>(s_first + k);
-                    best[a][b] = min(best[a][b], from_i ? s : SECOND_SIDE_MEMBER | s);
-                    // What is left can matter only if it comes from row i, and this did not.
-                    const unsigned later = left[a][b] & (~1u << k);
-                    left[a][b] = from_i || block.first_come ? 0 : later & near_i[a];
-                    tally.tests -= __popc(later & ~left[a][b]);
-                }
-            }
-        }
-    }
-
-#pragma unroll
-    for (int a = 0; a < PER_THREAD; ++a) {
-#pragma unroll
-        for (int b = 0; b < PER_THREAD; ++b) {
-            const int i = tile_i + threadIdx.y + a * SIDE, j = tile_j + threadIdx.x + b * SIDE;
-            if (block.active(i, j)) block.keys[block.cell(i, j)] = best[a][b];
-        }
-    }
-    tally.add_to(block.counters);
 }

@@ -10,6 +10,9 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from tests import sanitized
 
 GAUSSIAN = """
+from gpupc_impl.gaussian import pair_block
+from gpupc_impl.gaussian import pair_scan as tiles
+
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
 data = rng.normal(size=(60, 14)) @ np.linalg.inv(np.eye(14) - weights).T
 data = np.column_stack([data, data[:, 0], data[:, 3]])  # singular conditioning matrices
@@ -30,10 +33,17 @@ for params in (dict(warps=1, splits=0, run=1), dict(warps=4, splits=3, run=5)):
     for pmax in (False, True):
         found = [solve(problem, pair_scan, narrow, params, pmax=pmax) for problem in (*problems, deep)]
         assert found[1].edges_per_level[2] > found[1].edges_per_level[3], found
+pair_block.TILED, tiles.TILED_FROM = ("host",), 0  # level 1 in tiles, where pairs last
+for tolerance in (deep.residual_tolerance, 0.0):
+    lasting = GaussianProblem.from_data(data, alpha=1 - 2**-53, max_level=1, residual_tolerance=tolerance)
+    separated = GaussianProblem.from_data(data, alpha=0.05, max_level=1, residual_tolerance=tolerance)
+    for problem, params in ((lasting, {}), (separated, dict(tiles="always"))):
+        assert solve(problem, pair_scan, open_backend("host"), params) == solve(problem, pair_scan, narrow)
 """
 
 NONLINEAR = """
 import itertools
+from gpupc_impl.nonlinear import device
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
@@ -51,6 +61,9 @@ for transform, precision in kinds if every_variant else kinds[:2]:
             for selection, gamma in itertools.product(("registers", "buckets", "counting", "insertion"), gammas):
                 ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
+device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
+for S in ((), (2, 3)):
+    ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
 for selection in ("registers", "buckets", "counting"):
     options = dict(selection=selection, stopping="early")
     solve(problems[0], methods()["gpucmiknn-parallel"], open_backend("host"), options)
@@ -59,6 +72,7 @@ for selection in ("registers", "buckets", "counting"):
 MIXED = """
 import itertools
 from gpupc_impl.mixed.device import mixed_ci_test
+from gpupc_impl.nonlinear import device
 from gpupc_impl.mixed.problem import MixedProblem
 
 data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
@@ -70,6 +84,9 @@ for transform, precision in kinds if every_variant else kinds[:2]:
     problem = MixedProblem.from_data(data, transform=transform, precision=precision, k_cmi=5, **options)
     for (i, j, S), selection in itertools.product(((0, 1, ()), (1, 0, (2, 3))), ("buckets", "counting")):
         mixed_ci_test(problem, i, j, S, open_backend("host"), selection=selection, beta=5, gamma=5)
+device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
+for i, j, S in ((0, 1, ()), (1, 0, (2, 3))):
+    mixed_ci_test(problem, i, j, S, open_backend("host"), selection="buckets", gamma=5)
 """
 
 DISCRETE = """

@@ -9,19 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpupc_impl import DeviceMemoryError, GaussianProblem, Skeleton, methods, skeleton
+from gpupc_impl import BackgroundKnowledge, DeviceMemoryError, GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import KernelLaunchError, open_backend
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian import pair_block, pair_scan
 from gpupc_impl.gaussian.pair_scan import PREFIX_SOURCE, SEARCH
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 
 ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
+BOUNDS = ELIMINATE.with_name("bounds.cu")
 LAUNCHES = (
     {},
     {"warps": 1, "splits": 1, "run": 1},
     {"warps": 3, "splits": 7, "run": 50},
     {"warps": 4, "together": "always"},
+    {"tiles": "always"},
 )
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -384,3 +388,61 @@ def test_blocks_that_wait_for_each_other_are_one_on_the_host(backend):
     assert kernel.resident_blocks(4, 0) == 1
     with pytest.raises(KernelLaunchError, match="2 blocks asked for together; of this size 1 are at once"):
         kernel((2,), (1,), [], together=True)
+
+
+@pytest.mark.parametrize("tolerance", [RESIDUAL_TOLERANCE, 0.0])
+@pytest.mark.parametrize("critical", [1e-16, 1e-6, 1e-3, 0.2, 0.999])
+def test_no_test_that_separates_is_ruled_out_in_single_precision(backend, critical, tolerance):
+    """Of tests at the critical value, give or take far less than a float tells apart; of any others few are left."""
+    rng = np.random.default_rng(5)
+    tests = 200_000
+    r_ik, r_jk = np.tanh(rng.normal(size=(2, tests)) * rng.choice([0.01, 1.0, 6.0], tests))
+    root = np.sqrt(critical * (1 - r_ik**2) * (1 - r_jk**2)) * rng.choice([-1, 1], tests)
+    r_ij = r_ik * r_jk + root * (1 + rng.choice([-1e-9, -1e-15, 0, 1e-15, 1e-9], tests))
+    others = np.tanh(rng.normal(size=tests))
+    kernel = backend.kernel(BOUNDS, f"decide<{str(tolerance > 0).lower()}>")
+    near, (may, separates) = backend.full((2, tests), 0, np.uint8), backend.full((2, tests), 0, np.uint8)
+    for given, found in ((r_ij, near), (others, (may, separates))):
+        r = np.clip(np.stack([given, r_ik, r_jk], axis=1), -1.0, 1.0)
+        numbers = np.int32(tests), np.float64(critical), np.float64(tolerance)
+        kernel((8,), (32,), [backend.upload(r), *numbers, *found])
+        assert not (found[1] & ~found[0]).any()
+    assert 0.2 * tests < np.count_nonzero(near[1]) < 0.9 * tests
+    clear = np.abs(np.abs(others - r_ik * r_jk) - np.abs(root)) > 1e-5
+    assert np.array_equal(may[clear], separates[clear]) or tolerance == 0
+
+
+@pytest.fixture
+def tiles_tried(monkeypatch):
+    """On the host backend, too, level 1 takes tiles where scans of some pairs go on for long."""
+    monkeypatch.setattr(pair_block, "TILED", ("host",))
+    monkeypatch.setattr(pair_scan, "TILED_FROM", 0)
+
+
+@pytest.mark.parametrize(
+    ("coupling", "alpha", "in_tiles"), [(1.0, 1 - 2**-53, True), (1.0, 0.5, True), (0.7, 1e-5, False)]
+)
+def test_tiles_are_taken_where_scans_go_on_for_long(tiles_tried, coupling, alpha, in_tiles):
+    rng = np.random.default_rng(2)
+    factor = rng.normal(size=(500, 1))
+    data = np.hstack([factor, factor + rng.normal(size=(500, 149))])
+    problem = GaussianProblem.from_data(data, alpha=alpha, max_level=1)
+    watched, method = WatchedBackend(), methods()["pair-scan"]
+    found = solve(problem, method, watched)
+    assert watched.launches["probe_pairs"] == 1
+    assert watched.launches["level_one_tile<true>"] == watched.launches["keep_unseparated"] == in_tiles
+    assert watched.launches["pair_scan_one<false>"] == (not in_tiles)
+    expected = solve(problem, method, HostBackend(), {"tiles": "never"})
+    assert found == expected
+    assert found.tests_per_level == expected.tests_per_level
+    assert found.edges_per_level[0] / (150 * 149 / 2) > 0.1
+
+
+def test_tiles_know_neither_p_values_nor_fixed_edges(tiles_tried):
+    data = np.random.default_rng(1).normal(size=(40, 12))
+    problem = GaussianProblem.from_data(data, alpha=1 - 2**-53, max_level=1)
+    known = with_knowledge(problem, BackgroundKnowledge(required_edges=[("V0", "V1")]))
+    for given, pmax in ((problem, True), (known, False)):
+        watched = WatchedBackend()
+        solve(given, methods()["pair-scan"], watched, {"tiles": "always"}, pmax=pmax)
+        assert watched.launches["pair_scan_one<true>"] + watched.launches["pair_scan_one<false>"] == 1

@@ -19,6 +19,7 @@ from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.engine import graph
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
+from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.device import SEARCH
 from gpupc_impl.out_of_core import _pairs
 
@@ -188,7 +189,7 @@ def test_level_zero_for_real():
     print(done.stdout)
 
 
-@pytest.mark.parametrize("kernel", [_pairs.EDGES, _pairs.TILES["true"]], ids=lambda kernel: kernel.expression)
+@pytest.mark.parametrize("kernel", [_pairs.EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
 def test_panels_longer_than_two_to_the_31(kernel):
     """Level 1 of the last rows of a panel of all rows: rows that begin beyond 2^31 entries."""
     backend = open_backend("host", 2**60)
@@ -210,7 +211,7 @@ def test_panels_longer_than_two_to_the_31(kernel):
     for i in range(first):  # no edges elsewhere: the words that hold the three columns
         bits[i * n_words + first // 32 : (i + 1) * n_words] = 0
     grid, block = ((P,), (1, 4)) if kernel == _pairs.EDGES else ((1, math.ceil(P / 64)), (16, 16))
-    block_of_pairs = _pairs.PAIR_BLOCK(
+    block_of_pairs = pair_block.PAIR_BLOCK(
         rows_i=panel,
         rows_j=panel[first * P :],
         bits_i=bits,

@@ -6,8 +6,8 @@ import pytest
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core import _panels
 from gpupc_impl.out_of_core._pairs import PairResults
 
 METHOD = get_method("out-of-core-block")
@@ -24,7 +24,7 @@ def tiled(monkeypatch):
         found.append(self.columns.start)
         test(self, *args, **kwargs)
 
-    monkeypatch.setattr(_panels, "TILED", ("cuda", "host"))
+    monkeypatch.setattr(pair_block, "TILED", ("cuda", "host"))
     monkeypatch.setattr(PairResults, "test", noted)
     return found
 
@@ -51,7 +51,7 @@ def test_what_nothing_separates_is_tested_in_tiles(tiled, rule, monkeypatch):
     problem = factors(1.0, 1 - 2**-53)
     answer = search(problem, rule)
     assert len(tiled) == 9 - 2  # when the first two blocks were queued, nothing was known
-    monkeypatch.setattr(_panels, "TILED", ())
+    monkeypatch.setattr(pair_block, "TILED", ())
     one_by_one = search(problem, rule)
     assert answer.sha256 == one_by_one.sha256
     assert answer.sepsets == one_by_one.sepsets
@@ -61,12 +61,12 @@ def test_what_nothing_separates_is_tested_in_tiles(tiled, rule, monkeypatch):
 @pytest.mark.parametrize("copies", [0, 4], ids=["", "copied columns"])
 @pytest.mark.parametrize("rule", ["canonical", "first-come"])
 def test_some_are_separated_in_tiles(tiled, rule, copies, monkeypatch):
-    monkeypatch.setattr(_panels, "LASTING", 0.0)
+    monkeypatch.setattr(pair_block, "GAIN", 1e9)
     problem = factors(1.0, 0.3, copies)
     answer = search(problem, rule)
     assert tiled
     assert answer.edges_per_level[1] < answer.edges_per_level[0] / 2
-    monkeypatch.setattr(_panels, "TILED", ())
+    monkeypatch.setattr(pair_block, "TILED", ())
     one_by_one = search(problem, rule)
     assert answer.sha256 == one_by_one.sha256
     if rule == "canonical":
@@ -80,5 +80,6 @@ def test_p_values_are_found_pair_by_pair(tiled):
 
 
 def test_what_is_separated_is_tested_pair_by_pair(tiled):
-    search(factors(1.0, 0.3), "canonical")
+    answer = search(factors(1.0, 0.001), "canonical")
+    assert answer.edges_per_level[1] < 0.05 * P * (P - 1) / 2
     assert tiled == []

@@ -1,0 +1,43 @@
+// What the kernels of level 1 on blocks of pairs share: blocks, rows of bits, and 32-bit keys.
+//
+// A block of pairs is rows I x columns J of the graph, I and J ranges of variables. At level 1 a set is one variable s,
+// and ranks in a row are in the order of s, so a key is the side in bit 31 and s below it: no ranks are needed, and
+// keys of different separation-set blocks compare.
+#pragma once
+
+#include "engine/kernels/keys.cuh"
+#include "engine/kernels/tally.cuh"
+#include "gaussian/kernels/level_one.cuh"
+
+constexpr unsigned NO_MEMBER = ~0u;
+constexpr unsigned SECOND_SIDE_MEMBER = 1u << 31;
+
+__device__ __forceinline__ bool has_bit(const unsigned* bits, long long at) { return bits[at / 32] >> (at % 32) & 1u; }
+
+// Block I x J and the separation-set block of `width` variables from s0 on; gaussian/pair_block.py declares the same.
+struct PairBlock {
+    const double *rows_i, *rows_j;      // correlations of I and of J with the set block: row r at rows[r * pitch]
+    const unsigned *bits_i, *bits_j;    // their adjacency to the set block, a bit each, `words` words a row
+    const double* c;                    // correlations of the pairs: c[i * c_pitch + j]
+    const unsigned* edges;              // the pairs' adjacency: bit edges_first + j of row i, `edge_words` words a row
+    unsigned* keys;                     // (n_i, n_j) best keys
+    unsigned long long* min_r_squared;  // (n_i, n_j) bits of the smallest r^2 met, or null
+    unsigned long long* counters;       // see Tally
+    long long pitch, c_pitch, edges_first;
+    int words, edge_words, width, n_i, n_j, i0, j0, s0;
+    double critical_r_squared, residual_tolerance;
+    bool first_come;
+
+    __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * n_j + j; }
+
+    // A pair to be tested: an edge, taken once.
+    __device__ __forceinline__ bool active(int i, int j) const {
+        return i < n_i && j < n_j && i0 + i < j0 + j &&
+               has_bit(edges + static_cast<long long>(i) * edge_words, edges_first + j);
+    }
+
+    // Whether a set with this key can no longer change the answer.
+    __device__ __forceinline__ bool settled(unsigned found, unsigned key) const {
+        return ::settled(first_come, found, key);
+    }
+};
