@@ -8,7 +8,8 @@ import numpy as np
 
 from gpupc_impl.backends import KernelSource
 from gpupc_impl.engine.graph import NO_KEY, ROWS
-from gpupc_impl.gaussian.pair_block import DENSE, MEMBER, NO_MEMBER, PAIR_BLOCK, tile_launch
+from gpupc_impl.gaussian import pair_block
+from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER, PAIR_BLOCK, tile_launch
 from gpupc_impl.out_of_core import _removed
 from gpupc_impl.out_of_core._layout import Layout, length
 from gpupc_impl.out_of_core._pipelines import Pipeline
@@ -67,7 +68,7 @@ class PairResults:
     @property
     def dense(self) -> bool:
         """Whether so many cells are pairs that testing all at once is faster than the neighbours of each."""
-        return self.smallest is None and self.share >= DENSE
+        return self.smallest is None and self.share >= pair_block.DENSE
 
     def test(self, pipeline: Pipeline, members: slice, in_tiles: bool, **fields: Any) -> None:
         """Queue the tests with a separation-set block by kernels that find keys.

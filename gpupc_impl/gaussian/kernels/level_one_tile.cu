@@ -7,13 +7,16 @@
 // right one by 9 u (a root for i and one for j, each of 3.75 u, their product, and SLACK added to it, all of them up to
 // 1). So with SLACK = 16 u added to the right, whatever separates is found; and what is found, the canonical
 // evaluation (fisher_z.cuh) decides. Beside those that separate that is about one test in a hundred thousand.
+//
+// With a tolerance of zero the inverse of a correlation counts, too: where the right side is at most c times the left
+// one. As much as that may be off by is at most 7.5 u sqrt(c) and 11 u c, and INVERSE_SLACK sqrt(c) covers it.
 #include "gaussian/kernels/pair_block.cuh"
 
 constexpr int TILE = 64, STEP = 32;           // variables of a side of a tile; members that are looked at together
 constexpr int SIDE = 16, EACH = TILE / SIDE;  // threads of a side; of the pairs a thread has EACH x EACH
 constexpr unsigned ALL = (1u << (EACH * EACH)) - 1;
 constexpr float SLACK = 0x1p-20f;
-constexpr float CLOSED = 4.0f;  // in place of the correlation of a pair that needs no test: too large to be found
+constexpr float INVERSE_SLACK = 0x1p-19f, TINY = 1e-18f;  // TINY: what is flushed to zero, and more
 
 struct alignas(16) Few {
     float of[EACH];
@@ -24,6 +27,9 @@ struct alignas(16) Few {
 struct Side {
     Few r[STEP][SIDE + 1], root[STEP][SIDE + 1];
 };
+
+// In place of the correlation of a pair that needs no test: no number, with which no comparison holds.
+__device__ __forceinline__ float closed() { return __int_as_float(0x7fc00000); }
 
 // The root of a number from 0 to 1, off by at most 2 u times it.
 __device__ __forceinline__ float square_root(float v) {
@@ -36,18 +42,28 @@ __device__ __forceinline__ float square_root(float v) {
 #endif
 }
 
-// c^(1/4) times the root of what is left of a variance; `root_critical` is the root of c.
-__device__ __forceinline__ float root_of(double left, float root_critical) {
-    return square_root(root_critical * fabsf(static_cast<float>(left)));
+// c^(1/4) times the root of what is left of a variance; `critical_r` is the root of c.
+__device__ __forceinline__ float root_of(double left, float critical_r) {
+    return square_root(critical_r * fabsf(static_cast<float>(left)));
 }
+
+// What decides.
+struct Critical {
+    float r_squared, r, inverse_slack;
+
+    __device__ __forceinline__ explicit Critical(double critical_r_squared)
+        : r_squared(static_cast<float>(critical_r_squared)),
+          r(sqrtf(r_squared)),
+          inverse_slack(fmaf(INVERSE_SLACK, r, TINY)) {}
+};
 
 // Whether Vk may separate Vi and Vj: never false where it does.
 template <bool WITH_TOLERANCE>
 __device__ __forceinline__ bool may_separate(float r_ik, float r_jk, float r_ij, float root_i, float root_j,
-                                             float critical) {
+                                             const Critical& critical) {
     const float left = fabsf(fmaf(-r_ik, r_jk, r_ij));
     bool may = left <= fmaf(root_i, root_j, SLACK);
-    if (!WITH_TOLERANCE) may |= root_i * root_j <= fmaf(critical, left, SLACK);  // |r| and 1 / |r| are the same there
+    if (!WITH_TOLERANCE) may |= root_i * root_j <= fmaf(critical.r_squared, left, critical.inverse_slack);
     return may;
 }
 
@@ -55,9 +71,9 @@ __device__ __forceinline__ bool may_separate(float r_ik, float r_jk, float r_ij,
 template <bool WITH_TOLERANCE>
 struct Tests {
     Few x, y, root_x, root_y;
-    float critical;
+    const Critical& critical;
 
-    __device__ __forceinline__ Tests(const Side& of_i, const Side& of_j, int k, float critical)
+    __device__ __forceinline__ Tests(const Side& of_i, const Side& of_j, int k, const Critical& critical)
         : x(of_i.r[k][threadIdx.y]),
           y(of_j.r[k][threadIdx.x]),
           root_x(of_i.root[k][threadIdx.y]),
@@ -76,15 +92,14 @@ __device__ __forceinline__ unsigned without(unsigned members, int at) {
 // Grid (ceil(n_j / TILE), ceil(n_i / TILE)), block (SIDE, SIDE). min_r_squared must be null; WITH_TOLERANCE: whether
 // the problem's residual tolerance is above zero.
 template <bool WITH_TOLERANCE>
-__global__ void __launch_bounds__(SIDE* SIDE, 3) level_one_tile(const __grid_constant__ PairBlock block) {
+__global__ void __launch_bounds__(SIDE* SIDE, 4) level_one_tile(const __grid_constant__ PairBlock block) {
     __shared__ Side of_i, of_j;
     __shared__ unsigned undefined_i[2][TILE], undefined_j[2][TILE];
     const int tile_i = blockIdx.y * TILE, tile_j = blockIdx.x * TILE;
     if (block.i0 + tile_i >= block.j0 + min(tile_j + TILE, block.n_j) - 1) return;  // no pair i < j
     const int thread = threadIdx.y * SIDE + threadIdx.x;
     const int row_i = tile_i + EACH * threadIdx.y, row_j = tile_j + EACH * threadIdx.x;
-    const auto critical = static_cast<float>(block.critical_r_squared);
-    const float root_critical = sqrtf(critical);
+    const Critical critical(block.critical_r_squared);
 
     float r_ij[EACH][EACH];
     unsigned open_i = 0, open_j = 0;  // a bit a pair: whether sets from adj(i), and from adj(j), can change the answer
@@ -94,7 +109,7 @@ __global__ void __launch_bounds__(SIDE* SIDE, 3) level_one_tile(const __grid_con
         const unsigned best = block.active(i, j) ? block.keys[block.cell(i, j)] : 0;
         const auto first = static_cast<unsigned>(block.s0);
         const bool open = block.active(i, j) && !block.settled(best, first);
-        r_ij[q / EACH][q % EACH] = open ? static_cast<float>(block.c[i * block.c_pitch + j]) : CLOSED;
+        r_ij[q / EACH][q % EACH] = open ? static_cast<float>(block.c[i * block.c_pitch + j]) : closed();
         open_i |= static_cast<unsigned>(open) << q;
         open_j |= static_cast<unsigned>(open && !block.settled(best, SECOND_SIDE_MEMBER | first)) << q;
     }
@@ -118,7 +133,7 @@ __global__ void __launch_bounds__(SIDE* SIDE, 3) level_one_tile(const __grid_con
                 const double value = rows[min(row + e, last) * block.pitch], left = fma(-value, value, 1.0);
                 gone |= static_cast<unsigned>(WITH_TOLERANCE ? left <= block.residual_tolerance : left == 0.0) << e;
                 r.of[e] = static_cast<float>(value);
-                root.of[e] = root_of(left, root_critical);
+                root.of[e] = root_of(left, critical.r);
             }
             (is_j ? of_j : of_i).r[k][group] = r;
             (is_j ? of_j : of_i).root[k][group] = root;
@@ -209,7 +224,7 @@ __global__ void __launch_bounds__(SIDE* SIDE, 3) level_one_tile(const __grid_con
         }
 #pragma unroll
         for (int q = 0; q < EACH * EACH; ++q) {
-            if (!(open_i >> q & 1u)) r_ij[q / EACH][q % EACH] = CLOSED;
+            if (!(open_i >> q & 1u)) r_ij[q / EACH][q % EACH] = closed();
         }
     }
     tally.add_to(block.counters);

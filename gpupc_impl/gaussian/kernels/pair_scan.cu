@@ -150,7 +150,8 @@ __global__ void keep_unseparated(const PairScan s, int start, int left, const un
     }
 }
 
-// Lists the pairs removed in level 1, ascending, and the member of their set. Grid (any), block (warps).
+// Lists the pairs removed in level 1, ascending, and the member of their set, behind scans or tiles. Grid (any), block
+// (warps).
 __global__ void list_removed_one(const PairScan s, int before, int after, int* pairs, int* sets) {
     each_removed(s.graphs, before, after, [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;

@@ -8,7 +8,7 @@ struct PairScan {
     BitGraphs graphs;
     const double* C;  // (p, p) correlations
     double residual_tolerance, pivot_tolerance;
-    // Levels 0 and 1: see pair_scan.cu.
+    // Levels 0 and 1: see pair_scan.cu. Behind tiles the members have a side in bit 31 (pair_block.cuh).
     unsigned char* has_twin;
     int* members;
     unsigned long long* smallest_r_squared;  // (p, p) bits of the smallest r^2 met in a level, or null

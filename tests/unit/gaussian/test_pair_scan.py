@@ -13,13 +13,14 @@ from gpupc_impl import BackgroundKnowledge, DeviceMemoryError, GaussianProblem, 
 from gpupc_impl.backends import KernelLaunchError, open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.knowledge import with_knowledge
+from gpupc_impl.core.registry import Run
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import pair_block, pair_scan
 from gpupc_impl.gaussian.pair_scan import PREFIX_SOURCE, SEARCH
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
+from tests import bounds
 
 ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
-BOUNDS = ELIMINATE.with_name("bounds.cu")
 LAUNCHES = (
     {},
     {"warps": 1, "splits": 1, "run": 1},
@@ -390,26 +391,9 @@ def test_blocks_that_wait_for_each_other_are_one_on_the_host(backend):
         kernel((2,), (1,), [], together=True)
 
 
-@pytest.mark.parametrize("tolerance", [RESIDUAL_TOLERANCE, 0.0])
-@pytest.mark.parametrize("critical", [1e-16, 1e-6, 1e-3, 0.2, 0.999])
+@pytest.mark.parametrize(("critical", "tolerance"), bounds.CASES)
 def test_no_test_that_separates_is_ruled_out_in_single_precision(backend, critical, tolerance):
-    """Of tests at the critical value, give or take far less than a float tells apart; of any others few are left."""
-    rng = np.random.default_rng(5)
-    tests = 200_000
-    r_ik, r_jk = np.tanh(rng.normal(size=(2, tests)) * rng.choice([0.01, 1.0, 6.0], tests))
-    root = np.sqrt(critical * (1 - r_ik**2) * (1 - r_jk**2)) * rng.choice([-1, 1], tests)
-    r_ij = r_ik * r_jk + root * (1 + rng.choice([-1e-9, -1e-15, 0, 1e-15, 1e-9], tests))
-    others = np.tanh(rng.normal(size=tests))
-    kernel = backend.kernel(BOUNDS, f"decide<{str(tolerance > 0).lower()}>")
-    near, (may, separates) = backend.full((2, tests), 0, np.uint8), backend.full((2, tests), 0, np.uint8)
-    for given, found in ((r_ij, near), (others, (may, separates))):
-        r = np.clip(np.stack([given, r_ik, r_jk], axis=1), -1.0, 1.0)
-        numbers = np.int32(tests), np.float64(critical), np.float64(tolerance)
-        kernel((8,), (32,), [backend.upload(r), *numbers, *found])
-        assert not (found[1] & ~found[0]).any()
-    assert 0.2 * tests < np.count_nonzero(near[1]) < 0.9 * tests
-    clear = np.abs(np.abs(others - r_ik * r_jk) - np.abs(root)) > 1e-5
-    assert np.array_equal(may[clear], separates[clear]) or tolerance == 0
+    bounds.check(backend, critical, tolerance)
 
 
 @pytest.fixture
@@ -446,3 +430,22 @@ def test_tiles_know_neither_p_values_nor_fixed_edges(tiles_tried):
         watched = WatchedBackend()
         solve(given, methods()["pair-scan"], watched, {"tiles": "always"}, pmax=pmax)
         assert watched.launches["pair_scan_one<true>"] + watched.launches["pair_scan_one<false>"] == 1
+
+
+def test_levels_that_make_many_tests_run_one_by_one(backend, monkeypatch):
+    data = np.random.default_rng(3).normal(size=(60, 20))
+    problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5)
+    method = methods()["pair-scan"]
+    search = pair_scan.PairScan(problem, Run(backend=backend, params=method.parse_params({})))
+    for level in (0, 1):
+        search.run_level(level)
+    monkeypatch.setattr(backend, "warp_threads", 32, raising=False)  # as a GPU's are; nothing is launched from here on
+    degree = 2 * search.graphs.edges / 20
+    assert search._tests_before(2) == search.graphs.edges * degree**2 / 16 > 0
+    assert search._kernel_together(2) is not None
+    search._tests = pair_scan.MOST_TESTS_TOGETHER
+    assert search._kernel_together(3) is not None
+    search._tests += 1
+    assert search._kernel_together(3) is None
+    monkeypatch.setattr(pair_scan, "MOST_TESTS_TOGETHER", 1)
+    assert search._kernel_together(2) is None
