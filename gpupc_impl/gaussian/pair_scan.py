@@ -43,8 +43,15 @@ TOGETHER = ((2, 5), (6, 8), (9, 11))
 MOST_EDGES_TOGETHER = 1 << 18
 """Edges up to which levels run together unless asked: with more, work takes far longer than launches."""
 
+MOST_TESTS_TOGETHER = 1 << 24
+"""Tests of the level before up to which levels run together unless asked: with more, kernels of single levels, which
+have more registers, gain more than launches take."""
+
 EDGES_A_BLOCK = 32
 """Edges for each block of levels that run together, from a block a multiprocessor on: blocks wait for each other."""
+
+BUSY_TESTS = 1 << 20
+"""Tests of the level before from which there are as many blocks as run at once."""
 
 LEAST_SHARED_BYTES = 40 << 10
 """Shared memory of a block of levels that run together: later levels have shorter rows, and more to know of each."""
@@ -89,8 +96,8 @@ PARAMETERS = {
     "splits": Parameter(0, "blocks a row in level 1; 0: by the size of the graph", minimum=0, maximum=4096),
     "tiles": Parameter(
         "auto",
-        "whether level 1 tests tiles of pairs, which go on for all their pairs, not pairs one by one; auto: on a GPU, "
-        "where edges are many and scans of them go on for long",
+        "whether level 1 tests all pairs of a tile at once, and goes on for all of them; always: but for p-values and "
+        "background knowledge; auto: on a GPU, where edges are many and scans of them one by one go on for long",
         choices=("auto", "always", "never"),
     ),
     "run": Parameter(0, "prefixes that a warp takes one after the other; 0: by the level", minimum=0, maximum=4096),
@@ -144,6 +151,7 @@ class PairScan:
         self.levels_ahead = 0  # for which there are rows and a table of binomials
         self.removed: list[LevelSets] = []
         self._known: dict[int, LevelOutcome] = {}  # of levels that ran together with one before
+        self._tests = 0  # of the level that was read last
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
@@ -193,6 +201,7 @@ class PairScan:
             self._level(level, before, self.graph, (before + 2) % GRAPHS_AT_ONCE)
         self.graphs.count(before, self.graph, level)
         tests, undefined, pseudo_inverses, *_ = self.graphs.read(level)
+        self._tests = tests
         if gone := edges_before - self.graphs.edges:
             found = LevelSets(**backend.empty_all(pairs=((gone, 2), np.int32), members=((gone, level), np.int32)))
             kernel = (PAIR_SOURCE, "list_removed_one") if level == 1 else (PREFIX_SOURCE, f"list_removed<{level}>")
@@ -295,7 +304,7 @@ class PairScan:
         numbers = np.int32(graph), np.int32(PROBED)
         self.graphs.launch(PAIR_SOURCE, "probe_pairs", self.search, self._critical_one, *numbers, counts)
         edges, tests = backend.download(counts).tolist()
-        return bool(share * tests * pair_block.GAIN >= p * edges)
+        return bool(edges > 0 and share * tests * pair_block.GAIN >= p * edges)
 
     def _level_one_in_tiles(self, start: int, left: int) -> None:
         backend, p, words, problem = self.backend, self.p, self.graphs.words, self.problem
@@ -349,7 +358,8 @@ class PairScan:
         """
         wanted, backend, edges = self.params["together"], self.backend, self.graphs.edges
         if wanted == "auto":
-            wanted = "always" if backend.warp_threads > 1 and edges <= MOST_EDGES_TOGETHER else "never"
+            few = edges <= MOST_EDGES_TOGETHER and self._tests_before(level) <= MOST_TESTS_TOGETHER
+            wanted = "always" if backend.warp_threads > 1 and few else "never"
         levels = next(((first, last) for first, last in TOGETHER if first <= level <= last), None)
         of_warp = 8 * _cells(level, self.graphs.most_degree)
         warps = min(self.params["warps"], backend.max_shared_bytes // of_warp)
@@ -359,6 +369,12 @@ class PairScan:
         shared_bytes = max(warps * of_warp, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
         kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH,))
         return (kernel, levels[1], shared_bytes) if kernel.resident_blocks(self._threads, shared_bytes) else None
+
+    def _tests_before(self, level: int) -> float:
+        """Tests of the level before. Those of level 1 tell nothing of level 2; in their place stands a sixteenth of all
+        that level 2 would make if variables had as many neighbours as on average and no edge went."""
+        edges = self.graphs.edges
+        return self._tests if level > 2 else edges * (2 * edges / self.p) ** 2 / 16
 
     @property
     def _threads(self) -> int:
@@ -375,7 +391,8 @@ class PairScan:
             last += 1
         lists = backend.empty_all(pairs=((edges, 2), np.int32), members=(edges * last, np.int32))
         resident = kernel.resident_blocks(self._threads, shared_bytes)
-        blocks = min(resident, max(backend.multiprocessors, edges // EDGES_A_BLOCK, 1))
+        wanted = resident if self._tests_before(first) >= BUSY_TESTS else edges // EDGES_A_BLOCK
+        blocks = min(resident, max(backend.multiprocessors, wanted, 1))
         numbers = [*map(np.int32, (self.graph, first, last, self.params["run"])), np.int64(shared_bytes)]
         arguments = [self.search, self.critical, *numbers, lists["pairs"], lists["members"]]
         kernel((blocks,), (self._threads,), arguments, shared_bytes, together=True)
@@ -394,6 +411,7 @@ class PairScan:
                 pseudo_inverses=row.singular,
                 seconds=(row.ended - before.ended) / 1e9,
             )
+        self._tests = rows[-1].tests
         self.graph = (self.graph + len(self._known)) % GRAPHS_AT_ONCE
         outcome = self._known.pop(first)  # which takes what the others leave of the time of this call
         later = sum(known.seconds for known in self._known.values())
