@@ -1,7 +1,8 @@
 """Matrices that lie in files: mapped into memory and read a piece at a time.
 
 The pages of a mapped file that were read count as memory of the process, although the system can take them back at any
-time. Code that reads through a large matrix therefore calls `release` now and then, which costs next to nothing.
+time. Code that reads through a large matrix therefore calls `release` now and then, which costs next to nothing; but
+reading the same pages once more takes about four times as long as before.
 """
 
 from __future__ import annotations

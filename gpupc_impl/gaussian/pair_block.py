@@ -3,9 +3,11 @@ pairs last (kernels/level_one_tile.cu)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from gpupc_impl.backends import KernelSource, Pointer, Struct
+from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
 
 PAIR_BLOCK = Struct(
     "PairBlock",
@@ -45,3 +47,22 @@ def tile_launch(n_i: int, n_j: int, residual_tolerance: float) -> tuple[KernelSo
     """The kernel that tests n_i x n_j pairs in tiles, its grid and its block."""
     kernel = TILES["true" if residual_tolerance > 0 else "false"]
     return kernel, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
+
+
+def whole_matrix(correlation: Any, graph: Any, **fields: Any) -> Filled:
+    """A `PAIR_BLOCK` of all pairs of p variables, whose sets may have any of them as members.
+
+    Args:
+        correlation: (p, p) float64 on the device.
+        graph: (p, words) uint32 on the device: a bit for each edge.
+        fields: what does not follow from those.
+    """
+    p, words = graph.shape
+    return PAIR_BLOCK(
+        **dict.fromkeys(("rows_i", "rows_j", "c"), correlation),
+        **dict.fromkeys(("bits_i", "bits_j", "edges"), graph),
+        **dict.fromkeys(("pitch", "c_pitch", "width", "n_i", "n_j"), p),
+        **dict.fromkeys(("words", "edge_words"), words),
+        **dict.fromkeys(("edges_first", "i0", "j0", "s0"), 0),
+        **fields,
+    )

@@ -308,15 +308,11 @@ class PairScan:
 
     def _level_one_in_tiles(self, start: int, left: int) -> None:
         backend, p, words, problem = self.backend, self.p, self.graphs.words, self.problem
-        members, bits = self.fields["members"], self.graphs.bits(start)
-        counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
+        members, counters = self.fields["members"], backend.full(COUNTER_SHAPE, 0, np.uint64)
         backend.fill(members, -1)  # NO_MEMBER
-        block = pair_block.PAIR_BLOCK(
-            **dict.fromkeys(("rows_i", "rows_j", "c"), self.fields["C"]),
-            **dict.fromkeys(("bits_i", "bits_j", "edges"), bits),
-            **dict.fromkeys(("pitch", "c_pitch", "width", "n_i", "n_j"), p),
-            **dict.fromkeys(("words", "edge_words"), words),
-            **dict.fromkeys(("edges_first", "i0", "j0", "s0"), 0),
+        block = pair_block.whole_matrix(
+            self.fields["C"],
+            self.graphs.bits(start),
             keys=members.view(np.uint32),
             min_r_squared=None,
             counters=counters,

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
-from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.graph import BINOMIALS, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.out_of_core import _plan, _row_groups, _split_rows
-from gpupc_impl.out_of_core._layout import Layout
+from gpupc_impl.out_of_core._layout import Layout, release_large
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
@@ -137,7 +136,7 @@ class Gathered(Layout):
                 host["own"][these] = local[group.rows]
                 host["neighbours"][slot : slot + group.slots] = local[near[slot : slot + group.slots]]
                 at, row, slot = at + size * size, these.stop, slot + group.slots
-            mapped.release(self.problem.correlation)
+            release_large(self.problem.correlation)
         pipeline.upload(pipeline.area("arena", (offset,), np.uint8)[::-1])
         row_bytes = 4 * int(degrees.max())
         use_shared = row_bytes <= self.backend.max_shared_bytes

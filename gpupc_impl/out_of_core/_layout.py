@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.pinned import Copy
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 COPY_BYTES = 4 << 20
 """What a thread copies at a time of a block of the matrix."""
+
+KEPT_SHARE = 0.25
+"""Share of the machine's memory up to which the pages of a mapped matrix are left there."""
 
 
 class Layout(abc.ABC):
@@ -53,7 +57,7 @@ class Layout(abc.ABC):
         copies = [Copy(target[part], block[part]) for part in mapped.pieces(length(rows), rows_at_once)]
         for copy in copies:
             copy.finish()
-        mapped.release(self.problem.correlation)
+        release_large(self.problem.correlation)
 
     def read_bits(self, rows: slice, columns: slice, target: np.ndarray) -> None:
         """A block of the graph, a bit a pair, into a staging area of 32-bit words."""
@@ -96,6 +100,16 @@ class Layout(abc.ABC):
         """Edges left, and the largest degree of a variable with an edge to test."""
         degrees = np.array([np.count_nonzero(row) for row in self.adjacency])
         return int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees)
+
+
+def release_large(matrix: Any) -> None:
+    """Give the pages of a mapped matrix back behind a block, if it takes much of the machine's memory.
+
+    It is read many times, and pages that were given back are mapped anew.
+    """
+    array = mapped.base_memmap(matrix)
+    if array is not None and array.nbytes > KEPT_SHARE * memory_bytes():
+        mapped.release(array)
 
 
 def upper_blocks(p: int, side: int) -> Iterator[tuple[slice, slice]]:

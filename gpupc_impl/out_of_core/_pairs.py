@@ -70,7 +70,7 @@ class PairResults:
         """Whether so many cells are pairs that testing all at once is faster than the neighbours of each."""
         return self.smallest is None and self.share >= pair_block.DENSE
 
-    def test(self, pipeline: Pipeline, members: slice, in_tiles: bool, **fields: Any) -> None:
+    def test(self, pipeline: Pipeline, members: slice, *, in_tiles: bool, **fields: Any) -> None:
         """Queue the tests with a separation-set block by kernels that find keys.
 
         Args:

@@ -136,7 +136,7 @@ class Panels(Layout):
             results.test(
                 pipeline,
                 slice(0, p),
-                True,
+                in_tiles=True,
                 rows_i=panel.c,
                 rows_j=others.c,
                 bits_i=panel.near,

@@ -13,6 +13,7 @@ from gpupc_impl.backends import DeviceMemoryError, Filled, KernelSource, Pointer
 from gpupc_impl.core import mapped
 from gpupc_impl.engine.graph import BINOMIALS
 from gpupc_impl.out_of_core import _plan
+from gpupc_impl.out_of_core._layout import release_large
 
 if TYPE_CHECKING:
     from gpupc_impl.out_of_core._gathered import Gathered
@@ -83,7 +84,7 @@ def _queue_tests(
     with pipeline.extracting():
         layout.gather(np.insert(near[positions], own, i), matrix)
         pieces[:] = [(*of_block[b], counts[b]) for b in sorted(counts)] + [(*of_block[other], 0)]
-        mapped.release(layout.problem.correlation)
+        release_large(layout.problem.correlation)
     pipeline.upload((device_matrix, matrix), (device_pieces, pieces))
     sets = math.prod(math.comb(of_block[b][1], count) for b, count in counts.items())
     pipeline.launch(

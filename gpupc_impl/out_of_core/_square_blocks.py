@@ -112,7 +112,7 @@ class SquareBlocks(Layout):
             pipeline.stream.wait(ready)  # the keys of the separation-set block before
             near = {"pitch": width, "words": n_words}
             near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), (*arrays[0], *arrays[-1]), strict=True)
-            block.test(pipeline, members, block.dense, **near, **pairs)
+            block.test(pipeline, members, in_tiles=block.dense, **near, **pairs)
             ready = pipeline.stream.record()
         pair_pipeline.stream.wait(ready)
         block.fetch()

@@ -92,12 +92,9 @@ class PairSearch(GaussianSearch):
         backend.kernel(*_pairs.ZERO)(
             (-(-p * n_words // THREADS),), (THREADS,), [self.correlation, *numbers, critical, bits, np.int32(n_words)]
         )
-        block = pair_block.PAIR_BLOCK(
-            **dict.fromkeys(("rows_i", "rows_j", "c"), self.correlation),
-            **dict.fromkeys(("bits_i", "bits_j", "edges"), bits),
-            **dict.fromkeys(("pitch", "c_pitch", "width", "n_i", "n_j"), p),
-            **dict.fromkeys(("words", "edge_words"), n_words),
-            **dict.fromkeys(("edges_first", "i0", "j0", "s0"), 0),
+        block = pair_block.whole_matrix(
+            self.correlation,
+            bits,
             keys=members,
             min_r_squared=smallest,
             counters=counters,

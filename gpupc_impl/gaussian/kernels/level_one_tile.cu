@@ -1,5 +1,5 @@
 // Level 1 where edges are many and few of them go: tiles of pairs, and a bound in single precision that most tests end
-// with.
+// with. The blocks of pairs and of separation sets are those of Out-of-Core, section 4.2, or one of everything.
 //
 // Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. Both
 // sides are first worked out in single precision, three instructions a test. With u = 2^-24, which a rounding is

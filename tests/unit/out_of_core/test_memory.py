@@ -15,7 +15,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core import _plan
+from gpupc_impl.out_of_core import _layout, _plan
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -150,7 +150,9 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
         from gpupc_impl import skeleton
         from gpupc_impl.gaussian import large
         from gpupc_impl.measurement.worker import peak_process_bytes
+        from gpupc_impl.out_of_core import _layout
 
+        _layout.KEPT_SHARE = 0  # as where the matrix takes most of the memory
         rng = np.random.default_rng(0)
         data = rng.standard_normal((200, 20_000))
         for j in range(1, 20_000):
@@ -167,6 +169,18 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
         [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("share", "released"), [(0.9, True), (1.1, False)])
+def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, monkeypatch, share, released):
+    np.save(tmp_path / "a.npy", np.zeros((256, 256)))
+    matrix, seen = np.load(tmp_path / "a.npy", mmap_mode="r"), []
+    monkeypatch.setattr(_layout.mapped, "release", seen.append)
+    monkeypatch.setattr(_layout, "memory_bytes", lambda: matrix.nbytes)
+    monkeypatch.setattr(_layout, "KEPT_SHARE", share)
+    _layout.release_large(matrix)
+    _layout.release_large(np.zeros((1024, 1024)))
+    assert len(seen) == released
 
 
 # --- managed memory --------------------------------------------------------------------------------------------------
