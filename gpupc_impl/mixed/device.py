@@ -17,6 +17,7 @@ SOURCES = {
     "estimate": "mixed/kernels/estimate.cu",
     "list_neighbours": "mixed/kernels/buckets.cu",
     "estimate_by_buckets": "mixed/kernels/buckets.cu",
+    "estimate_far": "mixed/kernels/buckets.cu",
 }
 """Kernels that take the rules; the others are those of the nonlinear family as they stand."""
 

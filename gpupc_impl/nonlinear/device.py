@@ -75,7 +75,11 @@ LISTS = {
         wanted=np.int32,
         fine_low=key,
         fine_shift=np.int32,
-        staged=np.bool_,
+        farthest=key,
+        whole=np.bool_,
+        room=np.int32,
+        **dict.fromkeys(("far", "far_count"), Pointer(np.uint32)),
+        lanes=np.int32,
     )
     for kind, (_, key) in TYPES.items()
 }
@@ -83,6 +87,7 @@ COLUMNS = {
     kind: Struct(
         f"Columns<{kind}>",
         values=Pointer(value),
+        rows=Pointer(value),
         sorted=Pointer(value),
         ranks=np.bool_,
         stride=np.int32,
@@ -100,6 +105,7 @@ BINS, FINE = 32, 256  # buckets.cu: buckets of a list, and those that tell how w
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}  # of a list in buckets.cu ...
 ENTRIES = 8  # ... which is padded to a multiple of this
 HEADER_BYTES = 280  # of the lists of a sample
+CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}  # of a sample that may be listed
 CELL_BYTES = {"short": 2, "float": 2, "double": 4}  # of what buckets are counted in
 MOST_NARROW = 2**16 - 8  # samples up to which a count, with the entries that a list is padded with, fits in 2 bytes
 ROUND_GROWTH = 4  # times as many lanes as before there are after each round of early stopping
@@ -148,6 +154,7 @@ KERNELS = {
     "estimate": (COUNTING_SOURCE, [SETS, TESTS, COUNTING]),
     "list_neighbours": (BUCKETS_SOURCE, [SETS, TESTS, LISTS]),
     "estimate_by_buckets": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
+    "estimate_far": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
     "estimate_by_insertion": (INSERTION_SOURCE, [SETS, TESTS]),
 }
 """Source and structs of each kernel that depends on the type of values."""
@@ -169,7 +176,9 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 def by_distances(kind: str) -> list[tuple[str, ...]]:
     """The kernels that a rule for distances may be handed to, with their template arguments between type and rule."""
     flags = ("true", "false")
-    found: list[tuple[str, ...]] = [(name, empty) for name in ("estimate", "list_neighbours") for empty in flags]
+    found: list[tuple[str, ...]] = [
+        (name, empty) for name in ("estimate", "list_neighbours", "estimate_far") for empty in flags
+    ]
     widths = flags if kind == "float" else ("false",)
     return found + [("estimate_by_buckets", empty, wide) for empty in flags for wide in widths]
 
@@ -192,14 +201,14 @@ class Tuning:
     """How work is spread on a backend; nothing in it changes an answer.
 
     Attributes:
-        nearest, assign, estimate, lists, buckets, registers, insert, transpose: threads a block of the kernels.
+        nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: threads a block of the kernels.
         blocks: blocks that keep the device busy, but for those that work in buckets or in registers.
         teams: teams of threads, one for each lane of a group, that keep it busy in buckets.
         sharing: blocks that keep it busy in registers, each with the values of all samples.
         samples: tests times samples that keep the device busy in one launch.
         buffer_bytes: shared memory that distances may be buffered in.
         list_bytes: memory that lists of neighbours take at a time, at most.
-        staged_bytes: shared memory that the lists of a sample are put together in, at most.
+        room_bytes: shared memory for the samples that may be listed, while lists are made, at most.
         selection: what ``selection=auto`` is ...
         registers_from: ... but for such k_CMI on, from which it is ``registers`` where these serve the values.
     """
@@ -209,6 +218,7 @@ class Tuning:
     estimate: int
     lists: int
     buckets: int
+    far: int
     registers: int
     insert: int
     transpose: int
@@ -218,7 +228,7 @@ class Tuning:
     samples: int
     buffer_bytes: int
     list_bytes: int
-    staged_bytes: int
+    room_bytes: int
     selection: str
     registers_from: float
 
@@ -230,6 +240,7 @@ TUNING = {
         estimate=128,
         lists=128,
         buckets=64,
+        far=128,
         registers=256,
         insert=128,
         transpose=32,
@@ -239,7 +250,7 @@ TUNING = {
         samples=1 << 17,
         buffer_bytes=0,
         list_bytes=1 << 31,
-        staged_bytes=1 << 15,
+        room_bytes=1 << 15,
         selection="buckets",
         registers_from=40,
     ),
@@ -249,6 +260,7 @@ TUNING = {
         estimate=1,
         lists=1,
         buckets=32,
+        far=1,
         registers=32,
         insert=32,
         transpose=1,
@@ -258,7 +270,7 @@ TUNING = {
         samples=1 << 10,
         buffer_bytes=128 * 1024,
         list_bytes=1 << 22,
-        staged_bytes=0,
+        room_bytes=1 << 12,
         selection="counting",
         registers_from=math.inf,
     ),
@@ -418,6 +430,10 @@ class Engine:
         padded = -(-(self.n - 1) // ENTRIES) * ENTRIES
         return (2 if level else 1) * padded * ENTRY_BYTES[self.kind]
 
+    def _listed_bytes(self, level: int) -> int:
+        """The same, with what is kept beside the lists: their header, and the lanes that they end too early for."""
+        return self._neighbour_bytes(level) + HEADER_BYTES + 4 * self.lanes
+
     def _bucket_blocks(self, tests: int, lanes: int) -> tuple[int, int]:
         """Blocks that share the samples of a test for a group of lanes, and groups of lanes."""
         threads = self.tuning.buckets
@@ -429,7 +445,7 @@ class Engine:
     def _scratch_bytes(self, level: int, tests: int) -> int:
         """Global memory for one launch: lists, or in place of shared memory or registers."""
         if self.selection in ("registers", "buckets"):
-            return min(LEAST_LISTED, self.n * tests) * (self._neighbour_bytes(level) + HEADER_BYTES)
+            return min(LEAST_LISTED, self.n * tests) * self._listed_bytes(level)
         if self.selection == "insertion":
             if self.problem.k_cmi <= IN_REGISTERS[-1]:
                 return 0
@@ -545,22 +561,20 @@ class Engine:
             found.append(backend.download(partials if counts is None else counts))
         return np.concatenate(found)
 
-    def _stages(self, tests: Filled, counts: Any) -> Iterator[tuple[Filled, Any]]:
-        """The tests for the lanes of each launch, with the columns to read; behind it those that are decided close.
+    def _stages(self, tests: Filled, counts: Any) -> Iterator[tuple[Filled, int]]:
+        """The tests for the lanes of each launch, and the first of these; behind it tests that are decided close.
 
         The first is for LANES lanes, and each makes it ROUND_GROWTH times as many; without `counts` one is for all.
         """
-        columns = self._buffers["columns"].reshape(-1)
         if counts is None:
-            yield tests, columns
+            yield tests, 0
             return
         values, threads = tests.values, self.tuning.lists
         partials = values["partials"].reshape(-1)
         close = self.backend.kernel(*CLOSE_TESTS)
         first, last = 0, min(LANES, self.lanes)
-        apart = 1 if self._together() == self.stride else self.n
         while first < last:
-            yield TESTS(**values | {"lanes": last - first, "partials": partials[first:]}), columns[first * apart :]
+            yield TESTS(**values | {"lanes": last - first, "partials": partials[first:]}), first
             numbers = np.int32(first), np.int32(last), np.int32(self.problem.critical_count)
             close((-(-values["count"] // threads),), (threads,), [tests, *numbers, counts])
             first, last = last, min(ROUND_GROWTH * last, self.lanes)
@@ -575,9 +589,9 @@ class Engine:
             room = min(tuning.buffer_bytes, self.shared_limit - size)
             capacity = min(self.n, room // (VECTOR_BYTES * tuning.estimate))
             shared += capacity * VECTOR_BYTES * tuning.estimate
-        for staged, columns in self._stages(tests, counts):
+        for staged, first in self._stages(tests, counts):
             counting = COUNTING[self.kind](
-                columns=columns,
+                columns=self._columns_from(first),
                 sorted=self._sorted,
                 ranks=self.ranks,
                 stride=self.stride,
@@ -596,16 +610,18 @@ class Engine:
         launch = self._launch_by_registers if self.selection == "registers" else self._launch_by_buckets
         backend, n, values = self.backend, self.n, tests.values
         count, empty = values["count"], "false" if level else "true"
-        each = self._neighbour_bytes(level) + HEADER_BYTES
-        free = backend.memory_limit - backend.memory_used - 2 * ALLOCATION
+        each, bytes_of_lists = self._listed_bytes(level), self._neighbour_bytes(level)
+        free = backend.memory_limit - backend.memory_used - 4 * ALLOCATION
         listed = max(1, min(self.tuning.list_bytes, free) // each)  # samples of tests, counted over all tests
         listed = min(listed, n * count)
-        entries = backend.empty(listed * (each - HEADER_BYTES), np.uint8)
-        headers = backend.empty(listed * HEADER_BYTES, np.uint8)
+        memory = backend.empty_all(
+            entries=(listed * bytes_of_lists, np.uint8),
+            headers=(listed * HEADER_BYTES, np.uint8),
+            far=(listed * self.lanes, np.uint32),
+            far_count=(1, np.uint32),
+        )
         fitting = max(1, listed // n)
-        staged_bytes = each - HEADER_BYTES
-        if staged_bytes > min(self.tuning.staged_bytes, self.shared_limit):
-            staged_bytes = 0
+        room = self._room(level)
         for part in pieces(count, -(-count // -(-count // fitting))):  # as many as fit, but equally many
             some = part.stop - part.start
             its = {name: values[name][part] for name in ("first", "partials")}
@@ -614,45 +630,51 @@ class Engine:
             device_tests = TESTS(**values | its | {"count": some})
             parts = list(pieces(n, min(n, listed // some)))
             made = None
-            for staged, columns in self._stages(device_tests, None if counts is None else counts[part]):
+            for staged, first in self._stages(device_tests, None if counts is None else counts[part]):
                 for samples in parts:
-                    lists = self._lists(level, entries, headers, samples, staged_bytes > 0)
+                    lists = self._lists(level, memory, samples, room)
                     if made != samples:  # else by the last stage
                         self._kernel("list_neighbours", empty)(
                             (samples.stop - samples.start, some),
                             (self.tuning.lists,),
                             [sets, staged, lists],
-                            shared_bytes=staged_bytes,
+                            shared_bytes=room * CANDIDATE_BYTES[self.kind],
                         )
                         made = samples
-                    launch(level, sets, staged, lists, columns)
+                    launch(level, sets, staged, lists, first)
 
-    def _lists(self, level: int, entries: Any, headers: Any, samples: slice, staged: bool) -> Filled:
+    def _lists(self, level: int, memory: Mapping[str, Any], samples: slice, room: int) -> Filled:
         """The lists of some samples."""
         fine_low, fine_shift = self._fine_buckets()
         return LISTS[self.kind](
-            entries=entries,
-            headers=headers,
+            **memory,
             first=samples.start,
             samples=samples.stop - samples.start,
             padded=-(-(self.n - 1) // ENTRIES) * ENTRIES,
             wanted=self._listed_finely(level),
             fine_low=fine_low,
             fine_shift=fine_shift,
-            staged=staged,
+            farthest=self.widest,
+            whole=self.selection == "registers",
+            room=room,
+            lanes=self.lanes,
         )
 
-    def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
-        threads = self.tuning.buckets
-        blocks, groups = self._bucket_blocks(tests.values["count"], tests.values["lanes"])
-        self._kernel("estimate_by_buckets", "false" if level else "true", "true" if self._wide else "false")(
-            (blocks, tests.values["count"], groups),
+    def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> None:
+        threads, far, count = self.tuning.buckets, self.tuning.far, tests.values["count"]
+        empty, wide = "false" if level else "true", "true" if self._wide else "false"
+        blocks, groups = self._bucket_blocks(count, tests.values["lanes"])
+        arguments = [sets, tests, lists, self._columns(first, min(LANES, threads))]
+        self.backend.fill(lists.values["far_count"], 0)
+        self._kernel("estimate_by_buckets", empty, wide)(
+            (blocks, count, groups),
             (threads,),
-            [sets, tests, lists, self._columns(columns, min(LANES, threads))],
+            arguments,
             shared_bytes=self._cell_bytes * BINS * -(-threads // LANES) * LANES,
         )
+        self._kernel("estimate_far", empty)((self.backend.blocks_at_once,), (far,), arguments)
 
-    def _launch_by_registers(self, level: int, sets: Filled, tests: Filled, lists: Filled, columns: Any) -> None:
+    def _launch_by_registers(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> None:
         threads, count = self.tuning.registers, tests.values["count"]
         groups = -(-tests.values["lanes"] // REGISTERS_LANES)
         most = -(-self.n // (threads // LANES * LEAST_SAMPLES))
@@ -660,14 +682,20 @@ class Engine:
         self.backend.kernel(*registers_kernel(level))(
             (groups * blocks, count),
             (threads,),
-            [sets, tests, lists, self._columns(columns, REGISTERS_LANES)],
+            [sets, tests, lists, self._columns(first, REGISTERS_LANES)],
             shared_bytes=VALUES_BYTES * self.n,
         )
 
-    def _columns(self, values: Any, width: int) -> Filled:
-        """Columns for blocks that work for some lanes."""
+    def _columns_from(self, lane: int) -> Any:
+        """The values side by side, from those of a lane on."""
+        apart = 1 if self._together() == self.stride else self.n
+        return self._buffers["columns"].reshape(-1)[lane * apart :]
+
+    def _columns(self, first: int, width: int) -> Filled:
+        """Values of the lanes from the first on, for blocks that work for some of them."""
         return COLUMNS[self.kind](
-            values=values,
+            values=self._columns_from(first),
+            rows=self._buffers["rows"].reshape(-1)[first * self.n :],
             sorted=self._sorted,
             ranks=self.ranks,
             stride=self.stride,
@@ -683,15 +711,17 @@ class Engine:
         return low, max(0, ((int(self.widest) - low) // FINE).bit_length())
 
     def _listed_finely(self, level: int) -> int:
-        """Samples that the buckets of a list reach to; all others are in the last.
+        """Samples that lists reach to: a few lanes, where V_i is an outlier, need others, too."""
+        guess = self._first_guess(level)
+        return min(self.n - 1, 3 * guess // 2 if self.ranks else 2 * guess)
 
-        Radii of ranks are much alike. Where values have outliers these are as far from their neighbours as half of the
-        samples are from others, and a bucket that holds these is read several times over.
-        """
-        guess, others = self._first_guess(level), self.n - 1
-        if self.ranks or self.selection == "registers":
-            return min(others, 3 * guess // 2)
-        return min(3 * guess, (others + guess) // 2)
+    def _room(self, level: int) -> int:
+        """Samples that shared memory is asked for while lists are made: half as many more as there are, of independent
+        uniform ones, in the space of the longer list; or all, where all are listed."""
+        others = self.n - 1
+        nearer = others * (self._listed_finely(level) / others) ** (level / (level + 1) if level else 1)
+        most = others if self.selection == "registers" else min(others, math.ceil(1.5 * nearer))
+        return min(most, min(self.tuning.room_bytes, self.shared_limit) // CANDIDATE_BYTES[self.kind])
 
     def _first_guess(self, level: int) -> int:
         """About how many samples are as near in (V_j, S) as the k-th nearest in (V_i, V_j, S) in the worst lane.

@@ -7,9 +7,13 @@
 // collects what is in that bucket, which is little, and picks the distance. Going down the list of S as far as that
 // gives the counts.
 //
+// Lists end where few lanes need more: where V_i is an outlier. For these `estimate_far` has a warp, which goes through
+// all samples; a thread that did would keep the others of its warp waiting for longer than all they have to do.
+//
 // Buckets are intervals of keys: whole numbers in the order of the distances, whatever their type (lanes.cuh). So ranks
 // and floats take the same steps, and a bucket that holds too much is divided until it holds one key at the latest.
 #include "nonlinear/kernels/lists.cuh"
+#include "nonlinear/kernels/warp.cuh"
 
 constexpr int FINE = 256;  // buckets that `low` and the width of the others are found with
 constexpr int APART = 32;  // cells of a thread; its neighbours' lie between
@@ -25,133 +29,169 @@ __device__ __forceinline__ bool between(Key key, Key low, Key high) {
     }
 }
 
-// As many as are copied at a time.
+// A sample that may be listed, with its distances in (V_j, S) and in S.
 template <class T>
-struct alignas(16) Piece {
-    Entry<T> of[16 / sizeof(Entry<T>)];
+struct Candidate {
+    KeyOf<T> y, z;
+    int sample;
 };
 
-// The lists of a sample a block. EMPTY: level 0, where there is no list for S. Neighbouring threads put entries where
-// they happen to belong; `staged` writes them to memory in order. Grid (samples, tests), any block.
+// The distances of a sample from others, in the spaces that do not depend on V_i.
+template <class T, bool EMPTY, class Rule>
+struct Around {
+    static constexpr int AT_ONCE = 4;  // so that reads do not wait for each other
+    using Key = Wide<T>;
+    const Sets<T>& sets;
+    const int* set;
+    const T* other;
+    int a;
+
+    __device__ __forceinline__ Around(const Sets<T>& sets_, const Tests& tests, int test, int a_)
+        : sets(sets_), set(sets.set(tests.first[2ll * test])), other(sets.of(tests.first[2ll * test + 1])), a(a_) {}
+
+    // To the samples first, first + apart, ..., or the last sample: y in (V_j, S), z in S.
+    __device__ __forceinline__ void measure(int first, int apart, Key* y, Key* z) const {
+        int samples[AT_ONCE];
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+            samples[c] = min(first + c * apart, sets.n - 1);
+            z[c] = 0;
+        }
+        if constexpr (!EMPTY) {
+            for (int s = 1; s <= sets.level; ++s) widen(sets.of(set[s]), samples, z);
+        }
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) y[c] = z[c];
+        widen(other, samples, y);
+    }
+
+    __device__ __forceinline__ void widen(const T* values, const int* samples, Key* keys) const {
+        const T own = values[a];
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+            keys[c] = larger(keys[c], distance_between<T, Rule>(own, values[samples[c]]));
+        }
+    }
+};
+
+// The lists of a sample a block. EMPTY: level 0, where there is no list for S. Most samples are in the last bucket of
+// either list; those that are not are kept in shared memory between the pass that counts them and the one that puts
+// them in their places, as long as there is room. Grid (samples, tests), any block.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
     using Key = Wide<T>;
     using Here = Neighbours<T, EMPTY>;
-    constexpr int LISTS = Here::LISTS;
-    __shared__ int fine[FINE], sums[FINE], counts[LISTS][BINS];
+    using Space = Around<T, EMPTY, Rule>;
+    constexpr int LISTS = Here::LISTS, AT_ONCE = Space::AT_ONCE;
+    __shared__ int fine[FINE], counts[LISTS][BINS], kept;
     __shared__ long long ends[2];
-    GPUPC_DYNAMIC_SHARED(Piece<T>, stage);
+    GPUPC_DYNAMIC_SHARED(Candidate<T>, candidates);
     if (tests.closed(blockIdx.y)) return;
-    const int thread = threadIdx.x, threads = blockDim.x, n = sets.n, level = sets.level;
+    const int thread = threadIdx.x, threads = blockDim.x, n = sets.n;
     const int a = lists.first + blockIdx.x;
-    const int* test = tests.first + 2ll * blockIdx.y;
-    const int* set = sets.set(test[0]);
-    const T* other = sets.of(test[1]);
     const Here here(lists, blockIdx.y, a);
-    // The distances of a sample, at least `least`: keys[0] in (V_j, S), keys[1] in S.
-    const auto measure = [&](int b, Key* keys, Key least) {
-        Key in_set = least;
-        if constexpr (!EMPTY) {
-            for (int s = 1; s <= level; ++s) {
-                const T* v = sets.of(set[s]);
-                in_set = larger(in_set, distance_between<T, Rule>(v[a], v[b]));
-            }
-            keys[1] = in_set;
-        }
-        keys[0] = larger(in_set, distance_between<T, Rule>(other[a], other[b]));
-    };
+    const Space around(sets, tests, blockIdx.y, a);
 
     for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
     for (int bin = thread; bin < BINS; bin += threads) {
         for (int l = 0; l < LISTS; ++l) counts[l][bin] = 0;
     }
+    if (thread == 0) kept = 0;
     __syncthreads();
-    for (int b = thread; b < n; b += threads) {
-        Key keys[2];
-        measure(b, keys, lists.fine_low);
-        if (b != a) atomicAdd(&fine[(keys[0] - lists.fine_low) >> lists.fine_shift], 1);
-    }
-    __syncthreads();
-    const int width = (FINE + threads - 1) / threads;
-    const int first = min(thread * width, FINE), last = min(first + width, FINE);
-    int sum = 0;
-    for (int bin = first; bin < last; ++bin) sum += fine[bin];
-    if (first < last) sums[thread] = sum;
-    __syncthreads();
-    int before = 0;
-    for (int t = 0; t * width < first; ++t) before += sums[t];
-    for (int bin = first; bin < last; ++bin) {
-        const int after = before + fine[bin];
-        const long long start = bin == 0 ? 0 : lists.fine_low + (static_cast<long long>(bin) << lists.fine_shift);
-        if (before < tests.k && tests.k <= after) ends[0] = start;
-        if (before < lists.wanted && lists.wanted <= after) {
-            ends[1] = lists.fine_low + ((bin + 1ll) << lists.fine_shift);
+    const Key fine_low = lists.fine_low;
+    for (int first = thread; first < n; first += AT_ONCE * threads) {
+        Key y[AT_ONCE], z[AT_ONCE];
+        around.measure(first, threads, y, z);
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+            const int b = first + c * threads;
+            if (b < n && b != a) atomicAdd(&fine[(larger(y[c], fine_low) - fine_low) >> lists.fine_shift], 1);
         }
-        before = after;
     }
     __syncthreads();
-    const auto low = static_cast<Key>(ends[0]);
+    if (thread < 32) {
+        const Warp warp;
+        const long long first = Part::with(tests.k, fine, FINE, warp).number;
+        const long long last = Part::with(lists.wanted, fine, FINE, warp).number;
+        if (thread == 0) {
+            ends[0] = first == 0 ? 0 : fine_low + (first << lists.fine_shift);
+            ends[1] = fine_low + ((last + 1) << lists.fine_shift);
+        }
+    }
+    __syncthreads();
+    const auto low = static_cast<Key>(ends[0]), least = low > 0 ? low - 1 : Key(0);
     const long long span = ends[1] - ends[0];
     const int shift = span < BINS - 2 ? 0 : 64 - __clzll(span / (BINS - 2));
+    const bool whole = lists.whole;
 
-    // The first and the last buckets are full, so each thread counts its own part of these.
-    int below[LISTS] = {}, above[LISTS] = {};
-    for (int b = thread; b < n; b += threads) {
-        Key keys[2];
-        measure(b, keys, low > 0 ? low - 1 : 0);
-        if (b == a) continue;
-        for (int l = 0; l < LISTS; ++l) {
-            const int bin = bin_of(keys[l], low, shift);
-            below[l] += bin == 0;
-            above[l] += bin == LAST;
-            if (bin != 0 && bin != LAST) atomicAdd(&counts[l][bin], 1);
-        }
-    }
-    for (int l = 0; l < LISTS; ++l) {
-        if (below[l] > 0) atomicAdd(&counts[l][0], below[l]);
-        if (above[l] > 0) atomicAdd(&counts[l][LAST], above[l]);
-    }
-    __syncthreads();
-    for (int l = thread; l < LISTS; l += threads) {
-        int start = 0;
+    // What an entry is in a list: its key there, and the bucket of that.
+    const auto key_in = [&](int list, Key y, Key z) { return larger(list == 0 ? y : z, least); };
+    const auto is_listed = [&](int bin) { return bin != LAST || whole; };
+    for (int first = thread; first < n; first += AT_ONCE * threads) {
+        Key y[AT_ONCE], z[AT_ONCE];
+        around.measure(first, threads, y, z);
 #pragma unroll
-        for (int bin = 0; bin < BINS; ++bin) {
-            const int count = counts[l][bin];
-            here.header->starts[l][bin] = counts[l][bin] = start;
-            start += count;
+        for (int c = 0; c < AT_ONCE; ++c) {
+            const int b = first + c * threads;
+            const Key nearest = EMPTY ? y[c] : z[c];
+            if (b >= n || b == a || !is_listed(bin_of(larger(nearest, least), low, shift))) continue;
+            for (int l = 0; l < LISTS; ++l) {
+                const int bin = bin_of(key_in(l, y[c], z[c]), low, shift);
+                if (is_listed(bin)) atomicAdd(&counts[l][bin], 1);
+            }
+            const int place = atomicAdd(&kept, 1);
+            if (place < lists.room) candidates[place] = {static_cast<KeyOf<T>>(y[c]), static_cast<KeyOf<T>>(z[c]), b};
         }
-        here.header->starts[l][BINS] = start;
-    }
-    if (thread == 0) {
-        here.header->low = low;
-        here.header->shift = shift;
     }
     __syncthreads();
-    Entry<T>* found[LISTS];
-    for (int l = 0; l < LISTS; ++l) {
-        found[l] = lists.staged ? stage->of + l * lists.padded : here.lists[l]->of;
-        below[l] = below[l] > 0 ? atomicAdd(&counts[l][0], below[l]) : 0;
-        above[l] = above[l] > 0 ? atomicAdd(&counts[l][LAST], above[l]) : 0;
-    }
-    for (int b = thread; b < n; b += threads) {
-        Key keys[2];
-        measure(b, keys, low > 0 ? low - 1 : 0);
-        if (b == a) continue;
+    if (thread < 32) {
+        const Warp warp;
+        const int width = (BINS + warp.threads - 1) / warp.threads;
+        const int first = min(thread * width, BINS), last = min(first + width, BINS);
         for (int l = 0; l < LISTS; ++l) {
-            const int bin = bin_of(keys[l], low, shift);
-            const int place = bin == 0 ? below[l]++ : bin == LAST ? above[l]++ : atomicAdd(&counts[l][bin], 1);
-            found[l][place] = Entry<T>::of(b, keys[l]);
+            int own = 0;
+            for (int bin = first; bin < last; ++bin) own += counts[l][bin];
+            int start = warp.sum_before(own);
+            for (int bin = first; bin < last; ++bin) {
+                const int count = counts[l][bin];
+                here.header->starts[l][bin] = counts[l][bin] = start;
+                start += count;
+            }
+            if (first < last && last == BINS) {  // the list ends here
+                here.header->starts[l][BINS] = start;
+                for (; start % ENTRIES != 0; ++start) here.lists[l]->of[start] = Entry<T>::of(0, Number<T>::LARGEST);
+            }
+        }
+        if (thread == 0) {
+            here.header->low = low;
+            here.header->shift = shift;
         }
     }
-    for (int place = n - 1 + thread; place < lists.padded; place += threads) {
-        for (int l = 0; l < LISTS; ++l) found[l][place] = Entry<T>::of(0, Number<T>::LARGEST);
-    }
-    if (!lists.staged) return;
     __syncthreads();
-    auto* pieces = reinterpret_cast<Piece<T>*>(here.lists[0]);  // the lists of a sample lie one behind the other
-    const int length = LISTS * lists.padded / (16 / static_cast<int>(sizeof(Entry<T>)));
-    for (int p = thread; p < length; p += threads) pieces[p] = stage[p];
+    const auto put = [&](int b, Key y, Key z) {
+        for (int l = 0; l < LISTS; ++l) {
+            const Key key = key_in(l, y, z);
+            const int bin = bin_of(key, low, shift);
+            if (is_listed(bin)) here.lists[l]->of[atomicAdd(&counts[l][bin], 1)] = Entry<T>::of(b, key);
+        }
+    };
+    if (kept <= lists.room) {
+        for (int place = thread; place < kept; place += threads) {
+            const Candidate<T> found = candidates[place];
+            put(found.sample, found.y, found.z);
+        }
+        return;
+    }
+    for (int first = thread; first < n; first += AT_ONCE * threads) {
+        Key y[AT_ONCE], z[AT_ONCE];
+        around.measure(first, threads, y, z);
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+            const int b = first + c * threads;
+            if (b < n && b != a) put(b, y[c], z[c]);
+        }
+    }
 }
 
 // A number of 16 bits, as long as no more is counted: half of the memory leaves the first-level cache room for the
@@ -263,12 +303,13 @@ __global__ void __launch_bounds__(512, 3)
 
         // The bucket of the k-th distance. Once the list has come to a bucket, those before are complete.
         for (int bin = 0; bin < BINS; ++bin) counts[bin] = 0;
+        const int listed = header.starts[0][BINS];
         int bin = 0, before = 0;
         for (int j = 0;;) {
             const Entries<T> entries = here.lists[0][j];
             ++j;
-            int reached = BINS;  // read before counting, so that it is there behind it
-            if (j * STEP<T> < lists.padded) reached = bin_of(here.lists[0][j].of[0].key(), low, shift);
+            int reached = LAST;  // read before counting, so that it is there behind it
+            if (j * STEP<T> < listed) reached = bin_of(here.lists[0][j].of[0].key(), low, shift);
             Key keys[STEP<T>];
             measure(entries, keys);
 #pragma unroll
@@ -278,13 +319,17 @@ __global__ void __launch_bounds__(512, 3)
                 before += count;
                 ++bin;
             }
-            if (bin < reached) break;
+            if (bin < reached || reached == LAST) break;
+        }
+        if (bin == LAST) {
+            lists.add_far(blockIdx.y, a, lane);
+            continue;
         }
         const int end = header.starts[0][bin + 1];
         int inside = counts[bin];
         // The keys in that bucket. It is not the first, in which there are too few.
-        Key from = low + (static_cast<Key>(bin - 1) << shift), to = FARTHEST;
-        if (bin < LAST) to = from + min((Key(1) << shift) - 1, FARTHEST - from);
+        Key from = low + (static_cast<Key>(bin - 1) << shift);
+        Key to = from + min((Key(1) << shift) - 1, FARTHEST - from);
 #pragma unroll 1
         while (from < to && (inside > CAPACITY || to - from < BINS)) {  // divided further, at best by single keys
             const unsigned long long span = static_cast<unsigned long long>(to - from);
@@ -392,4 +437,135 @@ __global__ void __launch_bounds__(512, 3)
         }
     }
     atomicAdd(&tests.sums(blockIdx.y)[lane], sum);
+}
+
+// What a warp of `estimate_far` works in.
+template <class T>
+struct Workspace {
+    static constexpr int PARTS = 256, KEPT = 32;
+    int counts[PARTS];
+    Wide<T> keys[KEPT];
+    int before, kept;
+};
+
+// The partials of samples in lanes for which the lists end too early, a warp for one after the other. Grid (any), block
+// (up to 32 FAR_WARPS).
+constexpr int FAR_WARPS = 4;
+
+template <class T, bool EMPTY, class Rule = Continuous>
+__global__ void __launch_bounds__(32 * FAR_WARPS)
+    estimate_far(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
+                 const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
+    using Key = Wide<T>;
+    using Space = Workspace<T>;
+    constexpr int PARTS = Space::PARTS, AT_ONCE = Around<T, EMPTY, Rule>::AT_ONCE, NEAR = 4;
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // as in estimate_by_buckets
+    __shared__ Space spaces[FAR_WARPS];
+    const Warp warp;
+    const int own_number = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
+    Space& space = spaces[own_number];
+    const int n = sets.n, k = tests.k, level = sets.level;
+    const long long* psi = tests.psi;
+    const unsigned count = *lists.far_count;
+
+    for (unsigned item = blockIdx.x * warps + own_number; item < count; item += gridDim.x * warps) {
+        const unsigned found = lists.far[item], of_test = found / lists.lanes;
+        const int lane = found % lists.lanes, a = lists.first + of_test % lists.samples,
+                  number = of_test / lists.samples;
+        const Around<T, EMPTY, Rule> around(sets, tests, number, a);
+        const int set = tests.first[2ll * number];
+        const T* values = columns.rows + (static_cast<long long>(set) * tests.row + lane) * n;
+        const T own = values[a];
+        const auto distance = [&](int b) { return distance_between<T, Rule>(own, values[min(b, n - 1)]); };
+
+        // The k-th joint distance is from `from` to `to`; that is divided until few distances, or one number, are left.
+        const Header& header = *Neighbours<T, EMPTY>(lists, number, a).header;
+        Key from = static_cast<Key>(header.low) + (static_cast<Key>(LAST - 1) << header.shift), to = lists.farthest;
+        int inside = n;
+        // Goes through the samples: counts keys in that range by parts of 2^shift, or keeps them, and how many are
+        // below.
+        constexpr int KEEP = -1;
+        int before = 0;
+        const auto pass = [&](int shift) {
+            int nearer = 0;
+            if (warp.thread == 0) space.before = space.kept = 0;
+            warp.join();
+            for (int first = warp.thread; first < n; first += AT_ONCE * warp.threads) {
+                Key y[AT_ONCE], z[AT_ONCE];
+                around.measure(first, warp.threads, y, z);
+#pragma unroll
+                for (int c = 0; c < AT_ONCE; ++c) y[c] = larger(y[c], distance(first + c * warp.threads));
+#pragma unroll
+                for (int c = 0; c < AT_ONCE; ++c) {
+                    if (first + c * warp.threads >= n) break;
+                    nearer += y[c] < from;
+                    if (y[c] < from || y[c] > to) continue;
+                    if (shift == KEEP) {
+                        space.keys[atomicAdd(&space.kept, 1)] = y[c];
+                    } else {
+                        atomicAdd(&space.counts[static_cast<int>((y[c] - from) >> shift)], 1);
+                    }
+                }
+            }
+            atomicAdd(&space.before, nearer);
+            warp.join();
+            before = space.before - 1;  // without the sample itself
+        };
+        while (from < to && inside > warp.threads) {
+            const auto span = static_cast<unsigned long long>(to - from);
+            const int shift = span < PARTS ? 0 : 64 - __clzll(static_cast<long long>(span / PARTS));
+            for (int p = warp.thread; p < PARTS; p += warp.threads) space.counts[p] = 0;
+            pass(shift);
+            const Part part = Part::with(k - before, space.counts, PARTS, warp);
+            warp.join();
+            inside = part.inside;
+            from += static_cast<Key>(part.number) << shift;
+            to = from + min((Key(1) << shift) - 1, to - from);
+        }
+        if (from < to) {  // the few are picked from
+            pass(KEEP);
+            const int kept = space.kept;
+            bool mine = false;
+            Key key = from;
+            if (warp.thread < kept) {
+                key = space.keys[warp.thread];
+                int less = before, up_to = before;
+                for (int i = 0; i < kept; ++i) {
+                    less += space.keys[i] < key;
+                    up_to += space.keys[i] <= key;
+                }
+                mine = less < k && k <= up_to;
+            }
+            from = warp.of(mine, key);
+        }
+
+        const Key radius = Rule::TIES ? from + 1 : larger(from, Key(1));  // zero: those at distance zero count
+        warp.join();
+        if (warp.thread == 0) {
+            for (int c = 0; c < NEAR; ++c) space.counts[c] = 0;
+        }
+        warp.join();
+        int near[NEAR] = {};
+        for (int first = warp.thread; first < n; first += AT_ONCE * warp.threads) {
+            Key y[AT_ONCE], z[AT_ONCE];
+            around.measure(first, warp.threads, y, z);
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; ++c) {
+                if (first + c * warp.threads >= n) break;
+                const Key x = distance(first + c * warp.threads);
+                near[0] += larger(x, z[c]) < radius;
+                near[1] += y[c] < radius;
+                near[2] += z[c] < radius;
+                near[3] += larger(x, y[c]) < radius;
+            }
+        }
+        for (int c = 0; c < NEAR; ++c) atomicAdd(&space.counts[c], near[c]);
+        warp.join();
+        for (int c = 0; c < NEAR; ++c) near[c] = space.counts[c] - SELF;
+        warp.join();
+        if (warp.thread == 0) {
+            const long long term = psi[near[0]] + psi[near[1]] - psi[near[2]] - (Rule::TIES ? psi[near[3]] : 0);
+            atomicAdd(&tests.sums(number)[lane], static_cast<unsigned long long>(term));
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 constexpr int BINS = 32;  // buckets of a list: below `low`, 30 of 2^shift keys each, all above
 constexpr int LAST = BINS - 1;
+constexpr int ENTRIES = 8;  // lists are padded to a multiple of this, with the largest key
 
 // Keys as they are worked on in registers.
 template <class T>
@@ -46,7 +47,7 @@ struct Entry<short> {  // there are less than 2^15 samples where values are shor
     __device__ __forceinline__ int key() const { return static_cast<int>(both >> 16); }
 };
 
-// As many as are read at a time: lists are padded to a multiple of it, with the largest key.
+// As many as are read at a time.
 template <class T>
 constexpr int STEP = sizeof(T) == 8 ? 4 : 8;
 
@@ -59,7 +60,7 @@ struct alignas(16) Entries {
 struct Header {
     long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
     int shift;
-    int starts[2][BINS + 1];  // of the buckets in the lists
+    int starts[2][BINS + 1];  // of the buckets in the lists; the last number is that of all that is listed
 };
 
 template <class Key>
@@ -77,7 +78,16 @@ struct Lists {
     int wanted;              // bound for the bucket that is the last but one: so many samples are that near
     KeyOf<T> fine_low;       // the FINE buckets
     int fine_shift;
-    bool staged;  // whether lists are put together in shared memory, for which there is room
+    KeyOf<T> farthest;  // no distance is larger
+    bool whole;         // whether what is in the last bucket is listed, too
+    int room;           // samples that there is room for in shared memory while lists are made
+    unsigned* far;      // a sample in a lane for which the lists end too early, numbered in (tests, samples, lanes) ...
+    unsigned* far_count;  // ... and how many there are
+    int lanes;
+
+    __device__ __forceinline__ void add_far(int test, int sample, int lane) const {
+        far[atomicAdd(far_count, 1u)] = (static_cast<unsigned>(test) * samples + sample - first) * lanes + lane;
+    }
 };
 
 template <class T, bool EMPTY>
@@ -99,6 +109,7 @@ struct Neighbours {
 template <class T>
 struct Columns {
     const T* values;  // (sets, stride / panel, n, panel) values of all lanes, `panel` of which lie together
+    const T* rows;    // (sets, lanes of all launches, n) the same values
     const T* sorted;  // (p, n) values of each variable ascending, at level 0 ...
     bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
     int stride;

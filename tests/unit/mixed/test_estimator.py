@@ -11,7 +11,7 @@ from scipy.special import digamma
 
 from gpupc_impl import MixedProblem, NonlinearProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.mixed.device import mixed_ci_test
+from gpupc_impl.mixed.device import MixedEngine, mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
 from gpupc_impl.nonlinear.retest import Retest
 
@@ -62,6 +62,21 @@ def test_cmi_is_the_definitions(seed):
     )
     members = tuple(range(2, p))
     assert cmi(problem, 0, 1, members) == pytest.approx(by_definition(problem, 0, 1, members), abs=1e-9)
+
+
+@pytest.mark.parametrize("transform", ["ranks", "standardize"])
+@pytest.mark.parametrize("members", [[], [2], [2, 3]])
+def test_lists_that_end_early_give_the_same(monkeypatch, transform, members):
+    """With many categories most lanes need samples of others, which are as far from all as can be."""
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame(rng.normal(size=(70, 4)) + rng.normal(size=(70, 1))).rename(columns=str)
+    data["1"], data["3"] = rng.integers(0, 12, 70).astype(str), rng.integers(0, 3, 70).astype(str)
+    problem = MixedProblem.from_data(data, transform=transform, k_cmi=9, permutations=40)
+    monkeypatch.setattr(MixedEngine, "_listed_finely", lambda engine, level: 9)
+    engine = MixedEngine(problem, open_backend("host"), {"selection": "buckets", "beta": 0, "gamma": 0})
+    engine.fitting(len(members), 1, 1)
+    found = engine.partials(len(members), np.array([[0, *members]]), np.array([[0, 1]]))[0]
+    assert np.array_equal(found, MixedRetest(problem).partials(0, 1, members))
 
 
 def entropy(*columns):

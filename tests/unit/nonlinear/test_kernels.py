@@ -385,20 +385,27 @@ def test_what_serves_which_values(backend, monkeypatch):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
-def test_lists_put_together_in_shared_memory_give_the_same(backend, monkeypatch, transform, precision, members):
+def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, transform, precision, members):
     """And so do cells of 32 bits, of more samples than 16 count."""
+    n = 300
     problem = sample_problem(
-        np.random.default_rng(10), 75, transform=transform, precision=precision, permutations=70, k_cmi=12
+        np.random.default_rng(10), n, transform=transform, precision=precision, permutations=70, k_cmi=12
     )
     params = PARAMETERS | {"selection": "buckets"}
     level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
     found = []
-    choices = ((0, 1, 32, 8, 2**16), (1 << 15, 3, 64, 1000, 75), (1 << 15, 32, 5, 1, 74))
-    for staged_bytes, lists, buckets, teams, narrow in choices:
+    for reach, room_bytes, lists, buckets, far, teams, narrow in (
+        (n - 1, 0, 1, 32, 1, 8, 2**16),  # all are listed
+        (n - 1, 1 << 15, 3, 64, 32, 1000, n),
+        (90, 100, 32, 5, 64, 1, n - 1),  # more may be listed than there is room for
+        (12, 1 << 15, 32, 32, 1, 8, n),  # as few as there can be, and most lanes need more
+        (12, 1 << 15, 5, 32, 128, 8, n),
+    ):
         monkeypatch.setattr(device, "MOST_NARROW", narrow)
+        monkeypatch.setattr(Engine, "_listed_finely", lambda engine, level, reach=reach: reach)
         engine = Engine(problem, backend, params)
-        assert engine._wide == (narrow == 74 and engine.kind == "float")
-        choice = {"staged_bytes": staged_bytes, "lists": lists, "buckets": buckets, "teams": teams}
+        assert engine._wide == (narrow == n - 1 and engine.kind == "float")
+        choice = {"room_bytes": room_bytes, "lists": lists, "buckets": buckets, "far": far, "teams": teams}
         engine.tuning = dataclasses.replace(engine.tuning, **choice)
         engine.fitting(level, 1, 2)
         found.append(engine.partials(level, sets, tests))
