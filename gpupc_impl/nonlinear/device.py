@@ -252,7 +252,7 @@ TUNING = {
         list_bytes=1 << 31,
         room_bytes=1 << 15,
         selection="buckets",
-        registers_from=40,
+        registers_from=75,
     ),
     "host": Tuning(
         nearest=32,
