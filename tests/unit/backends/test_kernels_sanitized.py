@@ -64,6 +64,16 @@ for transform, precision in kinds if every_variant else kinds[:2]:
 device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
 for S in ((), (2, 3)):
     ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
+far, launch = [], device.Engine._launch_by_buckets
+def launch_and_count(engine, level, sets, tests, lists, first):
+    launch(engine, level, sets, tests, lists, first)
+    far.append(engine.backend.download(lists.values["far_count"])[0])
+device.Engine._launch_by_buckets = launch_and_count
+device.Engine._listed_finely = lambda engine, level: 3  # lists that end early
+outliers = NonlinearProblem.from_data(np.exp(3 * rng.normal(size=(120, 4))), transform="none", k_cmi=3, **options)
+for S in ((), (2, 3)):
+    ci_test(outliers, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
+assert min(far) > 0, far
 for selection in ("registers", "buckets", "counting"):
     options = dict(selection=selection, stopping="early")
     solve(problems[0], methods()["gpucmiknn-parallel"], open_backend("host"), options)

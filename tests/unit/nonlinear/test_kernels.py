@@ -393,7 +393,13 @@ def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, tran
     )
     params = PARAMETERS | {"selection": "buckets"}
     level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
-    found = []
+    found, lanes, launch = [], [], Engine._launch_by_buckets
+
+    def launch_and_count(engine, level, sets, tests, lists, first):
+        launch(engine, level, sets, tests, lists, first)
+        lanes[-1] += backend.download(lists.values["far_count"])[0]
+
+    monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_count)
     for reach, room_bytes, lists, buckets, far, teams, narrow in (
         (n - 1, 0, 1, 32, 1, 8, 2**16),  # all are listed
         (n - 1, 1 << 15, 3, 64, 32, 1000, n),
@@ -408,8 +414,11 @@ def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, tran
         choice = {"room_bytes": room_bytes, "lists": lists, "buckets": buckets, "far": far, "teams": teams}
         engine.tuning = dataclasses.replace(engine.tuning, **choice)
         engine.fitting(level, 1, 2)
+        lanes.append(0)
         found.append(engine.partials(level, sets, tests))
     assert all(np.array_equal(found[0], other) for other in found[1:])
+    assert lanes[0] == lanes[1] == 0
+    assert lanes[3] == lanes[4] > 0
     assert np.array_equal(found[0][:, :1], [[Retest(problem).partials(1, j, members)[0]] for j in (2, 4)])
 
 
