@@ -445,7 +445,7 @@ class Engine:
     def _scratch_bytes(self, level: int, tests: int) -> int:
         """Global memory for one launch: lists, or in place of shared memory or registers."""
         if self.selection in ("registers", "buckets"):
-            return min(LEAST_LISTED, self.n * tests) * self._listed_bytes(level)
+            return min(LEAST_LISTED, self.n * tests) * self._listed_bytes(level) + 4 * ALLOCATION
         if self.selection == "insertion":
             if self.problem.k_cmi <= IN_REGISTERS[-1]:
                 return 0
@@ -711,7 +711,7 @@ class Engine:
         return low, max(0, ((int(self.widest) - low) // FINE).bit_length())
 
     def _listed_finely(self, level: int) -> int:
-        """Samples that lists reach to: a few lanes, where V_i is an outlier, need others, too."""
+        """Samples that lists reach to, k_CMI or more; a lane where V_i is an outlier needs others, too."""
         guess = self._first_guess(level)
         return min(self.n - 1, 3 * guess // 2 if self.ranks else 2 * guess)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.gaussian import pair_scan
 from gpupc_impl.gaussian.pair_scan import PairScan
-from gpupc_impl.out_of_core._layout import release_large
 from gpupc_impl.out_of_core._plan import Plan
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class InCore:
         if search.device is None:
             with timeline.step(*step, "transfer", pipeline.number):
                 search.device = begin(search)
-            release_large(search.problem.correlation)
+            mapped.release(search.problem.correlation)  # which is not read again
             pipeline.bytes_up += self.plan.bytes_up
         with timeline.step(*step, "kernel", pipeline.number):
             return search.device.run_level(self.level)

@@ -7,8 +7,9 @@
 // collects what is in that bucket, which is little, and picks the distance. Going down the list of S as far as that
 // gives the counts.
 //
-// Lists end where few lanes need more: where V_i is an outlier. For these `estimate_far` has a warp, which goes through
-// all samples; a thread that did would keep the others of its warp waiting for longer than all they have to do.
+// Lists end where most lanes are done; others need more where V_i is an outlier, or spread wider than the rest. For
+// these `estimate_far` has a warp, which goes through all samples; a thread that did would keep the others of its warp
+// waiting for longer than all they have to do.
 //
 // Buckets are intervals of keys: whole numbers in the order of the distances, whatever their type (lanes.cuh). So ranks
 // and floats take the same steps, and a bucket that holds too much is divided until it holds one key at the latest.
@@ -145,6 +146,8 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         }
     }
     __syncthreads();
+    Entry<T>* entries[LISTS];
+    for (int l = 0; l < LISTS; ++l) entries[l] = here.lists[l]->of;
     if (thread < 32) {
         const Warp warp;
         const int width = (BINS + warp.threads - 1) / warp.threads;
@@ -160,7 +163,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
             }
             if (first < last && last == BINS) {  // the list ends here
                 here.header->starts[l][BINS] = start;
-                for (; start % ENTRIES != 0; ++start) here.lists[l]->of[start] = Entry<T>::of(0, Number<T>::LARGEST);
+                for (; start % ENTRIES != 0; ++start) entries[l][start] = Entry<T>::of(0, Number<T>::LARGEST);
             }
         }
         if (thread == 0) {
@@ -173,7 +176,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         for (int l = 0; l < LISTS; ++l) {
             const Key key = key_in(l, y, z);
             const int bin = bin_of(key, low, shift);
-            if (is_listed(bin)) here.lists[l]->of[atomicAdd(&counts[l][bin], 1)] = Entry<T>::of(b, key);
+            if (is_listed(bin)) entries[l][atomicAdd(&counts[l][bin], 1)] = Entry<T>::of(b, key);
         }
     };
     if (kept <= lists.room) {
@@ -464,7 +467,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
     const Warp warp;
     const int own_number = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
     Space& space = spaces[own_number];
-    const int n = sets.n, k = tests.k, level = sets.level;
+    const int n = sets.n, k = tests.k;
     const long long* psi = tests.psi;
     const unsigned count = *lists.far_count;
 

@@ -75,7 +75,7 @@ struct Lists {
     unsigned char* headers;  // (tests, samples)
     int first, samples;      // of the sample that is the first, and how many there are
     int padded;              // n - 1, rounded up
-    int wanted;              // bound for the bucket that is the last but one: so many samples are that near
+    int wanted;              // bound for the bucket that is the last but one: so many samples, k or more, are that near
     KeyOf<T> fine_low;       // the FINE buckets
     int fine_shift;
     KeyOf<T> farthest;  // no distance is larger

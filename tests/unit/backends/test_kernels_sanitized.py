@@ -42,11 +42,13 @@ for tolerance in (deep.residual_tolerance, 0.0):
 """
 
 NONLINEAR = """
+import dataclasses
 import itertools
 from gpupc_impl.nonlinear import device
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
+device.TUNING["host"] = dataclasses.replace(device.TUNING["host"], lists=40, far=64)  # threads that share their work
 data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
 options = dict(permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
 problems = [NonlinearProblem.from_data(data, k_cmi=3, **options)]
@@ -70,9 +72,10 @@ def launch_and_count(engine, level, sets, tests, lists, first):
     far.append(engine.backend.download(lists.values["far_count"])[0])
 device.Engine._launch_by_buckets = launch_and_count
 device.Engine._listed_finely = lambda engine, level: 3  # lists that end early
-outliers = NonlinearProblem.from_data(np.exp(3 * rng.normal(size=(120, 4))), transform="none", k_cmi=3, **options)
-for S in ((), (2, 3)):
-    ci_test(outliers, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
+outliers = np.exp(3 * rng.normal(size=(120, 4)))
+for values, S in itertools.product((outliers, np.rint(outliers)), ((), (2, 3))):
+    problem = NonlinearProblem.from_data(values.clip(0, 30_000), transform="none", k_cmi=3, **options)
+    ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
 assert min(far) > 0, far
 for selection in ("registers", "buckets", "counting"):
     options = dict(selection=selection, stopping="early")
@@ -80,11 +83,13 @@ for selection in ("registers", "buckets", "counting"):
 """
 
 MIXED = """
+import dataclasses
 import itertools
 from gpupc_impl.mixed.device import mixed_ci_test
 from gpupc_impl.nonlinear import device
 from gpupc_impl.mixed.problem import MixedProblem
 
+device.TUNING["host"] = dataclasses.replace(device.TUNING["host"], lists=40, far=64)  # threads that share their work
 data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
 data[:, ::2] = np.round(data[:, ::2])
 options = dict(categories=["V0", "V2"], permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
@@ -95,6 +100,7 @@ for transform, precision in kinds if every_variant else kinds[:2]:
     for (i, j, S), selection in itertools.product(((0, 1, ()), (1, 0, (2, 3))), ("buckets", "counting")):
         mixed_ci_test(problem, i, j, S, open_backend("host"), selection=selection, beta=5, gamma=5)
 device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
+device.Engine._listed_finely = lambda engine, level: 5  # lists that end early
 for i, j, S in ((0, 1, ()), (1, 0, (2, 3))):
     mixed_ci_test(problem, i, j, S, open_backend("host"), selection="buckets", gamma=5)
 """
