@@ -42,29 +42,51 @@ template <class T, bool EMPTY, class Rule>
 struct Around {
     static constexpr int AT_ONCE = 4;  // so that reads do not wait for each other
     using Key = Wide<T>;
-    const Sets<T>& sets;
-    const int* set;
-    const T* other;
-    int a;
 
     __device__ __forceinline__ Around(const Sets<T>& sets_, const Tests& tests, int test, int a_)
         : sets(sets_), set(sets.set(tests.first[2ll * test])), other(sets.of(tests.first[2ll * test + 1])), a(a_) {}
 
-    // To the samples first, first + apart, ..., or the last sample: y in (V_j, S), z in S.
-    __device__ __forceinline__ void measure(int first, int apart, Key* y, Key* z) const {
-        int samples[AT_ONCE];
+    // f(b, x(b), y, z) for the samples first, first + apart, ...: the distance of b is y in (V_j, S) and z in S.
+    template <class X, class F>
+    __device__ __forceinline__ void each(int first, int apart, X x, F f) const {
+        for (; first < sets.n; first += AT_ONCE * apart) {
+            int samples[AT_ONCE];
+            Key xs[AT_ONCE], ys[AT_ONCE], zs[AT_ONCE];
 #pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-            samples[c] = min(first + c * apart, sets.n - 1);
-            z[c] = 0;
-        }
-        if constexpr (!EMPTY) {
-            for (int s = 1; s <= sets.level; ++s) widen(sets.of(set[s]), samples, z);
-        }
+            for (int c = 0; c < AT_ONCE; ++c) {
+                samples[c] = min(first + c * apart, sets.n - 1);
+                zs[c] = 0;
+            }
+            if constexpr (!EMPTY) {
+                for (int s = 1; s <= sets.level; ++s) widen(sets.of(set[s]), samples, zs);
+            }
 #pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) y[c] = z[c];
-        widen(other, samples, y);
+            for (int c = 0; c < AT_ONCE; ++c) ys[c] = zs[c];
+            widen(other, samples, ys);
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; ++c) xs[c] = x(samples[c]);
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; ++c) {
+                if (first + c * apart < sets.n) f(samples[c], xs[c], ys[c], zs[c]);
+            }
+        }
     }
+
+    // f(b, y, z) for all other samples, shared out among the block's threads.
+    template <class F>
+    __device__ __forceinline__ void each_other(F f) const {
+        each(
+            threadIdx.x, blockDim.x, [](int) { return Key(0); },
+            [&](int b, Key, Key y, Key z) {
+                if (b != a) f(b, y, z);
+            });
+    }
+
+ private:
+    const Sets<T>& sets;
+    const int* set;
+    const T* other;
+    int a;
 
     __device__ __forceinline__ void widen(const T* values, const int* samples, Key* keys) const {
         const T own = values[a];
@@ -83,16 +105,15 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
                                 const __grid_constant__ Lists<T> lists) {
     using Key = Wide<T>;
     using Here = Neighbours<T, EMPTY>;
-    using Space = Around<T, EMPTY, Rule>;
-    constexpr int LISTS = Here::LISTS, AT_ONCE = Space::AT_ONCE;
+    constexpr int LISTS = Here::LISTS;
     __shared__ int fine[FINE], counts[LISTS][BINS], kept;
     __shared__ long long ends[2];
     GPUPC_DYNAMIC_SHARED(Candidate<T>, candidates);
     if (tests.closed(blockIdx.y)) return;
-    const int thread = threadIdx.x, threads = blockDim.x, n = sets.n;
+    const int thread = threadIdx.x, threads = blockDim.x;
     const int a = lists.first + blockIdx.x;
     const Here here(lists, blockIdx.y, a);
-    const Space around(sets, tests, blockIdx.y, a);
+    const Around<T, EMPTY, Rule> around(sets, tests, blockIdx.y, a);
 
     for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
     for (int bin = thread; bin < BINS; bin += threads) {
@@ -101,15 +122,8 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     if (thread == 0) kept = 0;
     __syncthreads();
     const Key fine_low = lists.fine_low;
-    for (int first = thread; first < n; first += AT_ONCE * threads) {
-        Key y[AT_ONCE], z[AT_ONCE];
-        around.measure(first, threads, y, z);
-#pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-            const int b = first + c * threads;
-            if (b < n && b != a) atomicAdd(&fine[(larger(y[c], fine_low) - fine_low) >> lists.fine_shift], 1);
-        }
-    }
+    around.each_other(
+        [&](int, Key y, Key) { atomicAdd(&fine[(larger(y, fine_low) - fine_low) >> lists.fine_shift], 1); });
     __syncthreads();
     if (thread < 32) {
         const Warp warp;
@@ -129,22 +143,15 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     // What an entry is in a list: its key there, and the bucket of that.
     const auto key_in = [&](int list, Key y, Key z) { return larger(list == 0 ? y : z, least); };
     const auto is_listed = [&](int bin) { return bin != LAST || whole; };
-    for (int first = thread; first < n; first += AT_ONCE * threads) {
-        Key y[AT_ONCE], z[AT_ONCE];
-        around.measure(first, threads, y, z);
-#pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-            const int b = first + c * threads;
-            const Key nearest = EMPTY ? y[c] : z[c];
-            if (b >= n || b == a || !is_listed(bin_of(larger(nearest, least), low, shift))) continue;
-            for (int l = 0; l < LISTS; ++l) {
-                const int bin = bin_of(key_in(l, y[c], z[c]), low, shift);
-                if (is_listed(bin)) atomicAdd(&counts[l][bin], 1);
-            }
-            const int place = atomicAdd(&kept, 1);
-            if (place < lists.room) candidates[place] = {static_cast<KeyOf<T>>(y[c]), static_cast<KeyOf<T>>(z[c]), b};
+    around.each_other([&](int b, Key y, Key z) {
+        if (!is_listed(bin_of(key_in(LISTS - 1, y, z), low, shift))) return;  // nor in (V_j, S), where it is as far
+        for (int l = 0; l < LISTS; ++l) {
+            const int bin = bin_of(key_in(l, y, z), low, shift);
+            if (is_listed(bin)) atomicAdd(&counts[l][bin], 1);
         }
-    }
+        const int place = atomicAdd(&kept, 1);
+        if (place < lists.room) candidates[place] = {static_cast<KeyOf<T>>(y), static_cast<KeyOf<T>>(z), b};
+    });
     __syncthreads();
     Entry<T>* entries[LISTS];
     for (int l = 0; l < LISTS; ++l) entries[l] = here.lists[l]->of;
@@ -179,21 +186,13 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
             if (is_listed(bin)) entries[l][atomicAdd(&counts[l][bin], 1)] = Entry<T>::of(b, key);
         }
     };
-    if (kept <= lists.room) {
-        for (int place = thread; place < kept; place += threads) {
-            const Candidate<T> found = candidates[place];
-            put(found.sample, found.y, found.z);
-        }
+    if (kept > lists.room) {
+        around.each_other(put);
         return;
     }
-    for (int first = thread; first < n; first += AT_ONCE * threads) {
-        Key y[AT_ONCE], z[AT_ONCE];
-        around.measure(first, threads, y, z);
-#pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-            const int b = first + c * threads;
-            if (b < n && b != a) put(b, y[c], z[c]);
-        }
+    for (int place = thread; place < kept; place += threads) {
+        const Candidate<T> found = candidates[place];
+        put(found.sample, found.y, found.z);
     }
 }
 
@@ -461,7 +460,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
                  const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
     using Key = Wide<T>;
     using Space = Workspace<T>;
-    constexpr int PARTS = Space::PARTS, AT_ONCE = Around<T, EMPTY, Rule>::AT_ONCE, NEAR = 4;
+    constexpr int PARTS = Space::PARTS, NEAR = 4;
     constexpr int SELF = Rule::TIES ? 1 : 0;  // as in estimate_by_buckets
     __shared__ Space spaces[FAR_WARPS];
     const Warp warp;
@@ -479,7 +478,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         const int set = tests.first[2ll * number];
         const T* values = columns.rows + (static_cast<long long>(set) * tests.row + lane) * n;
         const T own = values[a];
-        const auto distance = [&](int b) { return distance_between<T, Rule>(own, values[min(b, n - 1)]); };
+        const auto distance = [&](int b) -> Key { return distance_between<T, Rule>(own, values[b]); };
 
         // The k-th joint distance is from `from` to `to`; that is divided until few distances, or one number, are left.
         const Header& header = *Neighbours<T, EMPTY>(lists, number, a).header;
@@ -493,23 +492,16 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             int nearer = 0;
             if (warp.thread == 0) space.before = space.kept = 0;
             warp.join();
-            for (int first = warp.thread; first < n; first += AT_ONCE * warp.threads) {
-                Key y[AT_ONCE], z[AT_ONCE];
-                around.measure(first, warp.threads, y, z);
-#pragma unroll
-                for (int c = 0; c < AT_ONCE; ++c) y[c] = larger(y[c], distance(first + c * warp.threads));
-#pragma unroll
-                for (int c = 0; c < AT_ONCE; ++c) {
-                    if (first + c * warp.threads >= n) break;
-                    nearer += y[c] < from;
-                    if (y[c] < from || y[c] > to) continue;
-                    if (shift == KEEP) {
-                        space.keys[atomicAdd(&space.kept, 1)] = y[c];
-                    } else {
-                        atomicAdd(&space.counts[static_cast<int>((y[c] - from) >> shift)], 1);
-                    }
+            around.each(warp.thread, warp.threads, distance, [&](int, Key x, Key y, Key) {
+                const Key key = larger(x, y);
+                nearer += key < from;
+                if (key < from || key > to) return;
+                if (shift == KEEP) {
+                    space.keys[atomicAdd(&space.kept, 1)] = key;
+                } else {
+                    atomicAdd(&space.counts[static_cast<int>((key - from) >> shift)], 1);
                 }
-            }
+            });
             atomicAdd(&space.before, nearer);
             warp.join();
             before = space.before - 1;  // without the sample itself
@@ -549,19 +541,12 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         }
         warp.join();
         int near[NEAR] = {};
-        for (int first = warp.thread; first < n; first += AT_ONCE * warp.threads) {
-            Key y[AT_ONCE], z[AT_ONCE];
-            around.measure(first, warp.threads, y, z);
-#pragma unroll
-            for (int c = 0; c < AT_ONCE; ++c) {
-                if (first + c * warp.threads >= n) break;
-                const Key x = distance(first + c * warp.threads);
-                near[0] += larger(x, z[c]) < radius;
-                near[1] += y[c] < radius;
-                near[2] += z[c] < radius;
-                near[3] += larger(x, y[c]) < radius;
-            }
-        }
+        around.each(warp.thread, warp.threads, distance, [&](int, Key x, Key y, Key z) {
+            near[0] += larger(x, z) < radius;
+            near[1] += y < radius;
+            near[2] += z < radius;
+            near[3] += larger(x, y) < radius;
+        });
         for (int c = 0; c < NEAR; ++c) atomicAdd(&space.counts[c], near[c]);
         warp.join();
         for (int c = 0; c < NEAR; ++c) near[c] = space.counts[c] - SELF;
