@@ -518,6 +518,7 @@ def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[
                 axes.annotate(text, (graphs[run.dataset], run.median), **spot)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.margins(x=0.12)  # room for the first number
         values = sorted(set(graphs.values()))
         axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
         axes.minorticks_off()

@@ -74,7 +74,9 @@ device.Engine._launch_by_buckets = launch_and_count
 device.Engine._listed_finely = lambda engine, level: 3  # lists that end early
 outliers = np.exp(3 * rng.normal(size=(120, 4)))
 for values, S in itertools.product((outliers, np.rint(outliers)), ((), (2, 3))):
-    problem = NonlinearProblem.from_data(values.clip(0, 30_000), transform="none", k_cmi=3, **options)
+    problem = NonlinearProblem.from_data(
+        values.clip(0, 30_000), transform="none", precision=precision, k_cmi=3, **options
+    )
     ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
 assert min(far) > 0, far
 for selection in ("registers", "buckets", "counting"):
