@@ -1,5 +1,5 @@
-"""Level 1 on blocks of pairs: what kernels take (kernels/pair_block.cuh), and the one for blocks of which nearly all
-pairs last (kernels/level_one_tile.cu)."""
+"""Level 1 on blocks of pairs (Out-of-Core, section 4.2): what kernels take (kernels/pair_block.cuh), and the one for
+blocks of which nearly all pairs last (kernels/level_one_tile.cu)."""
 
 from __future__ import annotations
 

@@ -384,7 +384,7 @@ def test_what_serves_which_values(backend, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
-@pytest.mark.parametrize("members", [[], [0, 3]])
+@pytest.mark.parametrize("members", [[], [3], [0, 3]])
 def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, transform, precision, members):
     """And so do cells of 32 bits, of more samples than 16 count."""
     n = 200
