@@ -34,7 +34,14 @@ TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double
 """Types of a value in kernels (lanes.cuh), with NumPy's for it and for the keys that order its distances."""
 
 SETS = {
-    kind: Struct(f"Sets<{kind}>", values=Pointer(value), first=Pointer(np.int32), n=np.int32, level=np.int32)
+    kind: Struct(
+        f"Sets<{kind}>",
+        values=Pointer(value),
+        first=Pointer(np.int32),
+        order=Pointer(np.int32),
+        n=np.int32,
+        level=np.int32,
+    )
     for kind, (value, _) in TYPES.items()
 }
 TESTS = Struct(
@@ -69,8 +76,10 @@ LISTS = {
         f"Lists<{kind}>",
         entries=Pointer(np.uint8),
         headers=Pointer(np.uint8),
+        arranged=Pointer(value),
         first=np.int32,
         samples=np.int32,
+        near=np.int32,
         padded=np.int32,
         wanted=np.int32,
         fine_low=key,
@@ -78,10 +87,11 @@ LISTS = {
         farthest=key,
         whole=np.bool_,
         room=np.int32,
-        **dict.fromkeys(("far", "far_count"), Pointer(np.uint32)),
+        **dict.fromkeys(("far", "counters"), Pointer(np.uint32)),
+        shares=np.int32,
         lanes=np.int32,
     )
-    for kind, (_, key) in TYPES.items()
+    for kind, (value, key) in TYPES.items()
 }
 COLUMNS = {
     kind: Struct(
@@ -92,11 +102,16 @@ COLUMNS = {
         ranks=np.bool_,
         stride=np.int32,
         width=np.int32,
+        of_group=np.int32,
+        of_test=np.int32,
         row=np.int32,
     )
     for kind, (value, _) in TYPES.items()
 }
 """Structs of tests.cuh, permutation.cu, estimate.cu and buckets.cu; by the type of a value where they depend on it."""
+
+LISTING = ("registers", "buckets")
+"""What `selection` may be where neighbours are listed."""
 
 IN_REGISTERS = (8, 32)
 """Nearest distances that insertion.cu keeps in registers; more are kept in memory."""
@@ -105,6 +120,9 @@ BINS, FINE = 32, 256  # buckets.cu: buckets of a list, and those that tell how w
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}  # of a list in buckets.cu ...
 ENTRIES = 8  # ... which is padded to a multiple of this
 HEADER_BYTES = 280  # of the lists of a sample
+HOST_SHARES = 3  # that work in buckets is dealt in where there are no multiprocessors
+LIST_ARRAYS = 5  # that lists are kept in
+ARRANGING = 1024  # samples whose values a block puts in order
 CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}  # of a sample that may be listed
 CELL_BYTES = {"short": 2, "float": 2, "double": 4}  # of what buckets are counted in
 MOST_NARROW = 2**16 - 8  # samples up to which a count, with the entries that a list is padded with, fits in 2 bytes
@@ -150,8 +168,9 @@ KERNELS = {
     "assign": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
     "assign_racing": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
     "permute_freely": (PERMUTATION_SOURCE, [SETS]),
-    "lay_side_by_side": (PERMUTATION_SOURCE, []),
+    "lay_side_by_side": (PERMUTATION_SOURCE, [SETS]),
     "estimate": (COUNTING_SOURCE, [SETS, TESTS, COUNTING]),
+    "arrange": (BUCKETS_SOURCE, [SETS, TESTS]),
     "list_neighbours": (BUCKETS_SOURCE, [SETS, TESTS, LISTS]),
     "estimate_by_buckets": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
     "estimate_far": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
@@ -167,6 +186,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     found = [CLOSE_TESTS]
     for kind in TYPES:
         found += [kernel_of(name, kind) for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE]
+        found.append(kernel_of("arrange", kind))
         found += [kernel_of(name, kind, *others) for name, *others in by_distances(kind)]
         if kind != "short":
             found += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*IN_REGISTERS, 0)]
@@ -203,7 +223,6 @@ class Tuning:
     Attributes:
         nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: threads a block of the kernels.
         blocks: blocks that keep the device busy, but for those that work in buckets or in registers.
-        teams: teams of threads, one for each lane of a group, that keep it busy in buckets.
         sharing: blocks that keep it busy in registers, each with the values of all samples.
         samples: tests times samples that keep the device busy in one launch.
         buffer_bytes: shared memory that distances may be buffered in.
@@ -223,7 +242,6 @@ class Tuning:
     insert: int
     transpose: int
     blocks: int
-    teams: int
     sharing: int
     samples: int
     buffer_bytes: int
@@ -239,13 +257,12 @@ TUNING = {
         assign=256,
         estimate=128,
         lists=128,
-        buckets=64,
+        buckets=256,
         far=128,
         registers=256,
         insert=128,
         transpose=32,
         blocks=1 << 14,
-        teams=1 << 17,
         sharing=1 << 13,
         samples=1 << 17,
         buffer_bytes=0,
@@ -265,7 +282,6 @@ TUNING = {
         insert=32,
         transpose=1,
         blocks=64,
-        teams=8,
         sharing=2,
         samples=1 << 10,
         buffer_bytes=128 * 1024,
@@ -301,7 +317,7 @@ class Engine:
             assign=beta or tuning.assign,
             estimate=gamma or tuning.estimate,
             buckets=gamma or tuning.buckets,
-            registers=max(LANES, gamma // LANES * LANES) if gamma else tuning.registers,
+            registers=max(LANES, _whole_warps(gamma)) if gamma else tuning.registers,
             insert=gamma or tuning.insert,
         )
         self.kind, values, spread = self._device_values()
@@ -315,11 +331,12 @@ class Engine:
         self._wide = self.kind == "float" and self.n > MOST_NARROW
         self._cell_bytes = 4 if self._wide else CELL_BYTES[self.kind]
         warps = self.shared_limit // (self._cell_bytes * BINS * LANES)
-        # With a thread a block there may be more groups of lanes than a grid is high.
-        self.tuning = dataclasses.replace(self.tuning, buckets=max(2, min(self.tuning.buckets, warps * LANES)))
+        threads = min(self.tuning.buckets, warps * LANES)
+        self.tuning = dataclasses.replace(self.tuning, buckets=_whole_warps(threads))
+        self.shares = backend.multiprocessors or HOST_SHARES
         if self.selection == "buckets" and not warps:
             self.selection = "counting"
-        self._sorted = None
+        self._sorted = self._order = None
         self._capacity = (-1, 0)  # level and sets that the buffers are for
         self._buffers: dict[str, object] = {}
 
@@ -359,6 +376,9 @@ class Engine:
         if level == 0 and self._sorted is None:
             order = np.sort(self.backend.download(self.values), axis=1)
             self._sorted = self.backend.upload(order)
+        if level and self._order is None and self.selection in LISTING:
+            places = np.argsort(self.backend.download(self.values), axis=1, kind="stable")
+            self._order = self.backend.upload(places.astype(np.int32))
         free = self.backend.memory_limit - self.backend.memory_used
         sets = wanted
         while sets > 1 and self._needed(level, sets, tests_per_set) > free:
@@ -431,21 +451,27 @@ class Engine:
         return (2 if level else 1) * padded * ENTRY_BYTES[self.kind]
 
     def _listed_bytes(self, level: int) -> int:
-        """The same, with what is kept beside the lists: their header, and the lanes that they end too early for."""
-        return self._neighbour_bytes(level) + HEADER_BYTES + 4 * self.lanes
+        """The same, with what is kept beside the lists: their header, the lanes that they end too early for, and the
+        sample's values."""
+        beside = HEADER_BYTES + 4 * self.lanes + (level + 1) * self.dtype.itemsize
+        return self._neighbour_bytes(level) + beside
 
-    def _bucket_blocks(self, tests: int, lanes: int) -> tuple[int, int]:
-        """Blocks that share the samples of a test for a group of lanes, and groups of lanes."""
-        threads = self.tuning.buckets
-        width = min(LANES, threads)
+    def _beside_bytes(self, level: int) -> int:
+        """buckets.cu: the values of one test in the order of its lists, and counters."""
+        return (level + 1) * self.n * self.dtype.itemsize + 4 * (1 + self.shares) + LIST_ARRAYS * ALLOCATION
+
+    def _work(self, width: int, lanes: int, samples: int) -> tuple[int, int]:
+        """Pieces of work that samples of a test are to warps, in a group of `width` lanes and in all lanes."""
+        warp = min(self.tuning.buckets, LANES)
         groups = -(-lanes // width)
-        blocks = -(-self.tuning.teams * width // (tests * groups * threads))
-        return max(1, min(blocks, -(-self.n * width // threads))), groups
+        of_group, of_last = (-(-samples // (warp // lanes)) for lanes in (width, lanes - (groups - 1) * width))
+        return of_group, (groups - 1) * of_group + of_last
 
     def _scratch_bytes(self, level: int, tests: int) -> int:
         """Global memory for one launch: lists, or in place of shared memory or registers."""
-        if self.selection in ("registers", "buckets"):
-            return min(LEAST_LISTED, self.n * tests) * self._listed_bytes(level) + 4 * ALLOCATION
+        if self.selection in LISTING:
+            listed = min(LEAST_LISTED, self.n * tests) * self._listed_bytes(level)
+            return listed + self._beside_bytes(level)
         if self.selection == "insertion":
             if self.problem.k_cmi <= IN_REGISTERS[-1]:
                 return 0
@@ -484,7 +510,7 @@ class Engine:
     def permute(self, level: int, sets: np.ndarray) -> None:
         """Fill the buffers with the permutations of the sets' variables (Algorithm 3)."""
         backend, problem, tuning, buffers = self.backend, self.problem, self.tuning, self._buffers
-        n, perm, k = np.int32(self.n), problem.permutations, problem.k_perm
+        perm, k = problem.permutations, problem.k_perm
         for part in pieces(len(sets), MAX_GRID_Y):
             count = part.stop - part.start
             rows = buffers["rows"][part]
@@ -527,12 +553,12 @@ class Engine:
                 self._kernel("lay_side_by_side")(
                     (-(-self.n // 32), self.stride // 32, count),
                     (tuning.transpose,),
-                    [rows, n, np.int32(self.lanes), np.int32(self.stride), self._together(), buffers["columns"][part]],
+                    [data, rows, *map(np.int32, (self.lanes, self.stride, self._together())), buffers["columns"][part]],
                 )
 
-    def _together(self) -> np.int32:
+    def _together(self) -> int:
         """Lanes that lie side by side in columns."""
-        return np.int32({"registers": REGISTERS_LANES, "buckets": LANES}.get(self.selection, self.stride))
+        return {"registers": REGISTERS_LANES, "buckets": LANES}.get(self.selection, self.stride)
 
     def estimate(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
         """The tests' partials from the permutations in the buffers (Algorithm 4); see `partials`."""
@@ -611,16 +637,17 @@ class Engine:
         backend, n, values = self.backend, self.n, tests.values
         count, empty = values["count"], "false" if level else "true"
         each, bytes_of_lists = self._listed_bytes(level), self._neighbour_bytes(level)
-        free = backend.memory_limit - backend.memory_used - 4 * ALLOCATION
+        free = backend.memory_limit - backend.memory_used - self._beside_bytes(level)
         listed = max(1, min(self.tuning.list_bytes, free) // each)  # samples of tests, counted over all tests
         listed = min(listed, n * count)
+        fitting = max(1, listed // n)
         memory = backend.empty_all(
             entries=(listed * bytes_of_lists, np.uint8),
             headers=(listed * HEADER_BYTES, np.uint8),
+            arranged=((fitting, level + 1, n), self.dtype),
             far=(listed * self.lanes, np.uint32),
-            far_count=(1, np.uint32),
+            counters=(1 + self.shares, np.uint32),
         )
-        fitting = max(1, listed // n)
         room = self._room(level)
         for part in pieces(count, -(-count // -(-count // fitting))):  # as many as fit, but equally many
             some = part.stop - part.start
@@ -628,6 +655,8 @@ class Engine:
             if counts is not None:
                 its["open"] = values["open"][part]
             device_tests = TESTS(**values | its | {"count": some})
+            arguments = [sets, device_tests, memory["arranged"]]
+            self._kernel("arrange")((-(-n // ARRANGING), some), (self.tuning.lists,), arguments)
             parts = list(pieces(n, min(n, listed // some)))
             made = None
             for staged, first in self._stages(device_tests, None if counts is None else counts[part]):
@@ -650,6 +679,7 @@ class Engine:
             **memory,
             first=samples.start,
             samples=samples.stop - samples.start,
+            near=self._near(level),
             padded=-(-(self.n - 1) // ENTRIES) * ENTRIES,
             wanted=self._listed_finely(level),
             fine_low=fine_low,
@@ -658,16 +688,19 @@ class Engine:
             whole=self.selection == "registers",
             room=room,
             lanes=self.lanes,
+            shares=self.shares,
         )
 
     def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> None:
-        threads, far, count = self.tuning.buckets, self.tuning.far, tests.values["count"]
+        threads, far = self.tuning.buckets, self.tuning.far
+        blocks = self.backend.blocks_at_once * max(1, TUNING[self.backend.name].buckets // threads)
         empty, wide = "false" if level else "true", "true" if self._wide else "false"
-        blocks, groups = self._bucket_blocks(count, tests.values["lanes"])
-        arguments = [sets, tests, lists, self._columns(first, min(LANES, threads))]
-        self.backend.fill(lists.values["far_count"], 0)
+        width = min(LANES, threads)
+        work = self._work(width, tests.values["lanes"], lists.values["samples"])
+        arguments = [sets, tests, lists, self._columns(first, width, *work)]
+        self.backend.fill(lists.values["counters"], 0)
         self._kernel("estimate_by_buckets", empty, wide)(
-            (blocks, count, groups),
+            (blocks,),
             (threads,),
             arguments,
             shared_bytes=self._cell_bytes * BINS * -(-threads // LANES) * LANES,
@@ -691,8 +724,8 @@ class Engine:
         apart = 1 if self._together() == self.stride else self.n
         return self._buffers["columns"].reshape(-1)[lane * apart :]
 
-    def _columns(self, first: int, width: int) -> Filled:
-        """Values of the lanes from the first on, for blocks that work for some of them."""
+    def _columns(self, first: int, width: int, of_group: int = 0, of_test: int = 0) -> Filled:
+        """Values of the lanes from the first on, for blocks or warps that work for some of them."""
         return COLUMNS[self.kind](
             values=self._columns_from(first),
             rows=self._buffers["rows"].reshape(-1)[first * self.n :],
@@ -700,7 +733,9 @@ class Engine:
             ranks=self.ranks,
             stride=self.stride,
             width=width,
-            row=int(self._together()) * self.dtype.itemsize,
+            of_group=of_group,
+            of_test=of_test,
+            row=self._together() * self.dtype.itemsize,
         )
 
     def _fine_buckets(self) -> tuple[int, int]:
@@ -715,12 +750,21 @@ class Engine:
         guess = self._first_guess(level)
         return min(self.n - 1, 3 * guess // 2 if self.ranks else 2 * guess)
 
+    def _reached(self, level: int, dimensions: int) -> float:
+        """Of independent uniform samples, those that lists reach to by some of the dimensions of (V_j, S)."""
+        others = self.n - 1
+        return others * (self._listed_finely(level) / others) ** (dimensions / (level + 1))
+
+    def _near(self, level: int) -> int:
+        """Samples on either side in the order of S[0] that should do to find how far lists reach: a quarter more."""
+        return max(self._listed_finely(level), math.ceil(1.25 * self._reached(level, 1) / 2))
+
     def _room(self, level: int) -> int:
         """Samples that shared memory is asked for while lists are made: half as many more as there are, of independent
         uniform ones, in the space of the longer list; or all, where all are listed."""
-        others = self.n - 1
-        nearer = others * (self._listed_finely(level) / others) ** (level / (level + 1) if level else 1)
-        most = others if self.selection == "registers" else min(others, math.ceil(1.5 * nearer))
+        most = self.n - 1
+        if self.selection != "registers":
+            most = min(most, math.ceil(1.5 * self._reached(level, level or 1)))
         return min(most, min(self.tuning.room_bytes, self.shared_limit) // CANDIDATE_BYTES[self.kind])
 
     def _first_guess(self, level: int) -> int:
@@ -755,7 +799,9 @@ class Engine:
     def _sets(self, level: int, sets: np.ndarray) -> Filled:
         """Sets as kernels take them."""
         first = self.backend.upload(np.ascontiguousarray(sets, np.int32))
-        return SETS[self.kind](values=self.values, first=first, n=self.n, level=level)
+        return SETS[self.kind](
+            values=self.values, first=first, order=self._order if level else None, n=self.n, level=level
+        )
 
 
 def ci_test(
@@ -798,6 +844,11 @@ def ci_test(
 def counts_of(partials: np.ndarray) -> np.ndarray:
     """(...,) how many of the permutations' CMI values reach the data's; a larger CMI has a smaller partial."""
     return np.count_nonzero(partials[..., 1:] <= partials[..., :1], axis=-1)
+
+
+def _whole_warps(threads: int) -> int:
+    """Threads of a block in as many whole warps, or in one that is not."""
+    return max(1, threads if threads < LANES else threads // LANES * LANES)
 
 
 def _device_values(problem: NonlinearProblem, counting: bool) -> tuple[str, np.ndarray]:

@@ -13,8 +13,11 @@
 //
 // Buckets are intervals of keys: whole numbers in the order of the distances, whatever their type (lanes.cuh). So ranks
 // and floats take the same steps, and a bucket that holds too much is divided until it holds one key at the latest.
+//
+// From level 1 on samples are numbered in the order of their values of S[0]. No sample is nearer in (V_j, S) or in S
+// than in S[0], so the neighbours of a sample lie around it, and samples beside each other share most of them.
+#include "nonlinear/kernels/deal.cuh"
 #include "nonlinear/kernels/lists.cuh"
-#include "nonlinear/kernels/warp.cuh"
 
 constexpr int FINE = 256;  // buckets that `low` and the width of the others are found with
 constexpr int APART = 32;  // cells of a thread; its neighbours' lie between
@@ -37,83 +40,134 @@ struct Candidate {
     int sample;
 };
 
+// Where the values of a test are, by dimension: the members of S, then V_j. In the order of the lists:
+template <class T>
+struct Arranged {
+    const T* first;
+    int n;
+    __device__ __forceinline__ Arranged(const Sets<T>& sets, const Lists<T>& lists, int test)
+        : first(lists.arranged + static_cast<long long>(test) * (sets.level + 1) * sets.n), n(sets.n) {}
+    __device__ __forceinline__ const T* of(int dimension) const {
+        return first + static_cast<long long>(dimension) * n;
+    }
+};
+
+// As they were given:
+template <class T>
+struct Given {
+    const Sets<T>& sets;
+    const int* test;
+    __device__ __forceinline__ Given(const Sets<T>& sets_, const int* test_) : sets(sets_), test(test_) {}
+    __device__ __forceinline__ const T* of(int dimension) const {
+        return sets.of(dimension < sets.level ? sets.set(test[0])[dimension + 1] : test[1]);
+    }
+};
+
 // The distances of a sample from others, in the spaces that do not depend on V_i.
-template <class T, bool EMPTY, class Rule>
+template <class T, bool EMPTY, class Rule, class Values>
 struct Around {
     static constexpr int AT_ONCE = 4;  // so that reads do not wait for each other
     using Key = Wide<T>;
 
-    __device__ __forceinline__ Around(const Sets<T>& sets_, const Tests& tests, int test, int a_)
-        : sets(sets_), set(sets.set(tests.first[2ll * test])), other(sets.of(tests.first[2ll * test + 1])), a(a_) {}
+    __device__ __forceinline__ Around(const Values& values_, int level_, int a_)
+        : values(values_), level(level_), a(a_) {}
 
-    // f(b, x(b), y, z) for the samples first, first + apart, ...: the distance of b is y in (V_j, S) and z in S.
+    // f(b, x(b), y, z) for the samples first, first + apart, ... before `end`: the distance of b is y in (V_j, S) and z
+    // in S.
     template <class X, class F>
-    __device__ __forceinline__ void each(int first, int apart, X x, F f) const {
-        for (; first < sets.n; first += AT_ONCE * apart) {
+    __device__ __forceinline__ void each(int first, int end, int apart, X x, F f) const {
+        for (; first < end; first += AT_ONCE * apart) {
             int samples[AT_ONCE];
             Key xs[AT_ONCE], ys[AT_ONCE], zs[AT_ONCE];
 #pragma unroll
             for (int c = 0; c < AT_ONCE; ++c) {
-                samples[c] = min(first + c * apart, sets.n - 1);
+                samples[c] = min(first + c * apart, end - 1);
                 zs[c] = 0;
             }
             if constexpr (!EMPTY) {
-                for (int s = 1; s <= sets.level; ++s) widen(sets.of(set[s]), samples, zs);
+                for (int s = 0; s < level; ++s) widen(values.of(s), samples, zs);
             }
 #pragma unroll
             for (int c = 0; c < AT_ONCE; ++c) ys[c] = zs[c];
-            widen(other, samples, ys);
+            widen(values.of(level), samples, ys);
 #pragma unroll
             for (int c = 0; c < AT_ONCE; ++c) xs[c] = x(samples[c]);
 #pragma unroll
             for (int c = 0; c < AT_ONCE; ++c) {
-                if (first + c * apart < sets.n) f(samples[c], xs[c], ys[c], zs[c]);
+                if (first + c * apart < end) f(samples[c], xs[c], ys[c], zs[c]);
             }
         }
     }
 
-    // f(b, y, z) for all other samples, shared out among the block's threads.
+    // f(b, y, z) for the other samples from `first` to before `end`, shared out among the block's threads.
     template <class F>
-    __device__ __forceinline__ void each_other(F f) const {
+    __device__ __forceinline__ void each_other(int first, int end, F f) const {
         each(
-            threadIdx.x, blockDim.x, [](int) { return Key(0); },
+            first + static_cast<int>(threadIdx.x), end, blockDim.x, [](int) { return Key(0); },
             [&](int b, Key, Key y, Key z) {
                 if (b != a) f(b, y, z);
             });
     }
 
  private:
-    const Sets<T>& sets;
-    const int* set;
-    const T* other;
-    int a;
+    const Values& values;
+    int level, a;
 
-    __device__ __forceinline__ void widen(const T* values, const int* samples, Key* keys) const {
-        const T own = values[a];
+    __device__ __forceinline__ void widen(const T* its, const int* samples, Key* keys) const {
+        const T own = its[a];
 #pragma unroll
         for (int c = 0; c < AT_ONCE; ++c) {
-            keys[c] = larger(keys[c], distance_between<T, Rule>(own, values[samples[c]]));
+            keys[c] = larger(keys[c], distance_between<T, Rule>(own, its[samples[c]]));
         }
     }
 };
 
+// How far the samples that are nearer to `a` than `bound` reach, in ascending values: the first of them, or on the
+// other side the one behind the last.
+template <class T, class Rule>
+__device__ int reach(const T* values, int n, int a, long long bound, bool upwards) {
+    int near = a, far = upwards ? n : -1;
+    while (near - far > 1 || far - near > 1) {
+        const int middle = (near + far) / 2;
+        (distance_between<T, Rule>(values[a], values[middle]) < bound ? near : far) = middle;
+    }
+    return upwards ? far : near;
+}
+
+// The values of each test in the order of the lists. Grid (any, tests), any block.
+template <class T>
+__global__ void arrange(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests, T* arranged) {
+    const int n = sets.n, level = sets.level;
+    const int* test = tests.first + 2ll * blockIdx.y;
+    const Given<T> given(sets, test);
+    arranged += static_cast<long long>(blockIdx.y) * (level + 1) * n;
+    for (int place = blockIdx.x * blockDim.x + threadIdx.x; place < n; place += gridDim.x * blockDim.x) {
+        const int b = sets.sample(test[0], place);
+        for (int d = 0; d <= level; ++d) arranged[static_cast<long long>(d) * n + place] = given.of(d)[b];
+    }
+}
+
 // The lists of a sample a block. EMPTY: level 0, where there is no list for S. Most samples are in the last bucket of
 // either list; those that are not are kept in shared memory between the pass that counts them and the one that puts
-// them in their places, as long as there is room. Grid (samples, tests), any block.
+// them in their places, as long as there is room. At first only some samples on either side are looked at, which mostly
+// tell how far the lists reach; and then those that are as near as that in S[0]. Grid (samples, tests), any block.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
     using Key = Wide<T>;
     using Here = Neighbours<T, EMPTY>;
     constexpr int LISTS = Here::LISTS;
-    __shared__ int fine[FINE], counts[LISTS][BINS], kept;
-    __shared__ long long ends[2];
+    __shared__ int fine[FINE], counts[LISTS][BINS], kept, shift, window[2];
+    __shared__ long long low_key;
+    __shared__ bool complete;
     GPUPC_DYNAMIC_SHARED(Candidate<T>, candidates);
     if (tests.closed(blockIdx.y)) return;
-    const int thread = threadIdx.x, threads = blockDim.x;
+    const int thread = threadIdx.x, threads = blockDim.x, n = sets.n;
     const int a = lists.first + blockIdx.x;
     const Here here(lists, blockIdx.y, a);
-    const Around<T, EMPTY, Rule> around(sets, tests, blockIdx.y, a);
+    const Arranged<T> values(sets, lists, blockIdx.y);
+    const Around<T, EMPTY, Rule, Arranged<T>> around(values, sets.level, a);
+    const bool whole = lists.whole;
 
     for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
     for (int bin = thread; bin < BINS; bin += threads) {
@@ -122,28 +176,55 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     if (thread == 0) kept = 0;
     __syncthreads();
     const Key fine_low = lists.fine_low;
-    around.each_other(
-        [&](int, Key y, Key) { atomicAdd(&fine[(larger(y, fine_low) - fine_low) >> lists.fine_shift], 1); });
-    __syncthreads();
-    if (thread < 32) {
+    const int first = EMPTY ? 0 : max(a - lists.near, 0), end = EMPTY ? n : min(a + lists.near + 1, n);
+    const auto look_at = [&](int from, int to) {
+        around.each_other(from, to, [&](int, Key y, Key) {
+            atomicAdd(&fine[(larger(y, fine_low) - fine_low) >> lists.fine_shift], 1);
+        });
+        __syncthreads();
+    };
+    // The keys that the lists have buckets for, by the samples looked at, and the samples that are nearer in S[0] than
+    // where the lists end. Returns the key that as many samples as are wanted are below.
+    const auto set_range = [&] {
         const Warp warp;
-        const long long first = Part::with(tests.k, fine, FINE, warp).number;
-        const long long last = Part::with(lists.wanted, fine, FINE, warp).number;
+        const long long with_k = Part::with(tests.k, fine, FINE, warp).number;
+        const long long with_all = Part::with(lists.wanted, fine, FINE, warp).number;
+        const long long from = with_k == 0 ? 0 : fine_low + (with_k << lists.fine_shift);
+        const long long to = fine_low + ((with_all + 1) << lists.fine_shift), span = to - from;
+        const int width = span < BINS - 2 ? 0 : 64 - __clzll(span / (BINS - 2));
         if (thread == 0) {
-            ends[0] = first == 0 ? 0 : fine_low + (first << lists.fine_shift);
-            ends[1] = fine_low + ((last + 1) << lists.fine_shift);
+            low_key = from;
+            shift = width;
         }
+        // No key is LARGEST.
+        constexpr long long MOST = Number<T>::LARGEST;
+        const bool beyond = width >= 58 || (static_cast<long long>(LAST - 1) << width) > MOST - from;
+        const long long bound = beyond ? MOST : from + (static_cast<long long>(LAST - 1) << width);
+        for (int side = thread; side < 2; side += warp.threads) {
+            window[side] = EMPTY || whole ? side * n : reach<T, Rule>(values.of(0), n, a, bound, side == 1);
+        }
+        return to;
+    };
+    look_at(first, end);
+    if (thread < 32) {
+        const long long enough = set_range();
+        const T* by = values.of(0);
+        const auto is_far = [&](int b) { return distance_between<T, Rule>(by[a], by[b]) >= enough; };
+        if (thread == 0) complete = (first == 0 || is_far(first - 1)) && (end == n || is_far(end));
     }
     __syncthreads();
-    const auto low = static_cast<Key>(ends[0]), least = low > 0 ? low - 1 : Key(0);
-    const long long span = ends[1] - ends[0];
-    const int shift = span < BINS - 2 ? 0 : 64 - __clzll(span / (BINS - 2));
-    const bool whole = lists.whole;
+    if (!complete) {  // samples not looked at yet are nearer than that
+        look_at(window[0], first);
+        look_at(end, window[1]);
+        if (thread < 32) set_range();
+        __syncthreads();
+    }
+    const auto low = static_cast<Key>(low_key), least = low > 0 ? low - 1 : Key(0);
 
     // What an entry is in a list: its key there, and the bucket of that.
     const auto key_in = [&](int list, Key y, Key z) { return larger(list == 0 ? y : z, least); };
     const auto is_listed = [&](int bin) { return bin != LAST || whole; };
-    around.each_other([&](int b, Key y, Key z) {
+    around.each_other(window[0], window[1], [&](int b, Key y, Key z) {
         if (!is_listed(bin_of(key_in(LISTS - 1, y, z), low, shift))) return;  // nor in (V_j, S), where it is as far
         for (int l = 0; l < LISTS; ++l) {
             const int bin = bin_of(key_in(l, y, z), low, shift);
@@ -158,17 +239,17 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     if (thread < 32) {
         const Warp warp;
         const int width = (BINS + warp.threads - 1) / warp.threads;
-        const int first = min(thread * width, BINS), last = min(first + width, BINS);
+        const int from = min(thread * width, BINS), to = min(from + width, BINS);
         for (int l = 0; l < LISTS; ++l) {
             int own = 0;
-            for (int bin = first; bin < last; ++bin) own += counts[l][bin];
+            for (int bin = from; bin < to; ++bin) own += counts[l][bin];
             int start = warp.sum_before(own);
-            for (int bin = first; bin < last; ++bin) {
+            for (int bin = from; bin < to; ++bin) {
                 const int count = counts[l][bin];
                 here.header->starts[l][bin] = counts[l][bin] = start;
                 start += count;
             }
-            if (first < last && last == BINS) {  // the list ends here
+            if (from < to && to == BINS) {  // the list ends here
                 here.header->starts[l][BINS] = start;
                 for (; start % ENTRIES != 0; ++start) entries[l][start] = Entry<T>::of(0, Number<T>::LARGEST);
             }
@@ -187,7 +268,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         }
     };
     if (kept > lists.room) {
-        around.each_other(put);
+        around.each_other(window[0], window[1], put);
         return;
     }
     for (int place = thread; place < kept; place += threads) {
@@ -256,10 +337,11 @@ struct Ball {
     }
 };
 
-// The partials of tests of the samples that are listed. A block's threads need nothing of one another, so blocks are
-// small: what keeps one of them long keeps no others. Those of one group of lanes are started one after the other, and
-// the values of PANEL lanes lie together, so that what the blocks of a multiprocessor read stays in the cache next to
-// it. Shared memory: BINS cells a thread, of whole warps. Grid (any, tests, groups), block (gamma).
+// The partials of tests of the samples that are listed. A warp takes a sample in a group of lanes, or in the last
+// group, which may have few lanes, several samples; and then what it is dealt next. Pieces of work are in the order of
+// tests, groups and samples, and the values of PANEL lanes lie together, so that what a multiprocessor reads stays in
+// the cache next to it. Shared memory: BINS cells a thread, of whole warps. Grid (any), block (gamma: whole warps, or
+// one that is not).
 template <class T, bool EMPTY, bool WIDE, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
@@ -269,26 +351,42 @@ __global__ void __launch_bounds__(512, 3)
     constexpr Key FARTHEST = Number<T>::LARGEST - 1;
     constexpr int SELF = Rule::TIES ? 1 : 0;  // what is taken off counts, which have the sample itself
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
-    const int group = blockIdx.z, part = blockIdx.x, parts = gridDim.x;
-    const int width = min(columns.width, tests.lanes - group * columns.width);
-    const int teams = blockDim.x / width, team = threadIdx.x / width;
-    if (team >= teams || tests.closed(blockIdx.y)) return;
+    const Warp warp;
+    const int groups = (tests.lanes + columns.width - 1) / columns.width;
+    Deal deal(lists.dealt(), tests.count * columns.of_test, lists.shares);
     const int n = sets.n, k = tests.k, stride = columns.stride;
-    const int lane = group * columns.width + threadIdx.x % width;
     const Cells<T, WIDE> counts(shared);  // of buckets
     Kept<T, WIDE> kept{counts};           // in their place: what is in one
-    const int* test = tests.first + 2ll * blockIdx.y;
-    const int* set = sets.set(test[0]);
     const long long* psi = tests.psi;
-    const auto* values = reinterpret_cast<const char*>(
-        columns.values + (static_cast<long long>(test[0]) * stride + lane / PANEL * PANEL) * n + lane % PANEL);
     const unsigned row = columns.row;
+    int of_group = 0, behind = 0;  // the first piece of a group of lanes of a test, and that of the next
+    int number = 0, lane = 0, variable = 0, team = 0, teams = 1;
+    const char* values = nullptr;
     const auto value = [&](unsigned sample) {  // one multiplication with a 64-bit sum
         return *reinterpret_cast<const T*>(values + static_cast<unsigned long long>(sample) * row);
     };
     unsigned long long sum = 0;
-    for (int a = lists.first + part * teams + team; a < lists.first + lists.samples; a += parts * teams) {
-        const Neighbours<T, EMPTY> here(lists, blockIdx.y, a);
+    for (int dealt; (dealt = deal.next(warp)) >= 0;) {
+        if (dealt < of_group || dealt >= behind) {
+            if (sum != 0) atomicAdd(&tests.sums(number)[lane], sum);
+            sum = 0;
+            number = dealt / columns.of_test;
+            const int of_test = number * columns.of_test;
+            const int group = min((dealt - of_test) / columns.of_group, groups - 1);
+            const int width = min(columns.width, tests.lanes - group * columns.width);
+            of_group = of_test + group * columns.of_group;
+            behind = group == groups - 1 ? of_test + columns.of_test : of_group + columns.of_group;
+            teams = warp.threads / width;
+            team = warp.thread / width;
+            lane = group * columns.width + warp.thread % width;
+            const int set = tests.first[2ll * number];
+            variable = sets.set(set)[0];
+            values = reinterpret_cast<const char*>(
+                columns.values + (static_cast<long long>(set) * stride + lane / PANEL * PANEL) * n + lane % PANEL);
+        }
+        const int a = lists.first + (dealt - of_group) * teams + team;
+        if (team >= teams || a >= lists.first + lists.samples || tests.closed(number)) continue;
+        const Neighbours<T, EMPTY> here(lists, number, a);
         const Header& header = *here.header;
         const auto low = static_cast<Key>(header.low);
         const int shift = header.shift;
@@ -324,7 +422,7 @@ __global__ void __launch_bounds__(512, 3)
             if (bin < reached || reached == LAST) break;
         }
         if (bin == LAST) {
-            lists.add_far(blockIdx.y, a, lane);
+            lists.add_far(number, a, lane);
             continue;
         }
         const int end = header.starts[0][bin + 1];
@@ -346,12 +444,12 @@ __global__ void __launch_bounds__(512, 3)
                     if (between(keys[s], from, to)) ++counts[static_cast<int>((keys[s] - from) >> finer)];
                 }
             }
-            int number = 0;
-            while (before + (inside = counts[number]) < k) {
+            int in = 0;
+            while (before + (inside = counts[in]) < k) {
                 before += inside;
-                ++number;
+                ++in;
             }
-            from += static_cast<Key>(number) << finer;
+            from += static_cast<Key>(in) << finer;
             to = from + min((Key(1) << finer) - 1, to - from);
         }
         // Which of them it is.
@@ -410,7 +508,7 @@ __global__ void __launch_bounds__(512, 3)
             sum -= static_cast<unsigned long long>(psi[joint]);
         }
         if constexpr (EMPTY) {
-            const T* sorted = columns.sorted + static_cast<long long>(set[0]) * n;
+            const T* sorted = columns.sorted + static_cast<long long>(variable) * n;
             sum += static_cast<unsigned long long>(
                 psi[count_around<T, Rule>(sorted, n, columns.ranks, own, static_cast<KeyOf<T>>(radius)) - SELF] +
                 psi[near_y - SELF] - psi[n - SELF]);
@@ -438,7 +536,7 @@ __global__ void __launch_bounds__(512, 3)
             sum += static_cast<unsigned long long>(psi[near_x - SELF] + psi[near_y - SELF] - psi[near_z - SELF]);
         }
     }
-    atomicAdd(&tests.sums(blockIdx.y)[lane], sum);
+    if (sum != 0) atomicAdd(&tests.sums(number)[lane], sum);
 }
 
 // What a warp of `estimate_far` works in.
@@ -468,20 +566,21 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
     Space& space = spaces[own_number];
     const int n = sets.n, k = tests.k;
     const long long* psi = tests.psi;
-    const unsigned count = *lists.far_count;
+    const unsigned count = *lists.counters;
 
     for (unsigned item = blockIdx.x * warps + own_number; item < count; item += gridDim.x * warps) {
         const unsigned found = lists.far[item], of_test = found / lists.lanes;
-        const int lane = found % lists.lanes, a = lists.first + of_test % lists.samples,
+        const int lane = found % lists.lanes, place = lists.first + of_test % lists.samples,
                   number = of_test / lists.samples;
-        const Around<T, EMPTY, Rule> around(sets, tests, number, a);
-        const int set = tests.first[2ll * number];
+        const Given<T> given(sets, tests.first + 2ll * number);
+        const int set = given.test[0], a = sets.sample(set, place);
+        const Around<T, EMPTY, Rule, Given<T>> around(given, sets.level, a);
         const T* values = columns.rows + (static_cast<long long>(set) * tests.row + lane) * n;
         const T own = values[a];
         const auto distance = [&](int b) -> Key { return distance_between<T, Rule>(own, values[b]); };
 
         // The k-th joint distance is from `from` to `to`; that is divided until few distances, or one number, are left.
-        const Header& header = *Neighbours<T, EMPTY>(lists, number, a).header;
+        const Header& header = *Neighbours<T, EMPTY>(lists, number, place).header;
         Key from = static_cast<Key>(header.low) + (static_cast<Key>(LAST - 1) << header.shift), to = lists.farthest;
         int inside = n;
         // Goes through the samples: counts keys in that range by parts of 2^shift, or keeps them, and how many are
@@ -492,7 +591,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             int nearer = 0;
             if (warp.thread == 0) space.before = space.kept = 0;
             warp.join();
-            around.each(warp.thread, warp.threads, distance, [&](int, Key x, Key y, Key) {
+            around.each(warp.thread, n, warp.threads, distance, [&](int, Key x, Key y, Key) {
                 const Key key = larger(x, y);
                 nearer += key < from;
                 if (key < from || key > to) return;
@@ -541,7 +640,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         }
         warp.join();
         int near[NEAR] = {};
-        around.each(warp.thread, warp.threads, distance, [&](int, Key x, Key y, Key z) {
+        around.each(warp.thread, n, warp.threads, distance, [&](int, Key x, Key y, Key z) {
             near[0] += larger(x, z) < radius;
             near[1] += y < radius;
             near[2] += z < radius;

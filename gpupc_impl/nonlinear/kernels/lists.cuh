@@ -73,20 +73,25 @@ template <class T>
 struct Lists {
     unsigned char* entries;  // (tests, samples, lists, padded) entries
     unsigned char* headers;  // (tests, samples)
-    int first, samples;      // of the sample that is the first, and how many there are
+    const T* arranged;       // (tests, level + 1, n) the values of S and V_j, in the order of the sets
+    int first, samples;      // of the sample that is the first in that order, and how many there are
+    int near;                // samples on either side of one, `wanted` or more, that are looked at first
     int padded;              // n - 1, rounded up
     int wanted;              // bound for the bucket that is the last but one: so many samples, k or more, are that near
     KeyOf<T> fine_low;       // the FINE buckets
     int fine_shift;
-    KeyOf<T> farthest;  // no distance is larger
-    bool whole;         // whether what is in the last bucket is listed, too
-    int room;           // samples that there is room for in shared memory while lists are made
-    unsigned* far;      // a sample in a lane for which the lists end too early, numbered in (tests, samples, lanes) ...
-    unsigned* far_count;  // ... and how many there are
+    KeyOf<T> farthest;   // no distance is larger
+    bool whole;          // whether what is in the last bucket is listed, too
+    int room;            // samples that there is room for in shared memory while lists are made
+    unsigned* far;       // a sample in a lane for which the lists end too early, numbered in (tests, samples, lanes)
+    unsigned* counters;  // (1 + shares) how many there are; and what is dealt of each share of the work (deal.cuh)
+    int shares;
     int lanes;
 
+    __device__ __forceinline__ unsigned* dealt() const { return counters + 1; }
+
     __device__ __forceinline__ void add_far(int test, int sample, int lane) const {
-        far[atomicAdd(far_count, 1u)] = (static_cast<unsigned>(test) * samples + sample - first) * lanes + lane;
+        far[atomicAdd(counters, 1u)] = (static_cast<unsigned>(test) * samples + sample - first) * lanes + lane;
     }
 };
 
@@ -104,15 +109,16 @@ struct Neighbours {
     }
 };
 
-// What lies in the lanes, and how they are dealt out. A block works for `width` lanes that lie side by side, or in the
-// last group for what is left of them.
+// What lies in the lanes, and how they are dealt out. A block or warp works for `width` lanes that lie side by side, or
+// in the last group for what is left of them.
 template <class T>
 struct Columns {
     const T* values;  // (sets, stride / panel, n, panel) values of all lanes, `panel` of which lie together
-    const T* rows;    // (sets, lanes of all launches, n) the same values
+    const T* rows;    // (sets, lanes of all launches, n) the same values, of samples as they are numbered
     const T* sorted;  // (p, n) values of each variable ascending, at level 0 ...
     bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
     int stride;
     int width;
+    int of_group, of_test;  // pieces of work that a test is to warps, in a group that is not the last and in all
     int row;  // bytes of a sample's values in a panel; known at compile time it would be a shift of 64 bits
 };

@@ -285,18 +285,20 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
 }
 
 // The rows of each set as columns: of rows[lane * n + b] for lane <= perm, and zero up to stride, `together` lanes lie
-// side by side, all or a part of 32, at columns[lane / together * together * n + b * together + lane % together]. Grid
-// (ceil(n / 32), ceil(stride / 32), sets), any block.
+// side by side, all or a part of 32, at columns[lane / together * together * n + b * together + lane % together], the
+// samples in the order of the sets. Grid (ceil(n / 32), ceil(stride / 32), sets), any block.
 template <class T>
-__global__ void lay_side_by_side(const T* rows, int n, int lanes, int stride, int together, T* columns) {
+__global__ void lay_side_by_side(const __grid_constant__ Sets<T> sets, const T* rows, int lanes, int stride,
+                                 int together, T* columns) {
     __shared__ T tile[32][33];
-    const int b0 = blockIdx.x * 32, lane0 = blockIdx.y * 32;
+    const int b0 = blockIdx.x * 32, lane0 = blockIdx.y * 32, n = sets.n;
     rows += static_cast<long long>(blockIdx.z) * lanes * n;
     columns += static_cast<long long>(blockIdx.z) * n * stride;
     for (int l = 0; l < 32; ++l) {
         for (int t = threadIdx.x; t < 32; t += blockDim.x) {
             const bool there = lane0 + l < lanes && b0 + t < n;
-            tile[l][t] = there ? rows[static_cast<long long>(lane0 + l) * n + b0 + t] : T(0);
+            const long long row = static_cast<long long>(lane0 + l) * n;
+            tile[l][t] = there ? rows[row + sets.sample(blockIdx.z, b0 + t)] : T(0);
         }
     }
     __syncthreads();

@@ -8,11 +8,16 @@ template <class T>
 struct Sets {
     const T* values;   // (p, n)
     const int* first;  // (sets, 1 + level)
+    const int* order;  // (p, n) the samples in ascending order of each variable, or null
     int n, level;
 
     __device__ __forceinline__ const T* of(int variable) const { return values + static_cast<long long>(variable) * n; }
     __device__ __forceinline__ const int* set(int number) const {
         return first + static_cast<long long>(number) * (level + 1);
+    }
+    // Of the samples in the order of S[0], or as they are where there is no order, the one at a place.
+    __device__ __forceinline__ int sample(int number, int place) const {
+        return order == nullptr ? place : order[static_cast<long long>(set(number)[1]) * n + place];
     }
 };
 

@@ -10,7 +10,7 @@ from scipy import special
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.nonlinear import device
-from gpupc_impl.nonlinear.device import PARAMS, TUNING, Engine, ci_test, counts_of
+from gpupc_impl.nonlinear.device import BINS, HEADER_BYTES, PARAMS, TUNING, Engine, ci_test, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest, philox
 
@@ -326,7 +326,7 @@ def test_lists_of_a_few_samples_at_a_time_give_the_same(selection, transform, me
     for list_bytes in sizes:  # some samples of one test, one or two tests, all
         backend = open_backend("host")
         engine = Engine(problem, backend, params)
-        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes, teams=3, sharing=5)
+        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes, sharing=5)
         engine.fitting(level, 2, 2)
         before = backend.memory_used
         backend.reset_peak()
@@ -397,22 +397,24 @@ def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, tran
 
     def launch_and_count(engine, level, sets, tests, lists, first):
         launch(engine, level, sets, tests, lists, first)
-        lanes[-1] += backend.download(lists.values["far_count"])[0]
+        lanes[-1] += backend.download(lists.values["counters"])[0]
 
     monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_count)
-    for reach, room_bytes, lists, buckets, far, teams, narrow in (
-        (n - 1, 0, 1, 32, 1, 8, 2**16),  # all are listed
-        (n - 1, 1 << 15, 3, 64, 32, 1000, n),
-        (90, 100, 32, 5, 64, 1, n - 1),  # more may be listed than there is room for
-        (12, 1 << 15, 32, 32, 1, 8, n),  # as few as there can be, and most lanes need more
-        (12, 1 << 15, 5, 32, 128, 8, n),
+    for reach, near, room_bytes, lists, buckets, far, shares, narrow in (
+        (n - 1, n, 0, 1, 32, 1, 1, 2**16),  # all are listed
+        (n - 1, n - 1, 1 << 15, 3, 64, 32, 1000, n),
+        (90, 90, 100, 32, 5, 64, 7, n - 1),  # more may be listed than there is room for
+        (12, 12, 1 << 15, 32, 32, 1, 4, n),  # as few as there can be, and most lanes need more
+        (12, 100, 1 << 15, 5, 32, 128, 2, n),
     ):
         monkeypatch.setattr(device, "MOST_NARROW", narrow)
         monkeypatch.setattr(Engine, "_listed_finely", lambda engine, level, reach=reach: reach)
+        monkeypatch.setattr(Engine, "_near", lambda engine, level, near=near: near)
         engine = Engine(problem, backend, params)
         assert engine._wide == (narrow == n - 1 and engine.kind == "float")
-        choice = {"room_bytes": room_bytes, "lists": lists, "buckets": buckets, "far": far, "teams": teams}
+        choice = {"room_bytes": room_bytes, "lists": lists, "buckets": buckets, "far": far}
         engine.tuning = dataclasses.replace(engine.tuning, **choice)
+        engine.shares = shares
         engine.fitting(level, 1, 2)
         lanes.append(0)
         found.append(engine.partials(level, sets, tests))
@@ -420,6 +422,52 @@ def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, tran
     assert lanes[0] == lanes[1] == 0
     assert lanes[3] == lanes[4] > 0
     assert np.array_equal(found[0][:, :1], [[Retest(problem).partials(1, j, members)[0]] for j in (2, 4)])
+
+
+@pytest.mark.parametrize("transform", ["ranks", "standardize"])
+@pytest.mark.parametrize("level", [1, 2])
+def test_lists_do_not_depend_on_the_samples_looked_at_first(backend, monkeypatch, transform, level):
+    """However few these are, they lead to all that are near enough."""
+    rng, count = np.random.default_rng(11), 40
+    problem = sample_problem(rng, 150, p=6, transform=transform, permutations=3, k_cmi=4)
+    variables = np.array([rng.permutation(6)[: level + 2] for _ in range(count)])
+    sets = np.hstack([variables[:, :1], np.sort(variables[:, 2:], axis=1)])
+    tests = np.stack([np.arange(count), variables[:, 1]], axis=1)
+    headers, partials, launch = [], [], Engine._launch_by_buckets
+
+    def launch_and_keep(engine, level, sets, tests, lists, first):
+        launch(engine, level, sets, tests, lists, first)
+        found = backend.download(lists.values["headers"]).reshape(-1, HEADER_BYTES)
+        used = tests.values["count"] * lists.values["samples"], 8 + 4 + 4 * 2 * (BINS + 1)  # without what pads them
+        headers[-1].append(found[: used[0], : used[1]])
+
+    monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_keep)
+    wanted = Engine(problem, backend, PARAMETERS | {"selection": "buckets"})._listed_finely(level)
+    for near in (150, wanted, 2 * wanted):
+        monkeypatch.setattr(Engine, "_near", lambda engine, level, near=near: near)
+        engine = Engine(problem, backend, PARAMETERS | {"selection": "buckets"})
+        engine.fitting(level, count, 1)
+        headers.append([])
+        partials.append(engine.partials(level, sets, tests))
+    assert all(np.array_equal(np.concatenate(headers[0]), np.concatenate(other)) for other in headers[1:])
+    assert all(np.array_equal(partials[0], other) for other in partials[1:])
+    members = sets[0, 1:].tolist()
+    assert np.array_equal(partials[0][0], Retest(problem).partials(sets[0, 0], tests[0, 1], members))
+
+
+@pytest.mark.parametrize("most", [1e280, 5e307])
+@pytest.mark.parametrize("members", [[2], [2, 3]])
+def test_keys_near_the_largest_double(backend, most, members):
+    """Where lists end, in keys, is then beyond 64 bits."""
+    data = np.random.default_rng(0).uniform(-1, 1, (60, 4)) * most
+    data[:20] *= 1e-30
+    data[20:30] = data[20] * (1 + 1e-12 * np.arange(10)[:, None])
+    problem = NonlinearProblem.from_data(
+        data, transform="none", precision="float64", permutations=20, k_cmi=3, k_perm=5
+    )
+    for i, j in ((0, 1), (1, 0)):
+        found = run_engine(problem, backend, i, j, members, selection="buckets")[1]
+        assert np.array_equal(found, run_engine(problem, backend, i, j, members, selection="counting")[1])
 
 
 @pytest.mark.parametrize("level", [0, 1, 3])
