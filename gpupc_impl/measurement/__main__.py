@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpupc_impl.backends import BACKENDS
+from gpupc_impl.backends import BACKENDS, BackendUnavailable, DeviceMemoryError
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.measurement import kernel_times
 from gpupc_impl.measurement.record import Limits, Record, band
 from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
@@ -37,8 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, help="CPU threads (default: every available core)")
     parser.add_argument("--out", type=Path, help="keep records, skeletons and samples in this folder")
     parser.add_argument("--fresh", action="store_true", help="measure anew what the folder already holds")
+    parser.add_argument(
+        "--kernels", action="store_true", help="time each kernel instead, in this process, and wait for each launch"
+    )
     options = parser.parse_args(argv)
     limits = Limits(options.time_limit, options.memory_limit, options.device_memory_limit)
+    if options.kernels:
+        try:
+            problem = load_problem(options.problem)
+            for setting in (parse_setting(text, limits) for text in options.settings):
+                found = kernel_times.search_time(problem, setting, options.backend, options.repeats)
+                print(f"{setting.name}\n{kernel_times.table(found)}")
+        except (ValueError, FileNotFoundError, BackendUnavailable, DeviceMemoryError) as error:
+            parser.error(str(error))
+        return 0
     with contextlib.ExitStack() as stack:
         out = options.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:

@@ -1,0 +1,128 @@
+"""Where the time of a search goes on a device, kernel by kernel.
+
+Every launch is waited for. So the times are those of kernels that have the device to themselves, of work that is there;
+with what waiting costs, some microseconds a launch. Without waiting the host prepares launches meanwhile, and a search
+takes less than their sum and what is beside them.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from gpupc_impl.backends import Backend, Kernel
+from gpupc_impl.core.pc_stable import Progress
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.registry import Method, get_method
+from gpupc_impl.core.solve import open_method_backend, solve
+from gpupc_impl.measurement.sampler import Setting
+
+
+class KernelTime(NamedTuple):
+    """What a kernel took in one search: its name with its template arguments, launches, and seconds of all of them."""
+
+    kernel: str
+    launches: int
+    seconds: float
+
+
+class SearchTime(NamedTuple):
+    """One search whose launches were waited for: seconds, CI tests, and its kernels, the longest first."""
+
+    seconds: float
+    tests: int
+    kernels: list[KernelTime]
+
+
+class _TimedKernel:
+    """A kernel each launch of which is waited for."""
+
+    def __init__(self, kernel: Kernel, backend: Backend, note: Callable[[str, float], None]):
+        self._kernel, self._backend, self._note = kernel, backend, note
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._backend.synchronize()
+        start = time.perf_counter()
+        self._kernel(*args, **kwargs)
+        self._backend.synchronize()
+        self._note(self._kernel.name, time.perf_counter() - start)
+
+
+class _TimedBackend:
+    """A backend whose kernels are timed."""
+
+    def __init__(self, backend: Backend):
+        self._backend = backend
+        self.noted: dict[str, list[float]] = collections.defaultdict(list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def kernel(self, *args: Any, **kwargs: Any) -> _TimedKernel:
+        kernel = self._backend.kernel(*args, **kwargs)
+        return _TimedKernel(kernel, self._backend, lambda name, seconds: self.noted[name].append(seconds))
+
+
+def search_time(problem: Problem, setting: Setting, backend: str = "auto", repeats: int = 5) -> SearchTime:
+    """Time the kernels of a search: the run that takes the median of `repeats`, behind one that is not counted.
+
+    Raises:
+        ValueError: the method has no kernels, `repeats` is below 1, or as `gpupc_impl.core.solve.solve` says.
+        DeviceMemoryError: the problem does not fit in device memory.
+    """
+    method = get_method(setting.method)
+    opened = open_method_backend(method, backend, setting.limits.device_memory_bytes)
+    if opened is None:
+        raise ValueError(f"method {method.name!r} has no kernels to time; name one that runs on a backend")
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}; it must be at least 1")
+    taken = [_timed_run(problem, method, opened, setting) for _ in range(1 + repeats)][1:]
+    taken.sort(key=lambda search: search.seconds)
+    return taken[(len(taken) - 1) // 2]
+
+
+def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Setting) -> SearchTime:
+    timed = _TimedBackend(backend)
+    tests: list[int] = []
+
+    def note_level(level: Progress) -> None:
+        tests.append(level.tests)
+
+    start = time.perf_counter()
+    solve(
+        problem,
+        method,
+        timed,  # type: ignore[arg-type]
+        setting.params,
+        separating_sets=setting.separating_sets,
+        progress=note_level,
+    )
+    seconds = time.perf_counter() - start
+    kernels = [KernelTime(name, len(each), sum(each)) for name, each in timed.noted.items()]
+    return SearchTime(seconds, sum(tests), sorted(kernels, key=lambda kernel: -kernel.seconds))
+
+
+def table(search: SearchTime) -> str:
+    """A row a kernel: launches, milliseconds of all, microseconds of one, and the share of all kernels' time."""
+    total = sum(kernel.seconds for kernel in search.kernels)
+    rows: list[Sequence[str]] = [("kernel", "launches", "ms", "us each", "share")]
+    for name, launches, seconds in search.kernels:
+        each = f"{1e6 * seconds / launches:,.1f}"
+        rows.append((name, f"{launches:,}", f"{1e3 * seconds:,.3f}", each, f"{seconds / total:.1%}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    a_test = f", {1e6 * total / search.tests:,.3f} us a test" if search.tests else ""
+    lines.append(
+        f"{search.tests:,} tests: kernels {1e3 * total:,.3f} ms{a_test}; the search {1e3 * search.seconds:,.3f} ms"
+    )
+    return "\n".join(lines)

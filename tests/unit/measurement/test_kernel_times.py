@@ -1,0 +1,94 @@
+"""Times of kernels: every launch of a search is counted, once, and bad requests say what to do."""
+
+import collections
+import re
+
+import numpy as np
+import pytest
+
+from gpupc_impl.backends.host import HostKernel
+from gpupc_impl.core.registry import methods
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.measurement import kernel_times
+from gpupc_impl.measurement.__main__ import main, parse_setting
+from gpupc_impl.measurement.record import Limits
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+
+def chain(n, p):
+    data = np.random.default_rng(0).normal(size=(n, p))
+    data[:, 1:] += data[:, :-1]
+    return data
+
+
+PROBLEMS = {
+    "gaussian": GaussianProblem.from_data(chain(200, 12)),
+    "nonlinear": NonlinearProblem.from_data(chain(40, 4), permutations=9, k_perm=5, k_cmi=3),
+}
+
+
+@pytest.mark.parametrize(
+    "text", ["pair-scan", "cupc-s:theta=64", "out-of-core-block:layout=blocks,block_size=5", "gpucmiknn-parallel"]
+)
+def test_every_launch_of_one_search_is_counted(monkeypatch, text):
+    counted, launch = collections.Counter(), HostKernel._launch
+
+    def count(kernel, *args):
+        counted[kernel.name] += 1
+        launch(kernel, *args)
+
+    monkeypatch.setattr(HostKernel, "_launch", count)
+    setting = parse_setting(text, Limits())
+    problem = PROBLEMS[methods()[setting.method].family]
+    repeats = 3
+    found = kernel_times.search_time(problem, setting, "host", repeats)
+    assert {each.kernel: (1 + repeats) * each.launches for each in found.kernels} == counted
+    seconds = [each.seconds for each in found.kernels]
+    assert seconds == sorted(seconds, reverse=True)
+    assert 0 < sum(seconds) < found.seconds
+    assert found.tests > 0
+
+
+def test_the_run_that_takes_the_median_is_told(monkeypatch):
+    clock = iter([0, 9, *(edge for seconds in (5, 1, 3, 2) for edge in (0, seconds))])
+    monkeypatch.setattr(kernel_times.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(kernel_times, "solve", lambda *args, **kwargs: None)
+    assert kernel_times.search_time(PROBLEMS["gaussian"], parse_setting("cupc-s", Limits()), "host", 4).seconds == 2
+
+
+def test_the_table_has_totals(capsys, tmp_path):
+    path = tmp_path / "problem.npz"
+    PROBLEMS["gaussian"].save(path)
+    assert main([str(path), "--backend", "host", "--method", "cupc-s", "--kernels", "--repeats", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "cupc-s"
+    assert lines[1].split() == ["kernel", "launches", "ms", "us", "each", "share"]
+    rows = lines[2:-1]
+    assert {"level_zero", "cupc_s<1>"} <= {row.split()[0] for row in rows}
+    assert sum(float(row.split()[-1].rstrip("%")) for row in rows) == pytest.approx(100, abs=0.05 * len(rows) + 0.01)
+    total = float(
+        re.fullmatch(r"[\d,]+ tests: kernels ([\d.]+) ms, [\d.]+ us a test; the search [\d.]+ ms", lines[-1])[1]
+    )
+    assert sum(float(row.split()[-3]) for row in rows) == pytest.approx(total, abs=0.001 * len(rows))
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("stable-serial", "method 'stable-serial' has no kernels to time; name one that runs on a backend"),
+        ("cupc-s:theta=many", "parameter theta is 'many'"),
+        ("gpupc", "method 'gpupc' solves discrete problems"),
+        ("no-such", "no-such"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(capsys, tmp_path, method, message):
+    path = tmp_path / "problem.npz"
+    PROBLEMS["gaussian"].save(path)
+    with pytest.raises(SystemExit):
+        main([str(path), "--method", method, "--kernels"])
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_is_timed_at_least():
+    with pytest.raises(ValueError, match="repeats is 0; it must be at least 1"):
+        kernel_times.search_time(PROBLEMS["gaussian"], parse_setting("cupc-s", Limits()), "host", 0)
