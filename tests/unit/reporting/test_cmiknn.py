@@ -186,6 +186,26 @@ def test_table5_is_the_median_of_ratios(searches):
     ]
 
 
+def test_table5_has_seconds_where_the_cpu_version_was_not_run(load):
+    runs = load(
+        [
+            record("cgm-k7-seed0", "gpucmiknn-parallel", [1.0]),
+            record("cgm-k7-seed1", "gpucmiknn-parallel", [4.0]),
+            record("cgm-k7-seed2", "gpucmiknn-parallel", [], status="timeout"),
+            record("cgm-k20-seed0", "gpucmiknn-parallel", [2.0], k=20),
+            record("cgm-k20-seed0", "tigramite", [9.0], k=20),
+            record("cgm-k200-seed0", "gpucmiknn-parallel", [], k=200, status="timeout"),
+        ]
+    )
+    table = cmiknn.cmiknn_table5(runs, REPORTED["cmiknn_table5"])
+    cells = [row_of(table, "ours: GPU-CMIknn-Parallel (host)", k)[2] for k in ("7", "20", "200")]
+    assert cells == ["2.50 s", "4.50×", "–"]
+    said = "Seconds stand where that version was not run"
+    assert any(note.startswith(said) for note in table.notes)
+    with_all = load([record("cgm-k20-seed0", method, [2.0], k=20) for method in ("gpucmiknn-parallel", "tigramite")])
+    assert not any(note.startswith(said) for note in cmiknn.cmiknn_table5(with_all, []).notes)
+
+
 def test_a_limit_that_was_hit_is_a_bound_of_the_median(searches):
     table = cmiknn.cmiknn_table5(searches, REPORTED["cmiknn_table5"])
     assert row_of(table, "ours: GPU-CMIknn-Parallel (host)", "200")[2] == "> 22.5× †"  # 15 and more than 30
