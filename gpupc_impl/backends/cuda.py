@@ -244,8 +244,8 @@ class CudaBackend(Backend):
 
     def fill(self, array: Any, value: Any) -> None:
         byte = np.asarray(value, array.dtype).tobytes()[0]
-        with self._on_device():
-            array.data.memset_async(byte, array.nbytes)
+        with self._naming_streams():
+            array.data.memset_async(byte, array.nbytes, self._stream)
 
     def upload(self, array: ArrayLike) -> Any:
         host = np.asarray(array, order="C")
@@ -254,16 +254,13 @@ class CudaBackend(Backend):
             staged = self._pinned.array(host.shape, host.dtype)
             staged[...] = host
             self._in_flight.append(staged)
-            with self._on_device():
-                self._send(device.data.ptr, staged)
+            self._send(device.data.ptr, staged)
             return device
 
-        def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
-            with self._on_device():
-                self._send(device.data.ptr + part.first, staged)
-                return self._queued()
+        def send(staged: np.ndarray, part: Rows) -> None:
+            self._send(device.data.ptr + part.first, staged)
 
-        self._in_flight += staged_upload(self._pinned, host, pieces(host.nbytes), send)
+        self._in_flight += staged_upload(self._pinned, host, pieces(host.nbytes), send, self._queued)
         return device
 
     def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
@@ -279,16 +276,11 @@ class CudaBackend(Backend):
             Rows(first * given, min(height, len(matrix) - first), given, given)
             for first in range(0, len(matrix), height)
         ]
-        runtime = self._cupy.cuda.runtime
-        kind, stream = runtime.memcpyHostToDevice, self._stream.ptr
 
-        def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
-            place = device.data.ptr + part.first // given * wanted
-            with self._on_device():
-                runtime.memcpy2DAsync(place, wanted, staged.ctypes.data, given, given, part.rows, kind, stream)
-                return self._queued()
+        def send(staged: np.ndarray, part: Rows) -> None:
+            self._send_rows(device.data.ptr + part.first // given * wanted, wanted, staged)
 
-        self._in_flight += staged_upload(self._pinned, matrix, parts, send)
+        self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
         return device
 
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
@@ -305,30 +297,34 @@ class CudaBackend(Backend):
             for first, last in itertools.pairwise(bounds)
             if last > first
         ]
-        runtime = self._cupy.cuda.runtime
-        kind, stream = runtime.memcpyHostToDevice, self._stream.ptr
 
-        def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
-            place, width = device.data.ptr + part.first, part.width
-            with self._on_device():
-                runtime.memcpy2DAsync(place, part.stride, staged.ctypes.data, width, width, part.rows, kind, stream)
-                return self._queued()
+        def send(staged: np.ndarray, part: Rows) -> None:
+            self._send_rows(device.data.ptr + part.first, part.stride, staged)
 
-        self._in_flight += staged_upload(self._pinned, matrix, parts, send)
+        self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
         tiles = -(-p // 32)
         self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
 
     def _queued(self) -> Callable[[], None]:
-        """A function that waits for what has been queued so far; call this where the device is current."""
-        return CudaEvent(self, self._stream.record()).synchronize
+        """A function that waits for what has been queued so far."""
+        with self._on_device():
+            return CudaEvent(self, self._stream.record()).synchronize
 
     def _send(self, address: int, staged: np.ndarray) -> None:
         """Queue a copy of page-locked memory to the device."""
         if staged.nbytes:
             runtime = self._cupy.cuda.runtime
             kind = runtime.memcpyHostToDevice
-            runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
+            with self._naming_streams():
+                runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
+
+    def _send_rows(self, address: int, stride: int, staged: np.ndarray) -> None:
+        """Queue a copy of rows in page-locked memory to rows on the device that are `stride` bytes apart."""
+        runtime, (rows, width) = self._cupy.cuda.runtime, staged.shape
+        kind = runtime.memcpyHostToDevice
+        with self._naming_streams():
+            runtime.memcpy2DAsync(address, stride, staged.ctypes.data, width, width, rows, kind, self._stream.ptr)
 
     def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         if sum(array.nbytes for array in arrays) > PINNED_RESULT_BYTES:
@@ -336,7 +332,7 @@ class CudaBackend(Backend):
         runtime = self._cupy.cuda.runtime
         kind = runtime.memcpyDeviceToHost
         out = [self._pinned.array(array.shape, array.dtype) for array in arrays]
-        with self._on_device():
+        with self._naming_streams():
             for host, array in zip(out, arrays, strict=True):
                 if array.nbytes:
                     runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, kind, self._stream.ptr)
@@ -351,7 +347,7 @@ class CudaBackend(Backend):
         kind = runtime.memcpyDeviceToHost
         if out is not None or array.nbytes <= PINNED_RESULT_BYTES:
             host = self._pinned.array(array.shape, array.dtype) if out is None else out
-            with self._on_device():
+            with self._naming_streams():
                 runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, kind, self._stream.ptr)
                 self._stream.synchronize()
             self._done()
@@ -359,9 +355,9 @@ class CudaBackend(Backend):
         host = np.empty(array.shape, array.dtype)
 
         def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
-            with self._on_device():
+            with self._naming_streams():
                 runtime.memcpyAsync(staged.ctypes.data, array.data.ptr + offset, staged.nbytes, kind, self._stream.ptr)
-                return self._queued()
+            return self._queued()
 
         staged_download(self._pinned, host, fetch)
         self.synchronize()
@@ -482,7 +478,7 @@ class CudaBackend(Backend):
         return int(array.data.ptr)
 
     def synchronize(self) -> None:
-        with self._on_device():
+        with self._naming_streams():
             self._stream.synchronize()
         self._done()
 
@@ -522,10 +518,14 @@ class CudaBackend(Backend):
         """A context for work on this device and stream, the backend's own by default."""
         return _OnDevice(self, self._stream if stream is None else stream.handle)
 
-    def _launching(self, kernel: str) -> _OnDevice:
-        """A context for the launch of a kernel, which names its stream itself."""
-        self._running[kernel] = None
+    def _naming_streams(self) -> _OnDevice:
+        """A context for work on this device that names its stream itself."""
         return _OnDevice(self, None)
+
+    def _launching(self, kernel: str) -> _OnDevice:
+        """A context for the launch of a kernel."""
+        self._running[kernel] = None
+        return self._naming_streams()
 
 
 class _OnDevice:
@@ -670,7 +670,7 @@ class CudaKernel(Kernel):
             return 0
         found = self._resident.get((threads, shared_bytes))
         if found is None:
-            with _OnDevice(self._backend, None), self._lock:
+            with self._backend._naming_streams(), self._lock:
                 self._allow_shared(shared_bytes)
                 found = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared_bytes)
             found *= self._backend.multiprocessors

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import math
+import queue
 import threading
-import weakref
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +30,14 @@ KEPT_BYTES = 1 << 30
 CHUNK_BYTES = 4 << 20
 """What is copied at a time on its way to or from a device."""
 
+ROUND_BYTES = 64 << 20
+"""What goes up at a time through one block: most matrices whole, since every block takes time to come by."""
+
 AHEAD = 4
-"""Parts that may be on their way."""
+"""Parts that may be on their way down."""
 
 COPIERS = 8
-"""Threads that copy, the caller among them: more read no more from memory. As many parts may be under their hands."""
+"""Threads that copy, the caller among them: more read no more from memory."""
 
 
 class PinnedPool:
@@ -72,7 +75,10 @@ class _Block:
 
     def __init__(self, pool: PinnedPool, size: int, block: tuple[Any, int], shape: tuple[int, ...], dtype: np.dtype):
         self.__array_interface__ = {"version": 3, "data": (block[1], False), "shape": shape, "typestr": dtype.str}
-        weakref.finalize(self, pool.give_back, size, block).atexit = False
+        self._pool, self._size, self._block = pool, size, block
+
+    def __del__(self) -> None:
+        self._pool.give_back(self._size, self._block)
 
 
 def _size_class(size: int) -> int:
@@ -102,36 +108,61 @@ def staged_upload(
     pool: PinnedPool,
     source: np.ndarray,
     parts: Iterable[Rows],
-    send: Callable[[np.ndarray, Rows], Callable[[], None]],
+    send: Callable[[np.ndarray, Rows], None],
+    queued: Callable[[], Callable[[], None]],
 ) -> list[np.ndarray]:
-    """Copy parts of a C-contiguous host array into page-locked memory, and send each on while the next is copied.
+    """Copy parts of a C-contiguous host array into page-locked memory, and send each on while others are copied.
 
     Args:
-        send: ``(staged bytes, part) -> a function that waits until they have been read``.
+        send: queues a copy to the device, of ``(staged bytes, part)``.
+        queued: ``() -> a function that waits until what has been sent so far has been read``.
 
     Returns:
         Page-locked memory that may not have been read yet; keep it until then.
     """
-    flat = source.reshape(-1).view(np.uint8)
-    copies: collections.deque[tuple[np.ndarray, Rows, Copy]] = collections.deque()
-    under_way: collections.deque[tuple[np.ndarray, Callable[[], None]]] = collections.deque()
+    flat, rounds = source.reshape(-1).view(np.uint8), _rounds(parts)
+    now = _Round(pool, flat, next(rounds, []))
+    kept, read = [], None
+    for following in rounds:
+        if read is not None:
+            read()
+        then = _Round(pool, flat, following)
+        now.send(send)
+        kept, read, now = [now.memory], queued(), then
+    now.send(send)
+    return [*kept, now.memory]
 
-    def send_first() -> None:
-        staged, part, copy = copies.popleft()
-        copy.finish()
-        if len(under_way) == AHEAD:
-            under_way.popleft()[1]()
-        under_way.append((staged, send(staged, part)))
 
+def _rounds(parts: Iterable[Rows]) -> Iterator[list[Rows]]:
+    """Parts in order, at most `ROUND_BYTES` together, or one that is larger."""
+    together: list[Rows] = []
+    size = 0
     for part in parts:
-        if len(copies) == COPIERS:
-            send_first()
-        staged = pool.array((part.rows, part.width), np.uint8)
-        source_rows = np.ndarray(staged.shape, np.uint8, flat, part.first, (part.stride, 1))
-        copies.append((staged, part, Copy(staged, source_rows)))
-    while copies:
-        send_first()
-    return [staged for staged, _ in under_way]
+        if together and size + part.rows * part.width > ROUND_BYTES:
+            yield together
+            together, size = [], 0
+        together.append(part)
+        size += part.rows * part.width
+    if together:
+        yield together
+
+
+class _Round:
+    """Parts on their way into one block of page-locked memory."""
+
+    def __init__(self, pool: PinnedPool, flat: np.ndarray, parts: list[Rows]):
+        ends = [*itertools.accumulate((part.rows * part.width for part in parts), initial=0)]
+        self.memory = pool.array((ends[-1],), np.uint8)
+        self._copies = []
+        for part, (first, end) in zip(parts, itertools.pairwise(ends), strict=True):
+            staged = self.memory[first:end].reshape(part.rows, part.width)
+            source = np.ndarray(staged.shape, np.uint8, flat, part.first, (part.stride, 1))
+            self._copies.append((staged, part, Copy(staged, source)))
+
+    def send(self, send: Callable[[np.ndarray, Rows], None]) -> None:
+        for staged, part, copy in self._copies:
+            copy.finish()
+            send(staged, part)
 
 
 def staged_download(
@@ -166,27 +197,45 @@ def staged_download(
 
 
 class Copy:
-    """A copy from one array to another that a helper makes, or who waits for it."""
+    """A copy from one array to another of its shape that a helper makes, or who waits for it."""
 
     def __init__(self, target: np.ndarray, source: np.ndarray):
         self._arrays: tuple[np.ndarray, np.ndarray] | None = target, source
-        helpers = _helpers()
-        self._future: Future[None] | None = None if helpers is None else helpers.submit(self._make)
+        self._fault: Exception | None = None
+        self._begun, self._made = threading.Lock(), threading.Lock()
+        self._made.acquire()
+        if (waiting := _helpers()) is not None:
+            waiting.put(self)
 
-    def _make(self) -> None:
-        assert self._arrays is not None
-        target, source = self._arrays
-        np.copyto(target, source)
+    def make(self) -> None:
+        """Make the copy, unless somebody has begun it."""
+        if self._begun.acquire(blocking=False):
+            assert self._arrays is not None
+            try:
+                np.copyto(*self._arrays)
+            except Exception as fault:
+                self._fault = fault
+            self._made.release()
 
     def finish(self) -> None:
-        if self._future is None or self._future.cancel():  # nobody has begun
-            self._make()
-        else:
-            self._future.result()
+        """Return when the copy is made; call this once."""
+        self.make()
+        self._made.acquire()
         self._arrays = None  # a helper that is late still knows of this copy
+        if self._fault is not None:
+            raise self._fault
 
 
 @functools.cache
-def _helpers() -> ThreadPoolExecutor | None:
+def _helpers() -> queue.SimpleQueue[Copy] | None:
+    """Where helpers take copies from. An executor and its futures take several times as long for each."""
+    waiting: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+
+    def help_out() -> None:
+        while True:
+            waiting.get().make()
+
     threads = min(COPIERS, available_cores()) - 1
-    return ThreadPoolExecutor(threads, "gpupc-copy") if threads else None
+    for number in range(threads):
+        threading.Thread(target=help_out, name=f"gpupc-copy-{number}", daemon=True).start()
+    return waiting if threads else None

@@ -100,7 +100,7 @@ class Stream:
                 self.done += 1
 
     def synchronize(self):
-        assert working() is self
+        assert CURRENT.devices[-1] == self.device
         self.run(len(self.queue))
 
     def record(self):
@@ -169,9 +169,10 @@ class Place:
     def __add__(self, offset):
         return Place(self.memory, self.ptr - self.memory.ptr + offset)
 
-    def memset_async(self, value, size):
-        target = DeviceMemory.at(self.ptr, size)
-        working().queue.append(lambda: target.fill(value))
+    def memset_async(self, value, size, stream=None):
+        target, stream = DeviceMemory.at(self.ptr, size), working() if stream is None else stream
+        assert CURRENT.devices[-1] == stream.device
+        stream.queue.append(lambda: target.fill(value))
 
 
 class DeviceMemory(Memory):
@@ -224,7 +225,8 @@ def copy(target, source, size, kind, stream):
 
 
 def copy_2d(target, target_pitch, source, source_pitch, width, height, kind, stream):
-    assert working() is STREAMS[stream]
+    stream = STREAMS[stream]
+    assert CURRENT.devices[-1] == stream.device
     to, of = (DeviceMemory, PinnedMemory) if kind == 1 else (PinnedMemory, DeviceMemory)
     rows = [
         (to.at(target + row * target_pitch, width), of.at(source + row * source_pitch, width)) for row in range(height)
@@ -234,7 +236,7 @@ def copy_2d(target, target_pitch, source, source_pitch, width, height, kind, str
         for to_row, of_row in rows:
             to_row[:] = of_row
 
-    working().queue.append(run)
+    stream.queue.append(run)
 
 
 class Launch(NamedTuple):
@@ -492,6 +494,7 @@ def test_several_arrays_come_back_together(backend, monkeypatch, limit):
 def test_large_arrays_go_and_come_in_pieces(backend, monkeypatch):
     for module in (cuda, pinned):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(pinned, "ROUND_BYTES", 4000)
     monkeypatch.setattr(cuda, "SMALL_BYTES", 1000)
     monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
     array = np.random.default_rng(0).random((50, 70))  # 28 pieces
@@ -884,6 +887,7 @@ def test_a_fault_names_the_kernels_since_the_last_synchronisation(backend, argum
 def test_a_fault_that_shows_in_a_large_copy_names_them_too(backend, arguments, monkeypatch):
     for module in (cuda, pinned):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(pinned, "ROUND_BYTES", 4000)
     monkeypatch.setattr(cuda, "SMALL_BYTES", 1000)
     monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
     array = backend.upload(np.zeros((50, 70)))

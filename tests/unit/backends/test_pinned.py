@@ -1,18 +1,19 @@
 """Page-locked memory and copies through it, over ordinary memory and a device that is slow to read and to write."""
 
 import gc
+import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from gpupc_impl.backends import pinned
-from gpupc_impl.backends.pinned import AHEAD, COPIERS, PinnedPool, Rows, pieces, staged_download, staged_upload
+from gpupc_impl.backends.pinned import AHEAD, COPIERS, Copy, PinnedPool, Rows, pieces, staged_download, staged_upload
 
 CHUNK = 1000
+ROUND = 5500
 
 
 class Memory:
@@ -52,6 +53,7 @@ def pool(memory) -> PinnedPool:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(pinned, "CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(pinned, "ROUND_BYTES", ROUND)
 
 
 # --- the pool --------------------------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ class Device:
         self.queued = 0
         self.unread: list[Callable[[], None]] = []
 
-    def send(self, staged: np.ndarray, part: Rows) -> Callable[[], None]:
+    def send(self, staged: np.ndarray, part: Rows) -> None:
         self.queued += 1
 
         def read() -> None:
@@ -162,16 +164,15 @@ class Device:
                 self.bytes[start : start + part.width] = rows[row]
 
         self.unread.append(read)
-        return lambda: self.read(read)
 
-    def read(self, until: Callable[[], None] | None = None) -> None:
-        """What was sent, in order, up to one part or all of it."""
-        while self.unread and until is not None:
-            first = self.unread.pop(0)
-            first()
-            if first is until:
-                return
-        while self.unread:
+    def sent(self) -> Callable[[], None]:
+        until = self.queued
+        return lambda: self.read(until)
+
+    def read(self, until: int | None = None) -> None:
+        """What was sent, in order, all of it or the first `until` parts."""
+        left = 0 if until is None else max(0, self.queued - until)
+        while len(self.unread) > left:
             self.unread.pop(0)()
 
     def fetch(self, staged: np.ndarray, offset: int) -> Callable[[], None]:
@@ -188,24 +189,44 @@ def random_bytes(size: int) -> np.ndarray:
     return np.random.default_rng(size).integers(0, 256, size, np.uint8)
 
 
-class Starved:
-    """Helpers that never come to what they are asked for, as when others keep all cores."""
-
-    def __init__(self):
-        self.asked: list[Callable[[], None]] = []
-
-    def submit(self, copy: Callable[[], None]) -> Future:
-        self.asked.append(copy)
-        return Future()
+@pytest.fixture(scope="module")
+def threads() -> queue.SimpleQueue:
+    """Helpers on their own threads, whatever cores there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pinned, "available_cores", lambda: 4)
+        return pinned._helpers.__wrapped__()
 
 
 @pytest.fixture(params=["helpers", "one core", "starved helpers"])
-def copier(request, monkeypatch):
-    """Who copies."""
-    with ThreadPoolExecutor(3) as threads:
-        helpers = {"helpers": threads, "one core": None, "starved helpers": Starved()}[request.param]
-        monkeypatch.setattr(pinned, "_helpers", lambda: helpers)
-        yield
+def copier(request, threads, monkeypatch):
+    """Who copies; starved helpers come to nothing, as when others keep all cores."""
+    helpers = {"helpers": threads, "one core": None, "starved helpers": queue.SimpleQueue()}[request.param]
+    monkeypatch.setattr(pinned, "_helpers", lambda: helpers)
+
+
+def test_one_core_has_no_helpers(monkeypatch):
+    monkeypatch.setattr(pinned, "available_cores", lambda: 1)
+    assert pinned._helpers.__wrapped__() is None
+
+
+def test_a_helper_that_is_late_does_nothing(monkeypatch):
+    waiting: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    monkeypatch.setattr(pinned, "_helpers", lambda: waiting)
+    source, target = np.arange(10), np.zeros(10, int)
+    Copy(target, source).finish()
+    np.testing.assert_array_equal(target, source)
+    target[...] = 0
+    waiting.get().make()
+    assert not target.any()
+
+
+@pytest.mark.usefixtures("copier")
+def test_a_fault_of_a_copy_surfaces():
+    copies = [Copy(np.zeros(3), np.zeros(2 + (k != 7))) for k in range(20)]
+    for copy in copies[:7] + copies[8:]:
+        copy.finish()
+    with pytest.raises(ValueError, match="broadcast"):
+        copies[7].finish()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -221,11 +242,12 @@ def test_pieces_cover_memory(size):
 def test_what_goes_up_is_what_arrives(pool, memory, size):
     data, device = random_bytes(size), Device(size)
     data.setflags(write=size % 2 == 0)
-    kept = staged_upload(pool, data, pieces(size), device.send)
-    assert len(kept) == min(AHEAD, device.queued)
+    kept = staged_upload(pool, data, pieces(size), device.send, device.sent)
+    assert len(kept) == min(2, -(-size // (5 * CHUNK)) or 1)
+    assert device.queued == len(pieces(size))
     device.read()
     np.testing.assert_array_equal(device.bytes, data)
-    assert len(memory.asked) <= AHEAD + COPIERS + 1  # however many parts there are
+    assert len(memory.asked) <= 3  # however many parts there are
 
 
 @pytest.mark.usefixtures("copier")
@@ -233,8 +255,8 @@ def test_parts_of_a_matrix_go_up(pool):
     matrix = np.random.default_rng(0).normal(size=(9, 9))
     device = Device(matrix.nbytes)
     parts = [Rows(first * 80, min(2, 9 - first), 72 - 8 * first, 72) for first in range(0, 9, 2)]
-    kept = staged_upload(pool, matrix, parts, device.send)
-    assert len(kept) == AHEAD
+    kept = staged_upload(pool, matrix, parts, device.send, device.sent)
+    assert [len(memory) for memory in kept] == [sum(part.rows * part.width for part in parts)]
     device.read()
     arrived = device.bytes.view(float).reshape(9, 9)
     for first in range(0, 9, 2):
@@ -266,20 +288,24 @@ class DeviceFault(Exception):
 
 
 @pytest.mark.parametrize("when", ["queued", "waited for"])
-@pytest.mark.parametrize("number", [0, 3, 25])
+@pytest.mark.parametrize("number", [0, 3, 24])
 def test_faults_of_uploads_surface(pool, when, number):
+    sent = 0
+
     def fault() -> None:
         raise DeviceFault(f"copy number {number}")
 
-    def send(staged: np.ndarray, part: Rows) -> Callable[[], None]:
-        if part.first == number * CHUNK:
-            if when == "queued":
-                fault()
-            return fault
-        return lambda: None
+    def send(staged: np.ndarray, part: Rows) -> None:
+        nonlocal sent
+        sent = part.first // CHUNK
+        if sent == number and when == "queued":
+            fault()
+
+    def queued() -> Callable[[], None]:
+        return fault if sent >= number and when == "waited for" else lambda: None
 
     with pytest.raises(DeviceFault, match=f"copy number {number}$"):
-        staged_upload(pool, np.zeros(30 * CHUNK, np.uint8), pieces(30 * CHUNK), send)
+        staged_upload(pool, np.zeros(40 * CHUNK, np.uint8), pieces(40 * CHUNK), send, queued)
 
 
 @pytest.mark.parametrize("when", ["queued", "waited for"])
@@ -305,4 +331,4 @@ def test_a_fault_of_staging_surfaces(pool, monkeypatch):
 
     monkeypatch.setattr(pool, "_allocate", fails)
     with pytest.raises(MemoryError, match="no pages left to lock"):
-        staged_upload(pool, np.zeros(10, np.uint8), pieces(10), lambda staged, part: lambda: None)
+        staged_upload(pool, np.zeros(10, np.uint8), pieces(10), lambda staged, part: None, lambda: None)
