@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends import nvrtc
-from gpupc_impl.backends.arguments import Parameter, Struct, Unfit
+from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Unfit
 from gpupc_impl.backends.base import (
     PACKAGE_ROOT,
     Backend,
@@ -41,6 +41,8 @@ from gpupc_impl.backends.launch import MAX_THREADS, MOST_KNOWN, Dimensions, Kern
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
 from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, Rows, pieces, staged_download, staged_upload
+from gpupc_impl.backends.simt.build import cache_folder
+from gpupc_impl.backends.sources import MadeOfSources
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
@@ -489,6 +491,14 @@ class CudaBackend(Backend):
 
     def _load(self, source: Path, expression: str, structs: Sequence[Struct]) -> CudaKernel:
         start = time.perf_counter()
+        made_for = self._device_id, self._architecture, cache_folder()
+        load = functools.partial(self._load_function, source, expression, structs)
+        function = _functions.get((source, expression, *structs, made_for), (source, PACKAGE_ROOT / ASSERTIONS), load)
+        self.compile_seconds += time.perf_counter() - start
+        return CudaKernel(self, expression, function)
+
+    def _load_function(self, source: Path, expression: str, structs: Sequence[Struct]) -> _Function:
+        start = time.perf_counter()
         image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, {expression: structs}, self._architecture)
         entry = image.entries[expression]
         with self._on_device():
@@ -499,8 +509,6 @@ class CudaBackend(Backend):
                 raise KernelCompilationError(
                     f"{expression} in {source.name}, compiled for {self._architecture}, cannot be loaded: {error}"
                 ) from error
-            kernel = CudaKernel(self, expression, nvrtc.parameters(entry, structs), function)
-            seconds = time.perf_counter() - start
             logger.info(
                 "%s %s: %d registers, %d bytes local, %d bytes static shared, %.0f ms (%s)",
                 source.name,
@@ -508,11 +516,10 @@ class CudaBackend(Backend):
                 function.num_regs,
                 function.local_size_bytes,
                 function.shared_size_bytes,
-                1e3 * seconds,
+                1e3 * (time.perf_counter() - start),
                 "from the cache" if image.cached else "compiled",
             )
-        self.compile_seconds += seconds
-        return kernel
+            return _Function(function, nvrtc.parameters(entry, structs))
 
     def _on_device(self, stream: CudaStream | None = None) -> _OnDevice:
         """A context for work on this device and stream, the backend's own by default."""
@@ -616,16 +623,34 @@ class CudaStream(Stream):
             self.handle.synchronize()
 
 
-class CudaKernel(Kernel):
-    """A kernel loaded on the device."""
+class _Function:
+    """A kernel loaded on a device, whatever backend asked for it."""
 
-    def __init__(self, backend: CudaBackend, expression: str, parameters: Sequence[Parameter], function: Any):
-        threads = min(MAX_THREADS, function.max_threads_per_block)
-        shared_bytes = backend.max_shared_bytes - function.shared_size_bytes
-        super().__init__(expression, parameters, threads, shared_bytes, backend.address, function.num_regs)
+    def __init__(self, function: Any, parameters: Sequence[Parameter]):
+        self.parameters, self.pointer, self.registers = parameters, function.kernel.ptr, function.num_regs
+        self.most_threads, self.static_shared_bytes = function.max_threads_per_block, function.shared_size_bytes
+        self._function, self._allowed_shared = function, function.max_dynamic_shared_size_bytes
+        self._lock = threading.Lock()
+
+    def allow_shared(self, shared_bytes: int) -> None:
+        if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
+            with self._lock:
+                most = max(shared_bytes, self._allowed_shared)
+                self._function.max_dynamic_shared_size_bytes = self._allowed_shared = most
+
+
+_functions: MadeOfSources[_Function] = MadeOfSources()
+
+
+class CudaKernel(Kernel):
+    """A kernel of a backend."""
+
+    def __init__(self, backend: CudaBackend, expression: str, function: _Function):
+        parameters, threads = function.parameters, min(MAX_THREADS, function.most_threads)
+        shared_bytes = backend.max_shared_bytes - function.static_shared_bytes
+        super().__init__(expression, parameters, threads, shared_bytes, backend.address, function.registers)
         self._backend, self._function = backend, function
-        self._driver, self._pointer = backend._cupy.cuda.driver, function.kernel.ptr
-        self._allowed_shared = function.max_dynamic_shared_size_bytes
+        self._driver, self._pointer = backend._cupy.cuda.driver, function.pointer
         self._resident: dict[tuple[int, int], int] = {}
         self._gaps: list[bytes] = []  # before each argument
         places, end = [], 0
@@ -657,7 +682,7 @@ class CudaKernel(Kernel):
         piece = b"".join(itertools.chain.from_iterable(zip(self._gaps, encoded, strict=True)))
         handle = (self._backend._stream if stream is None else stream.handle).ptr
         with self._backend._launching(self.name), self._lock:
-            self._allow_shared(shared_bytes)
+            self._function.allow_shared(shared_bytes)
             self._buffer.raw = piece
             if together:
                 addresses = ctypes.addressof(self._arguments)
@@ -670,18 +695,14 @@ class CudaKernel(Kernel):
             return 0
         found = self._resident.get((threads, shared_bytes))
         if found is None:
-            with self._backend._naming_streams(), self._lock:
-                self._allow_shared(shared_bytes)
+            with self._backend._naming_streams():
+                self._function.allow_shared(shared_bytes)
                 found = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared_bytes)
             found *= self._backend.multiprocessors
             if len(self._resident) == MOST_KNOWN:
                 self._resident.clear()
             self._resident[threads, shared_bytes] = found
         return found
-
-    def _allow_shared(self, shared_bytes: int) -> None:
-        if shared_bytes > self._allowed_shared:  # CUDA grants more than 48 KB only to kernels that say so
-            self._function.max_dynamic_shared_size_bytes = self._allowed_shared = shared_bytes
 
 
 def _chosen_device() -> int | None:

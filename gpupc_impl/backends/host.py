@@ -34,7 +34,7 @@ from gpupc_impl.backends.base import (
 from gpupc_impl.backends.launch import MAX_THREADS, Kernel
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
 from gpupc_impl.backends.simt import build
-from gpupc_impl.backends.sources import source_name
+from gpupc_impl.backends.sources import MadeOfSources, source_name
 
 POLL_MS = 50
 """While a kernel runs, Python checks this often whether it was interrupted."""
@@ -160,19 +160,26 @@ class _Entry(ctypes.Structure):
     _fields_ = (("codes", ctypes.c_void_p), ("count", ctypes.c_int), ("run", ctypes.c_void_p))
 
 
+class _Loaded:
+    """A kernel in this process's memory, whatever backend asked for it."""
+
+    def __init__(self, source: Path, library: ctypes.CDLL, structs: Sequence[Struct]):
+        self.source, self.library, self.entry = source, library, _Entry.in_dll(library, "simt_entry")
+        codes = ctypes.string_at(self.entry.codes, 4 * self.entry.count)
+        types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
+        remaining = iter(structs)
+        self.parameters = [next(remaining) if code == "S" else _parameter(code) for code in types]
+
+
+_loaded: MadeOfSources[_Loaded] = MadeOfSources()
+
+
 class HostKernel(Kernel):
     """A kernel compiled for the host."""
 
-    def __init__(
-        self, backend: HostBackend, source: Path, expression: str, structs: Sequence[Struct], library: ctypes.CDLL
-    ):
-        self._entry = _Entry.in_dll(library, "simt_entry")
-        codes = ctypes.string_at(self._entry.codes, 4 * self._entry.count)
-        types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
-        remaining = iter(structs)
-        parameters = [next(remaining) if code == "S" else _parameter(code) for code in types]
-        super().__init__(expression, parameters, MAX_THREADS, backend.max_shared_bytes, backend.address)
-        self._backend, self._source, self._library = backend, source, library
+    def __init__(self, backend: HostBackend, expression: str, loaded: _Loaded):
+        super().__init__(expression, loaded.parameters, MAX_THREADS, backend.max_shared_bytes, backend.address)
+        self._backend, self._source, self._entry = backend, loaded.source, loaded.entry
 
     def _launch(
         self,
@@ -450,19 +457,23 @@ class HostBackend(Backend):
     def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> HostKernel:
         key = str(source), expression
         if key not in self._kernels:
-            path, started = (PACKAGE_ROOT / source).resolve(), time.perf_counter()
+            path, started = PACKAGE_ROOT / source, time.perf_counter()
+            made_for = self._sanitizers, build.find_compiler(), build.cache_folder()
+            load = functools.partial(self._load_kernel, path, expression, structs)
             try:
-                if not path.is_file():
-                    raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-                library = self._load_kernel(path, expression, structs)
+                loaded = _loaded.get((path, expression, *structs, made_for), (path, *build.BESIDE_KERNELS), load)
             finally:
                 self.compile_seconds += time.perf_counter() - started
-            self._kernels[key] = HostKernel(self, path, expression, structs, library)
+            self._kernels[key] = HostKernel(self, expression, loaded)
         return self._kernels[key]
 
-    def _load_kernel(self, path: Path, expression: str, structs: Sequence[Struct]) -> ctypes.CDLL:
+    def _load_kernel(self, path: Path, expression: str, structs: Sequence[Struct]) -> _Loaded:
+        if not path.is_file():
+            raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
+        path = path.resolve()
         _runtime(self._sanitizers)  # kernels refer to it
-        return _load(f"kernel {expression}", lambda: build.build_kernel(path, expression, structs, self._sanitizers))
+        build_it = functools.partial(build.build_kernel, path, expression, structs, self._sanitizers)
+        return _Loaded(path, _load(f"kernel {expression}", build_it), structs)
 
     def synchronize(self) -> None:
         """Launches have ended when they return; there is nothing to wait for."""

@@ -1,12 +1,18 @@
-"""Source files of kernels: how they are named, and what they include."""
+"""Source files of kernels: how they are named, what they include, and what a process has made of them."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import re
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
+
+Made = TypeVar("Made")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
@@ -25,8 +31,13 @@ def includes_of(path: Path) -> list[Path]:
 def _read(path: Path) -> tuple[str, list[Path]]:
     """A file's contents and the files that it includes. Every search loads kernels that share most of their files, so
     one is read again only when it has changed."""
-    stamp = path.stat()
-    return _read_as_of(path, stamp.st_mtime_ns, stamp.st_size)
+    return _read_as_of(path, *_stamp(path))
+
+
+def _stamp(path: Path | str) -> tuple[int, int]:
+    """What changes when somebody writes to a file."""
+    found = os.stat(path)
+    return found.st_mtime_ns, found.st_size
 
 
 @functools.lru_cache(maxsize=1024)
@@ -40,12 +51,43 @@ def _read_as_of(path: Path, modified: int, size: int) -> tuple[str, list[Path]]:
 
 def sources_of(*paths: Path) -> dict[str, str]:
     """Source files and, recursively, all that they include by quotes: name to contents, in the order of the names."""
-    found: dict[str, str] = {}
+    return dict(sorted((source_name(path), text) for path, text in _with_included(paths).items()))
+
+
+def _with_included(paths: Iterable[Path]) -> dict[Path, str]:
+    """Source files and, recursively, all that they include by quotes, with their contents."""
+    found: dict[Path, str] = {}
     pending = list(paths)
     while pending:
         current = pending.pop()
-        name = source_name(current)
-        if name not in found:
-            found[name], included = _read(current)
+        if current not in found:
+            found[current], included = _read(current)
             pending += included
-    return dict(sorted(found.items()))
+    return found
+
+
+class MadeOfSources(Generic[Made]):
+    """What a process has made of sources, for as long as none of the files is written to.
+
+    To find a compiled kernel on disk takes a millisecond, since every file that went into it is hashed. Whole searches
+    take a few, and each opens a backend that asks for ten kernels.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[dict[str, tuple[int, int]], Made]] = {}
+
+    def get(self, key: Hashable, sources: Iterable[Path], make: Callable[[], Made]) -> Made:
+        """What is known by a key, or made now of these sources and all that they include; what is made of sources that
+        are not there is not kept."""
+        if (known := self._known.get(key)) is not None:
+            stamps, made = known
+            with contextlib.suppress(OSError):
+                if all(_stamp(path) == stamp for path, stamp in stamps.items()):
+                    return made
+        try:
+            stamps = {str(path): _stamp(path) for path in _with_included(sources)}
+        except OSError:
+            return make()
+        made = make()
+        self._known[key] = stamps, made
+        return made

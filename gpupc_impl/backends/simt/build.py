@@ -33,6 +33,9 @@ from gpupc_impl.backends.sources import source_name, sources_of
 log = logging.getLogger("gpupc_impl.host")
 
 SIMT = PACKAGE_ROOT / "backends" / "simt"
+BESIDE_KERNELS = (SIMT / "simt.hpp", SIMT / "export.hpp", PACKAGE_ROOT / ASSERTIONS)
+"""Sources that are compiled with every kernel."""
+
 SANITIZERS = ("address", "undefined", "thread")
 
 _BASE_FLAGS = (
@@ -359,7 +362,7 @@ def is_whole(path: Path) -> bool:
 
 def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[str]:
     compiler = find_compiler()
-    files = sources_of(SIMT / "simt.hpp", SIMT / "export.hpp", PACKAGE_ROOT / ASSERTIONS, *sources)
+    files = sources_of(*BESIDE_KERNELS, *sources)
     return [
         unit,
         *(part for file in files.items() for part in file),

@@ -35,6 +35,7 @@ from gpupc_impl.backends import (
 )
 from gpupc_impl.backends import Pointer as ToArray
 from gpupc_impl.backends.cuda import MIRROR, CudaBackend
+from gpupc_impl.backends.sources import MadeOfSources
 
 KIB = 1024
 
@@ -298,6 +299,7 @@ def cupy(monkeypatch):
     for name, value in (("loaded", []), ("launches", []), ("fault", False)):
         monkeypatch.setattr(Function, name, value, raising=False)
     monkeypatch.setattr(Memory, "live", weakref.WeakSet())
+    monkeypatch.setattr(cuda, "_functions", MadeOfSources())
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CudaError,
         getDevice=lambda: CURRENT.devices[-1],
@@ -592,6 +594,24 @@ def test_a_product_takes_of_the_budget(backend, cupy):
     del out, right
     with pytest.raises(DeviceMemoryError):
         backend.gram(backend.empty((2, 80), np.float64))
+
+
+def test_backends_share_what_is_loaded(cupy, monkeypatch):
+    """And the shared memory that CUDA was asked to grant: who asks for less takes nothing from who asked for more."""
+    images = []
+
+    def compile_image(nvrtc_, source, kernels, architecture):
+        images.append(source.name)
+        return nvrtc.Image(Path("image"), {name: nvrtc.Entry(name, ("u64", "u32")) for name in kernels}, cached=True)
+
+    monkeypatch.setattr(nvrtc, "compile_image", compile_image)
+    first, second = (open_backend("cuda").kernel(*MIRROR) for _ in range(2))
+    for kernel, shared_bytes in ((first, 90), (second, 60), (first, 90)):
+        kernel([1], [1], [kernel._backend.empty(1, np.float64), np.int32(1)], KIB * shared_bytes)
+    assert images == ["mirror.cu"]
+    assert len(Function.loaded) == 1
+    assert [launch.shared_bytes for launch in Function.launches] == [90 * KIB, 60 * KIB, 90 * KIB]
+    assert [launch.stream for launch in Function.launches[:2]] == [first._backend._stream, second._backend._stream]
 
 
 def keeps(pool):
