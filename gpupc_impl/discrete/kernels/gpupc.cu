@@ -47,10 +47,8 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     }
     sync_block();
     if (testing) {
-        if (told) {
-            count_planes(data, shape, members, level, team, table, 1);
-        } else if (has_planes(data, shape, members, level)) {
-            count_planes(data, shape, members, level, team, table);
+        if (told || has_planes(data, shape, members, level)) {
+            count_planes(data, shape, members, level, team, table, told);
         } else if (WHERE == SHARED && team.size > 1) {
             count_packed(data, shape, members, level, team, table);
         } else {
