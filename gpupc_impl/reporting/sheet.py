@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import imread, imsave
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.sources import Heading
@@ -74,21 +75,22 @@ def save(panels: Sequence[tuple[Heading, Figure]], svg_path: str | Path, png_pat
 def _placed(panels: Sequence[tuple[Heading, Figure]]) -> Iterator[Place]:
     left = top = bottom = 0.0
     for heading, figure in panels:
-        picture = _picture(figure)
+        picture = _picture(figure, style.settle(figure))
         width, height = picture.size
         if left and left + width > style.PAGE_WIDTH * POINTS:
             left, top = 0.0, bottom + GAP
-        strip = _picture(_strip(heading, width), bbox_inches=None)
+        label = _strip(heading, width)
+        strip = _picture(label, label.bbox_inches)
         below = top + strip.size[1] + GAP / 2
         yield left, top, strip
         yield left, below, picture
         left, bottom = left + width + GAP, max(bottom, below + height)
 
 
-def _picture(figure: Figure, **how: None) -> Picture:
+def _picture(figure: Figure, edge: Bbox) -> Picture:
     files = io.StringIO(), io.BytesIO()
-    figure.savefig(files[0], format="svg", metadata={"Date": None}, **how)
-    figure.savefig(files[1], format="png", **how)
+    figure.savefig(files[0], format="svg", metadata={"Date": None}, bbox_inches=edge)
+    figure.savefig(files[1], format="png", bbox_inches=edge)
     plt.close(figure)
     files[1].seek(0)
     return Picture(files[0].getvalue(), imread(files[1], format="png"))
