@@ -16,6 +16,7 @@ import itertools
 import math
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -75,10 +76,7 @@ class _Block:
 
     def __init__(self, pool: PinnedPool, size: int, block: tuple[Any, int], shape: tuple[int, ...], dtype: np.dtype):
         self.__array_interface__ = {"version": 3, "data": (block[1], False), "shape": shape, "typestr": dtype.str}
-        self._pool, self._size, self._block = pool, size, block
-
-    def __del__(self) -> None:
-        self._pool.give_back(self._size, self._block)
+        weakref.finalize(self, pool.give_back, size, block).atexit = False
 
 
 def _size_class(size: int) -> int:

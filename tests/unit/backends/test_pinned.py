@@ -2,6 +2,8 @@
 
 import gc
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -121,6 +123,27 @@ def test_a_failed_allocation_leaves_the_pool_as_it_was(pool, memory, monkeypatch
         pool.array((2**20,), np.uint8)
     assert len(pool.array((20,), np.uint8)) == 20
     assert len(memory.asked) == 1
+
+
+def test_arrays_that_are_there_to_the_end_do_not_matter():
+    """Python takes modules apart before what hangs on them, such as a result that another module keeps."""
+    program = """
+import sys
+
+import numpy as np
+
+from gpupc_impl.backends import pinned
+
+def allocate(size):
+    memory = np.zeros(size, np.uint8)
+    return memory, memory.ctypes.data
+
+pool = pinned.PinnedPool(allocate)
+np.kept, sys.kept, pinned.kept, kept = (pool.array((10,), float) for _ in range(4))
+pinned.Copy(np.zeros(10**6), np.ones(10**6)).finish()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_threads_share_a_pool(pool, memory):
