@@ -45,9 +45,11 @@ venv: .venv/installed ## Create .venv with everything the project needs
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or 3.12 found; install one or set PYTHON=/path/to/python3.12" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@# Without a C++ compiler the host backend uses the one in the ziglang wheel.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[reproduce,test$(if $(shell command -v $${CXX:-c++} g++ clang++),,,compiler)]'
-	@# Jobs that start together would each compile the same modules.
+	@# pip would compile on one core, and jobs that start together would each compile the same modules. Packages carry
+	@# templates that are no Python.
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
 	$(BIN)/python -m compileall -q gpupc_impl baselines datasets workflow
 	@touch $@
 
