@@ -60,9 +60,10 @@ reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write resul
 report: venv ## Write results/report.html from the results that are there
 	$(SNAKEMAKE) --report results/report.html
 
-images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED
+images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED, and make the tables of docs/scale.md
 	$(BIN)/python -m workflow.lib.draw overview docs/images/overview.svg $(RECORDED)
 	$(BIN)/python -m workflow.lib.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
+	$(BIN)/python -m workflow.lib.scale --page docs/scale.md
 
 # On a GPU machine with few packages, without .venv: python3 -m workflow.lib.gpu_records (docs/gpu.md).
 gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice, in results/recorded

@@ -13,6 +13,7 @@ from workflow.lib import scale
 from workflow.lib.scale import Faults, Tasks, compare, cost, handed_out, list_schedule, panel_rows, simulate
 
 ROOT = Path(__file__).parents[2]
+RATES = scale.rates()
 FEW = Tasks(panels=12, held=4, panel_s=3.0, block_s=1.0)
 
 
@@ -29,7 +30,23 @@ def test_the_page_has_every_table():
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in scale.TABLES])
 def test_the_page_has_the_tables_of_the_script(name):
     made = scale.TABLES[name](scale.rates()) + "\n"
-    assert TABLES[name] == made, f"{name}: python -m workflow.lib.scale prints what it should be"
+    assert TABLES[name] == made, f"{name}: python -m workflow.lib.scale --page docs/scale.md puts in what it should be"
+
+
+def test_the_command_puts_its_tables_into_a_page(tmp_path, monkeypatch, capsys):
+    page = tmp_path / "page.md"
+    monkeypatch.setattr(scale, "TABLES", {"rates": scale.rate_table, "costs": scale.cost_table})
+    monkeypatch.setattr(scale, "rates", lambda: dataclasses.replace(RATES, fma=1.0))
+    page.write_text(PAGE)
+    assert scale.main(["--page", str(page)]) == 0
+    made = dict(re.findall(r"<!-- (\w+) -->\n\n((?:\|.*\n)+)", page.read_text()))
+    assert made == TABLES | {name: make(scale.rates()) + "\n" for name, make in scale.TABLES.items()}
+    assert made["rates"] != TABLES["rates"]
+    page.write_text("a page of something else\n")
+    with pytest.raises(SystemExit):
+        scale.main(["--page", str(page)])
+    assert "no comment <!-- rates -->" in capsys.readouterr().err
+    assert page.read_text() == "a page of something else\n"
 
 
 # --- closed forms ----------------------------------------------------------------------------------------------------

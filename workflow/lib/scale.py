@@ -1,6 +1,7 @@
 """How a search of method `distributed` grows, on paper and by simulation (docs/scale.md).
 
     python -m workflow.lib.scale                                    the page's tables
+    python -m workflow.lib.scale --page docs/scale.md               put them into the page
     python -m workflow.lib.scale --figure docs/images/scale.svg     its figure
     python -m workflow.lib.scale --measured scaling.json            the simulation against measured runs
 
@@ -16,6 +17,7 @@ import functools
 import heapq
 import json
 import math
+import re
 import statistics
 import sys
 from collections import OrderedDict, deque
@@ -657,6 +659,19 @@ TABLES = {
 """The page's tables, by the name in the comment that stands before each."""
 
 
+def replaced(page: str, tables: Mapping[str, str]) -> str:
+    """A page with these tables in the place of those that it has.
+
+    Raises:
+        ValueError: it lacks the comment before a table.
+    """
+    for name, made in tables.items():
+        page, found = re.subn(rf"(<!-- {name} -->\n\n)(?:\|.*\n)*", lambda there, new=made: f"{there[1]}{new}\n", page)
+        if not found:
+            raise ValueError(f"the page has no comment <!-- {name} --> with an empty line below it")
+    return page
+
+
 def draw(path: Path, rates: Rates) -> None:
     """Time against GPUs for the real shapes, each with its ideal as a thin line."""
     import matplotlib.pyplot as plt
@@ -681,6 +696,7 @@ def draw(path: Path, rates: Rates) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workflow.lib.scale", description=__doc__.splitlines()[0])
+    parser.add_argument("--page", type=Path, metavar="MD", help="put the tables where the page has them")
     parser.add_argument("--figure", type=Path, metavar="SVG", help="draw time against GPUs")
     parser.add_argument("--measured", type=Path, metavar="JSON", help="compare with measured runs")
     parser.add_argument("--fma", type=float, help="fused multiply-adds a second of the kernel of correlations")
@@ -699,8 +715,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.figure:
         draw(asked.figure, used)
         return 0
-    for name, make in TABLES.items():
-        print(f"<!-- {name} -->\n\n{make(used)}\n")
+    tables = {name: make(used) for name, make in TABLES.items()}
+    if asked.page:
+        try:
+            asked.page.write_text(replaced(asked.page.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            parser.error(f"{asked.page}: {error}")
+        return 0
+    for name, made in tables.items():
+        print(f"<!-- {name} -->\n\n{made}\n")
     return 0
 
 
