@@ -66,7 +66,7 @@ SMALL_BYTES = 1 << 21
 SMALL_MATRIX_BYTES = 1 << 20
 """Symmetric matrices up to this size are uploaded whole: copying half of one would take longer."""
 
-TRIANGLE_PARTS = 4
+TRIANGLE_PARTS = 8
 """Parts at least that half of a larger one goes up in, since copying one part hides behind sending another."""
 
 PINNED_RESULT_BYTES = 256 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,24 +72,34 @@ class BitGraphs:
         words: 32-bit words of a row.
         struct: what kernels take.
         edges, most_degree: of the graph after the level that was read last.
+
+    Args:
+        graphs: how many.
+        memory: arrays for them, of the shapes of `arrays`; None: they are made.
     """
 
-    def __init__(self, backend: Backend, p: int, graphs: int):
+    def __init__(self, backend: Backend, p: int, graphs: int, memory: Mapping[str, Any] | None = None):
         self.backend, self.p, self.words = backend, p, row_words(p)
         self.edges, self.most_degree = p * (p - 1) // 2, p - 1
         gpu = backend.warp_threads > 1
         self._grid = (-(-p // WARPS) if gpu else min(p, HOST_BLOCKS),)
         self._block = (WARPS * backend.warp_threads if gpu else 1,)
-        arrays = backend.empty_all(
-            bits=((graphs, p, self.words), np.uint32),
-            degrees=(p, np.int32),
-            removed=(p, np.int32),
-            counters=((MOST_LEVELS, len(COUNTERS)), np.uint64),
-        )
+        shapes = self.arrays(p, graphs)
+        arrays = backend.empty_all(**shapes) if memory is None else {name: memory[name] for name in shapes}
         self._bits, self._counters = arrays["bits"], arrays["counters"]
         self._counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
         backend.fill(self._counters, 0)
         self.struct = GRAPHS(p=p, words=self.words, **arrays)
+
+    @staticmethod
+    def arrays(p: int, graphs: int) -> dict[str, tuple[Any, Any]]:
+        """What they need on a device: shapes and types, by name (`Backend.empty_all`)."""
+        return {
+            "bits": ((graphs, p, row_words(p)), np.uint32),
+            "degrees": (p, np.int32),
+            "removed": (p, np.int32),
+            "counters": ((MOST_LEVELS, len(COUNTERS)), np.uint64),
+        }
 
     @staticmethod
     def device_bytes(p: int, graphs: int) -> int:
@@ -133,9 +144,9 @@ class BitGraphs:
         """Queue the zeroing of all counters, so that a level can be counted again."""
         self.backend.fill(self._counters, 0)
 
-    def entries(self, graph: int) -> Any:
-        """The adjacency matrix, (p, p) uint8 on the device."""
-        entries = self.backend.empty((self.p, self.p), np.uint8)
+    def entries(self, graph: int, out: Any = None) -> Any:
+        """The adjacency matrix, (p, p) uint8 on the device; `out`: where it goes, else an array of its own."""
+        entries = self.backend.empty((self.p, self.p), np.uint8) if out is None else out
         self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries)
         return entries
 

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
+from gpupc_impl.backends.arguments import Filled
 from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, pc_stable, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import bit_graph, separating_sets
-from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
+from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs, Counted
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian import correlation, pair_block
@@ -37,8 +38,9 @@ MOST_SCRATCH_BYTES = 1 << 29
 LEVELS_AHEAD = 6
 """Levels for which a table of binomials is made in advance."""
 
-TOGETHER = ((2, 5), (6, 8), (9, 11))
-"""First and last level of kernels that run several in one launch: as many as compile in about 10 s."""
+TOGETHER = ((1, 5), (6, 8), (9, 11))
+"""First and last level of kernels that run several in one launch: as many as compile in about 10 s. The tests of level 1
+have a kernel of their own, which has more warps at once."""
 
 MOST_EDGES_TOGETHER = 1 << 18
 """Edges up to which levels run together unless asked: with more, work takes far longer than launches."""
@@ -50,8 +52,17 @@ have more registers, gain more than launches take."""
 EDGES_A_BLOCK = 32
 """Edges for each block of levels that run together, from a block a multiprocessor on: blocks wait for each other."""
 
+AHEAD_SHARE = 4
+"""Of the device memory that is left, the part (1 / this) that arrays for all that there could be may take."""
+
+ROWS_A_BLOCK = 2
+"""Variables for each of these blocks where the edges are not known yet."""
+
 BUSY_TESTS = 1 << 20
 """Tests of the level before from which there are as many blocks as run at once."""
+
+LONGEST_AHEAD = 256
+"""Neighbours of a variable up to which levels that are queued before level 0 has run go on from level 2."""
 
 LEAST_SHARED_BYTES = 40 << 10
 """Shared memory of a block of levels that run together: later levels have shorter rows, and more to know of each."""
@@ -60,7 +71,8 @@ SLACK_BYTES = 16 * 512
 """What a device's allocator may round up."""
 
 TILED_FROM = 4096
-"""Variables from which it pays to find out whether level 1 is to be made in tiles."""
+"""Variables from which it pays to find out whether level 1 is to be made in tiles; with fewer, nothing need be known of
+level 0 to go on."""
 
 PROBED = 4096
 """Pairs that this is found out with."""
@@ -90,6 +102,17 @@ SEARCH = Struct(
     required=Pointer(np.uint32),
     forbidden=Pointer(np.uint32),
 )
+
+RESULT = Struct(
+    "ScanResult",
+    entries=Pointer(np.uint8),
+    pairs=Pointer(np.int32),
+    offsets=Pointer(np.int64),
+    sizes=Pointer(np.uint8),
+    members=Pointer(np.int32),
+)
+
+NO_RESULT = dict.fromkeys(RESULT.fields)
 
 PARAMETERS = {
     "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
@@ -127,10 +150,11 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     first += ["probe_pairs", "keep_unseparated"]
     later = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
     later += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
-    later += [_later_levels(first, last) for first, last in TOGETHER if first <= max_level]
+    together = [_later_levels(first, last) for first, last in TOGETHER if first <= max_level]
     found = [
         (PAIR_SOURCE, first, (SEARCH,)),
         (PREFIX_SOURCE, later, (SEARCH,)),
+        (PREFIX_SOURCE, together, (SEARCH, RESULT)),
         (bit_graph.SOURCE, bit_graph.KERNELS, (GRAPHS,)),
         (separating_sets.SOURCE, separating_sets.KERNELS, (separating_sets.LISTS,)),
         (correlation.SOURCE, correlation.KERNELS, ()),
@@ -146,24 +170,38 @@ class PairScan:
         self.problem, self.params = problem, run.params
         backend = self.backend = run.backend
         p = self.p = problem.n_variables
-        self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE)
+        self._pmax = np.full((p, p), np.nan) if run.pmax else None
+        self._ahead = self._kernel_ahead()
+        memory = backend.empty_all(
+            **BitGraphs.arrays(p, GRAPHS_AT_ONCE),
+            has_twin=(p, np.uint8),
+            found=((p, p), np.int32),
+            **({} if self._ahead is None else _arrays_ahead(p)),
+        )
+        self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE, memory)
         self.graph: int | None = None  # the present one
         self.levels_ahead = 0  # for which there are rows and a table of binomials
         self.removed: list[LevelSets] = []
         self._known: dict[int, LevelOutcome] = {}  # of levels that ran together with one before
+        self._memory = memory
+        self._has_result = False  # in this memory, of the present graph
         self._tests = 0  # of the level that was read last
-        self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
             "C": correlation.device_correlation(backend, problem),
             "residual_tolerance": problem.residual_tolerance,
             "pivot_tolerance": problem.pivot_tolerance,
-            **backend.empty_all(has_twin=(p, np.uint8), members=((p, p), np.int32)),
+            "has_twin": memory["has_twin"],
+            "members": memory["found"],
             "smallest_r_squared": None if self._pmax is None else backend.empty((p, p), np.uint64),
-            **dict.fromkeys(("starts", "neighbours", "best", "run_starts", "binomials", "scratch")),
+            **{name: memory.get(name) for name in ("starts", "neighbours", "best", "run_starts")},
+            **dict.fromkeys(("binomials", "scratch")),
             "widest": 0,
             **self._fixed_graphs(),
         }
+        if self._ahead is not None:
+            self.levels_ahead = TOGETHER[-1][1]
+            self._upload_tables(min(p, LONGEST_AHEAD))
         self.search = SEARCH(**self.fields)
 
     def _fixed_graphs(self) -> dict[str, Any]:
@@ -178,7 +216,7 @@ class PairScan:
 
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
-            return self._level_zero()
+            return self._level_zero() if self._ahead is None else self._levels_ahead(*self._ahead)
         if level in self._known:
             return self._known.pop(level)
         if level >= MOST_LEVELS:
@@ -190,6 +228,7 @@ class PairScan:
             )
         if level > 1 and (together := self._kernel_together(level)) is not None:
             return self._levels_together(level, *together)
+        self._has_result = False
         backend, before, edges_before = self.backend, self.graph, self.graphs.edges
         smallest = self.fields["smallest_r_squared"]
         if smallest is not None:
@@ -224,7 +263,8 @@ class PairScan:
         if self.graph is None:  # no level was run
             complete = ~np.eye(self.p, dtype=bool)
             return complete, SeparatingSets.from_levels(complete, [])
-        return download_result(self.backend, self.graphs.entries(self.graph), self.removed)
+        entries = self._memory["entries"] if self._has_result else self.graphs.entries(self.graph)
+        return download_result(self.backend, entries, self.removed)
 
     def pmax(self) -> np.ndarray | None:
         return self._pmax
@@ -266,8 +306,7 @@ class PairScan:
 
     def _level_zero(self) -> LevelOutcome:
         problem, self.graph = self.problem, 0
-        critical = np.float64(problem.critical_r_squared(0))
-        self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", self.search, critical, np.int32(0), np.int32(1))
+        self._test_pairs()
         self.graphs.read(0)
         if self._pmax is not None:
             self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
@@ -275,16 +314,25 @@ class PairScan:
         most = self.graphs.most_tested_degree(problem.fixed)
         return LevelOutcome(self.graphs.edges, most, tests=problem.tests_of_level_zero)
 
+    def _test_pairs(self) -> None:
+        """Make the tests of level 0."""
+        critical = np.float64(self.problem.critical_r_squared(0))
+        self.graphs.launch(PAIR_SOURCE, "pair_scan_zero", self.search, critical, np.int32(0), np.int32(1))
+
     def _level_one(self, start: int, left: int) -> None:
         """Make the tests of level 1; `left` has no edges since level 0."""
         if self._in_tiles(start):
             self._level_one_in_tiles(start, left)
         else:
-            splits = self.params["splits"] or max(1, min(-(-self.p // 128), MOST_BLOCKS // self.p, 8))
-            kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
-            arguments = [self.search, self._critical_one, np.int32(start), np.int32(left)]
-            kernel((self.p, splits), (self.params["warps"] * self.backend.warp_threads,), arguments)
+            self._scan_pairs(start, left)
         _ = self._critical_later  # worked out while the device works
+
+    def _scan_pairs(self, start: int, left: int) -> None:
+        """Make the tests of level 1 pair by pair."""
+        splits = self.params["splits"] or max(1, min(-(-self.p // 128), MOST_BLOCKS // self.p, 8))
+        kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
+        arguments = [self.search, self._critical_one, np.int32(start), np.int32(left)]
+        kernel((self.p, splits), (self._threads,), arguments)
 
     @property
     def _critical_one(self) -> np.float64:
@@ -352,19 +400,68 @@ class PairScan:
 
         None where levels take a few launches each.
         """
-        wanted, backend, edges = self.params["together"], self.backend, self.graphs.edges
-        if wanted == "auto":
-            few = edges <= MOST_EDGES_TOGETHER and self._tests_before(level) <= MOST_TESTS_TOGETHER
-            wanted = "always" if backend.warp_threads > 1 and few else "never"
+        if not self._is_asked():
+            return None
+        backend, edges = self.backend, self.graphs.edges
+        few = edges <= MOST_EDGES_TOGETHER and self._tests_before(level) <= MOST_TESTS_TOGETHER
         levels = next(((first, last) for first, last in TOGETHER if first <= level <= last), None)
         of_warp = 8 * _cells(level, self.graphs.most_degree)
         warps = min(self.params["warps"], backend.max_shared_bytes // of_warp)
-        alone = self._pmax is not None or self.problem.fixed is not None  # the kernel knows of neither
-        if wanted == "never" or levels is None or not warps or alone:
+        if levels is None or not warps or self._alone or not (few or self.params["together"] == "always"):
             return None
         shared_bytes = max(warps * of_warp, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
-        kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH,))
+        kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH, RESULT))
         return (kernel, levels[1], shared_bytes) if kernel.resident_blocks(self._threads, shared_bytes) else None
+
+    @property
+    def _alone(self) -> bool:
+        """Whether the kernel of several levels does not know of what is asked for."""
+        return self._pmax is not None or self.problem.fixed is not None
+
+    def _is_asked(self) -> bool:
+        """Whether levels are to run together, as far as they can."""
+        wanted = self.params["together"]
+        return wanted == "always" or (wanted == "auto" and self.backend.warp_threads > 1)
+
+    def _kernel_ahead(self) -> tuple[Any, int, int] | None:
+        """What runs the first levels without a look at what level 0 left: as `_kernel_together`; None: nothing does."""
+        problem, backend, p = self.problem, self.backend, self.p
+        if not self._is_asked() or p >= TILED_FROM or self.params["tiles"] == "always" or self._alone:
+            return None
+        if any(stop_reason(problem, level, p - 1) is not None for level in (0, 1)):
+            return None
+        if AHEAD_SHARE * _bytes_ahead(p) > backend.memory_limit - backend.memory_used:
+            return None
+        levels = TOGETHER[0]
+        shared_bytes = min(8 * self.params["warps"] * _cells(2, min(p, LONGEST_AHEAD)), backend.max_shared_bytes)
+        shared_bytes = max(shared_bytes, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
+        kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH, RESULT))
+        return (kernel, levels[1], shared_bytes) if kernel.resident_blocks(self._threads, shared_bytes) else None
+
+    def _levels_ahead(self, kernel: Any, most: int, shared_bytes: int) -> LevelOutcome:
+        """Run levels from 0 to `most` as far as they run together, all queued before anything is read."""
+        started, problem, self.graph = time.perf_counter(), self.problem, 0
+        self._test_pairs()
+        self._scan_pairs(0, 1)
+        blocks, memory = max(self.backend.multiprocessors, self.p // ROWS_A_BLOCK), self._memory
+        result = {name: memory[name] for name in RESULT.fields}
+        lists = memory["level_pairs"], memory["level_sets"]
+        before, *rows = self._run_together(1, kernel, most, shared_bytes, blocks, *lists, RESULT(**result))
+        gone = [(a.degree_sum - b.degree_sum) // 2 for a, b in itertools.pairwise((before, *rows))]
+        if any(gone):
+            pairs, size = sum(gone), sum(level * count for level, count in enumerate(gone, 1))
+            ends = {"pairs": pairs, "offsets": pairs + 1, "sizes": pairs, "members": size}
+            self.removed.append(LevelSets(**{name: memory[name][:end] for name, end in ends.items()}))
+        self._has_result = True
+        if self.graphs.edges > len(self.fields["best"]) // 2 or self.graphs.most_degree > self.fields["widest"]:
+            self.levels_ahead = 0  # no room for what is left
+        return LevelOutcome(
+            before.degree_sum // 2, before.most_degree, problem.tests_of_level_zero, seconds=self._rest_of(started)
+        )
+
+    def _rest_of(self, started: float) -> float:
+        """The time since then, less that of levels that are known."""
+        return time.perf_counter() - started - sum(known.seconds for known in self._known.values())
 
     def _tests_before(self, level: int) -> float:
         """Tests of the level before. Those of level 1 tell nothing of level 2; in their place stands a sixteenth of all
@@ -382,23 +479,47 @@ class PairScan:
         started = time.perf_counter()
         backend, edges = self.backend, self.graphs.edges
         self._make_room(most, None)
+        lists = backend.empty_all(pairs=((edges, 2), np.int32), sets=(edges * most, np.int32))
+        busy = self._tests_before(first) >= BUSY_TESTS
+        blocks = kernel.resident_blocks(self._threads, shared_bytes) if busy else edges // EDGES_A_BLOCK
+        blocks = max(backend.multiprocessors, blocks)
+        rows = self._run_together(
+            first, kernel, most, shared_bytes, blocks, lists["pairs"], lists["sets"], RESULT(**NO_RESULT)
+        )
+        pair = member = 0
+        for level, (before, row) in enumerate(itertools.pairwise(rows), first):
+            if gone := (before.degree_sum - row.degree_sum) // 2:
+                found = lists["sets"][member : member + gone * level].reshape(gone, level)
+                self.removed.append(LevelSets(lists["pairs"][pair : pair + gone], found))
+                pair, member = pair + gone, member + gone * level
+        self._has_result = False
+        outcome = self._known.pop(first)  # which takes what the others leave of the time of this call
+        return dataclasses.replace(outcome, seconds=self._rest_of(started))
+
+    def _run_together(
+        self, first: int, kernel: Any, most: int, shared_bytes: int, blocks: int, pairs: Any, sets: Any, result: Filled
+    ) -> list[Counted]:
+        """Launch levels from `first` to `most` and read what they did: from then on they are known.
+
+        Args:
+            blocks: as many as are wanted; fewer where not all could run at once.
+            pairs, sets: room for the lists of removed pairs and of their sets.
+            result: room for the result, where level 1 is the first.
+
+        Returns:
+            What the level before the first counted, and each that was run.
+        """
         last = first  # that the problem allows (core/pc_stable.py, stop_reason); of degrees the kernel knows
         while last < most and stop_reason(self.problem, last + 1, last + 2) is None:
             last += 1
-        lists = backend.empty_all(pairs=((edges, 2), np.int32), members=(edges * last, np.int32))
-        resident = kernel.resident_blocks(self._threads, shared_bytes)
-        wanted = resident if self._tests_before(first) >= BUSY_TESTS else edges // EDGES_A_BLOCK
-        blocks = min(resident, max(backend.multiprocessors, wanted, 1))
-        numbers = [*map(np.int32, (self.graph, first, last, self.params["run"])), np.int64(shared_bytes)]
-        arguments = [self.search, self.critical, *numbers, lists["pairs"], lists["members"]]
+        blocks = min(kernel.resident_blocks(self._threads, shared_bytes), max(blocks, 1))
+        most_tests = MOST_TESTS_TOGETHER if self.params["together"] == "auto" else math.inf
+        numbers = [*map(np.int32, (self.graph, first, last, self.params["run"]))]
+        limits = np.int64(shared_bytes), np.int64(len(self.fields["best"]) // 2), np.float64(most_tests)
+        arguments = [self.search, self.critical, *numbers, *limits, pairs, sets, result]
         kernel((blocks,), (self._threads,), arguments, shared_bytes, together=True)
         rows = self.graphs.read_together(first, last)
-        pairs = members = 0
         for level, (before, row) in enumerate(itertools.pairwise(rows), first):
-            if gone := (before.degree_sum - row.degree_sum) // 2:
-                found = lists["members"][members : members + gone * level].reshape(gone, level)
-                self.removed.append(LevelSets(lists["pairs"][pairs : pairs + gone], found))
-                pairs, members = pairs + gone, members + gone * level
             self._known[level] = LevelOutcome(
                 row.degree_sum // 2,
                 row.most_degree,
@@ -409,9 +530,7 @@ class PairScan:
             )
         self._tests = rows[-1].tests
         self.graph = (self.graph + len(self._known)) % GRAPHS_AT_ONCE
-        outcome = self._known.pop(first)  # which takes what the others leave of the time of this call
-        later = sum(known.seconds for known in self._known.values())
-        return dataclasses.replace(outcome, seconds=time.perf_counter() - started - later)
+        return rows
 
     def _make_room(self, level: int, scratch: Any) -> None:
         """Rows for a level from 2 on, kept for those that follow, which have no more edges."""
@@ -426,15 +545,16 @@ class PairScan:
                     best=(2 * graphs.edges, np.uint64),
                 ),
             }
-            self._upload_tables()
+            self._upload_tables(graphs.most_degree)
         elif scratch is self.fields["scratch"]:
             return
         self.fields["scratch"] = scratch
         self.search = SEARCH(**self.fields)
 
-    def _upload_tables(self) -> None:
-        """Binomials for the levels that follow, and critical values of those that may run together behind them."""
-        table = _binomials(-(-self.graphs.most_degree // 32) * 32, self.levels_ahead)
+    def _upload_tables(self, longest: int) -> None:
+        """Binomials for rows of up to `longest` in the levels that follow, and critical values of those that may run
+        together behind them."""
+        table = _binomials(-(-longest // 32) * 32, self.levels_ahead)
         device = self.backend.upload(np.concatenate((table.reshape(-1), self._critical_later.view(np.uint64))))
         self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
         self.critical = device[table.size :].view(np.float64)
@@ -465,6 +585,32 @@ def _binomials(widest: int, levels: int) -> np.ndarray:
     table = binomial_table(widest, levels)
     table.setflags(write=False)
     return table
+
+
+def _arrays_ahead(p: int) -> dict[str, tuple[Any, Any]]:
+    """What levels that are queued before level 0 has run need on a device, as `BitGraphs.arrays`: rows and lists for as
+    many edges as they go on with from level 2, lists for all that level 1 may remove, and the result."""
+    pairs = p * (p - 1) // 2
+    edges = min(pairs, MOST_EDGES_TOGETHER)
+    members = pairs + (TOGETHER[0][1] - 1) * edges
+    return {
+        "starts": (p + 1, np.int64),
+        "run_starts": (p + 1, np.uint64),
+        "neighbours": (2 * edges, np.int32),
+        "best": (2 * edges, np.uint64),
+        "level_pairs": ((pairs, 2), np.int32),
+        "level_sets": (members, np.int32),
+        "entries": ((p, p), np.uint8),
+        "pairs": ((pairs, 2), np.int32),
+        "offsets": (pairs + 1, np.int64),
+        "sizes": (pairs, np.uint8),
+        "members": (members, np.int32),
+    }
+
+
+def _bytes_ahead(p: int) -> int:
+    """About what they take."""
+    return 18 * p * p + 16 * p + 56 * min(p * p // 2, MOST_EDGES_TOGETHER)
 
 
 def _list_bytes(level: int, edges: int) -> int:

@@ -100,6 +100,20 @@ __device__ __forceinline__ void count_left(const BitGraphs& graphs, int before, 
     }
 }
 
+// The adjacency matrix, a byte an entry.
+__device__ __forceinline__ void write_entries(const BitGraphs& graphs, int graph, unsigned char* adjacency) {
+    const int p = graphs.p;
+    const WarpRows rows(p);
+    for (int i = rows.first; i < rows.last; ++i) {
+        const BitRow row(graphs.graph(graph), graphs.words, i);
+        unsigned char* out = adjacency + static_cast<long long>(i) * p;
+        for (int j = 0; j < p; j += LANES) {
+            const unsigned word = row.bits[j / 32];
+            each_lane(min(p - j, LANES), [&](int lane) { out[j + lane] = word >> lane & 1; });
+        }
+    }
+}
+
 // Calls f(i, j, slot) for every pair i < j of the warp's rows that a level removed; slots ascend with the pairs.
 template <class F>
 __device__ __forceinline__ void each_removed(const BitGraphs& graphs, int before, int after, F f) {

@@ -1,71 +1,12 @@
 // Lists of separating sets, merged on the device.
-#include "backends/simt/portable.cuh"
-
-// Pairs (i, j), i < j, ascending. Set number q is members[offsets[q]] up to members[offsets[q + 1]]; without offsets
-// every set has `size` members. engine/separating_sets.py, LIST, declares the same.
-struct SetList {
-    const int* pairs;
-    const long long* offsets;
-    const int* members;
-    long long count;
-    long long size;
-
-    __device__ __forceinline__ long long begin(long long q) const { return offsets == nullptr ? q * size : offsets[q]; }
-
-    // How many of the pairs come before (i, j).
-    __device__ __forceinline__ long long before(int i, int j) const {
-        long long low = 0, high = count;
-        while (low < high) {
-            const long long middle = low + (high - low) / 2;
-            const int a = pairs[2 * middle], b = pairs[2 * middle + 1];
-            if (a < i || (a == i && b < j)) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        return low;
-    }
-};
-
-constexpr int LISTS = 6;
+#include "engine/kernels/separating_sets.cuh"
 
 struct SetLists {
     SetList a, b, c, d, e, f;
 };
 
-// Merges lists without a common pair, some of them perhaps empty. Grid (any), block (any).
+// See merge_lists. Grid (any), block (any).
 __global__ void merge_sets(const SetLists given, int* pairs, long long* offsets, unsigned char* sizes, int* members) {
     const SetList lists[LISTS] = {given.a, given.b, given.c, given.d, given.e, given.f};
-    long long total = 0, end = 0;
-#pragma unroll
-    for (int k = 0; k < LISTS; ++k) {
-        total += lists[k].count;
-        end += lists[k].begin(lists[k].count);
-    }
-    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
-    const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (first == 0) offsets[total] = end;
-#pragma unroll
-    for (int own = 0; own < LISTS; ++own) {
-        const SetList& list = lists[own];
-        for (long long q = first; q < list.count; q += step) {
-            const int i = list.pairs[2 * q], j = list.pairs[2 * q + 1];
-            const long long from = list.begin(q);
-            const int size = static_cast<int>(list.begin(q + 1) - from);
-            long long place = q, to = from;
-#pragma unroll
-            for (int other = 0; other < LISTS; ++other) {
-                if (other == own || lists[other].count == 0) continue;
-                const long long before = lists[other].before(i, j);
-                place += before;
-                to += lists[other].begin(before);
-            }
-            pairs[2 * place] = i;
-            pairs[2 * place + 1] = j;
-            offsets[place] = to;
-            sizes[place] = static_cast<unsigned char>(size);
-            for (int a = 0; a < size; ++a) members[to + a] = list.members[from + a];
-        }
-    }
+    merge_lists(lists, pairs, offsets, sizes, members);
 }

@@ -50,11 +50,13 @@ __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int 
 }
 
 // Level 1. `left` has required edges alone before; s.members[i * p + j] is the separating set of a pair i < j that
-// goes. Counted are the tests up to the one that decides, the same on every backend. Grid (p, any), block (warps).
+// goes. Counted are the tests up to the one that decides, the same on every backend. When it begins, level 0 has ended.
+// Grid (p, any), block (warps).
 template <bool WITH_SMALLEST>
 __global__ void __launch_bounds__(128, 8)
     pair_scan_one(const PairScan s, double critical_r_squared, int start, int left) {
     const int i = blockIdx.x, p = s.graphs.p, words = s.graphs.words;
+    if (i == 0 && blockIdx.y == 0 && threadIdx.x == 0) s.graphs.counters_of(0)[ENDED] = nanoseconds();
     const unsigned* const before = s.graphs.graph(start);
     unsigned* const after = s.graphs.graph(left);
     const auto end = [&](int v) {
@@ -150,12 +152,7 @@ __global__ void keep_unseparated(const PairScan s, int start, int left, const un
     }
 }
 
-// Lists the pairs removed in level 1, ascending, and the member of their set, behind scans or tiles. Grid (any), block
-// (warps).
+// Behind scans or tiles. Grid (any), block (warps).
 __global__ void list_removed_one(const PairScan s, int before, int after, int* pairs, int* sets) {
-    each_removed(s.graphs, before, after, [&](int i, int j, long long slot) {
-        pairs[2 * slot] = i;
-        pairs[2 * slot + 1] = j;
-        sets[slot] = s.members[s.cell(i, j)] & static_cast<int>(~SECOND_SIDE_MEMBER);
-    });
+    list_members(s, before, after, pairs, sets);
 }

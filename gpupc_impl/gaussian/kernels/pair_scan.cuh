@@ -31,3 +31,12 @@ struct PairScan {
         return required == nullptr ? 0 : BitRow(required, graphs.words, i).bits[word];
     }
 };
+
+// Lists the pairs removed in level 1, ascending, and the member of their set.
+__device__ __forceinline__ void list_members(const PairScan& s, int before, int after, int* pairs, int* sets) {
+    each_removed(s.graphs, before, after, [&](int i, int j, long long slot) {
+        pairs[2 * slot] = i;
+        pairs[2 * slot + 1] = j;
+        sets[slot] = s.members[s.cell(i, j)] & 0x7fffffff;
+    });
+}

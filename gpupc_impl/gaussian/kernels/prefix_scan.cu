@@ -7,6 +7,7 @@
 // operations in the same order, so every decision has the same bits.
 #include "engine/kernels/combinations.cuh"
 #include "engine/kernels/grid_barrier.cuh"
+#include "engine/kernels/separating_sets.cuh"
 #include "gaussian/kernels/pair_scan.cuh"
 
 constexpr unsigned long long NO_RANK = ~0ull, SETTLED_RANK = 0;  // no set of an edge has a smaller rank
@@ -463,6 +464,29 @@ struct Progress {
     unsigned long long edges;  // of that graph
     int most_degree;           // of that graph
     int *pairs, *sets;         // the next level's list begins here
+    int ended;                 // the last level that was run
+
+    // Counts what level L left in the next graph, lists what it removed by list(before, after, pairs, sets), and goes on
+    // to the next level.
+    template <int L, class F>
+    __device__ __forceinline__ void end_level(const PairScan& s, F list) {
+        const int left = (graph + 1) % GRAPHS_AT_ONCE;
+        count_left(s.graphs, graph, left, L);
+        barrier.wait();
+        unsigned long long* const counters = s.graphs.counters_of(L);
+        const unsigned long long kept = load_relaxed(&counters[DEGREE_SUM]) / 2, gone = edges - kept;
+        if (gone != 0) {
+            list(graph, left, pairs, sets);
+            barrier.wait();  // the next level writes over what lists are made of
+        }
+        graph = left;
+        edges = kept;
+        most_degree = static_cast<int>(load_relaxed(&counters[MOST_DEGREE]));
+        pairs += 2 * gone;
+        sets += L * gone;
+        ended = L;
+        if (blockIdx.x == 0 && threadIdx.x == 0) counters[ENDED] = nanoseconds();
+    }
 };
 
 // Level L in later_levels; returns whether it was run.
@@ -473,7 +497,8 @@ __device__ __forceinline__ bool run_level(const PairScan& s, Progress& at, doubl
     const int longest = at.most_degree;
     const long long of_warp = cells_of_warp<L>(longest);
     // The rule of core/pc_stable.py, stop_reason; the table ends at as many sets as a search may number.
-    if (longest - 1 < L || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS || of_warp > shared_cells) {
+    if (longest - 1 < L || longest > s.widest || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS ||
+        of_warp > shared_cells) {
         return false;
     }
     const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
@@ -487,20 +512,9 @@ __device__ __forceinline__ bool run_level(const PairScan& s, Progress& at, doubl
         }
         at.barrier.wait();
     }
-    count_left(s.graphs, start, left, L);
-    at.barrier.wait();
-    unsigned long long* const counters = s.graphs.counters_of(L);
-    const unsigned long long edges = load_relaxed(&counters[DEGREE_SUM]) / 2, gone = at.edges - edges;
-    if (gone != 0) {
-        list_sets<L>(s, start, left, at.pairs, at.sets);
-        at.barrier.wait();  // the next level writes over what lists are made of
-    }
-    at.graph = left;
-    at.edges = edges;
-    at.most_degree = static_cast<int>(load_relaxed(&counters[MOST_DEGREE]));
-    at.pairs += 2 * gone;
-    at.sets += L * gone;
-    if (blockIdx.x == 0 && threadIdx.x == 0) counters[ENDED] = nanoseconds();
+    at.end_level<L>(s, [&](int before, int after, int* pairs, int* sets) {
+        list_sets<L>(s, before, after, pairs, sets);
+    });
     return true;
 }
 
@@ -516,20 +530,71 @@ __device__ __forceinline__ void run_levels(const PairScan& s, Progress& at, int 
     }
 }
 
+// What a search hands over if no level follows; of a launch that begins with level 1. gaussian/pair_scan.py, RESULT,
+// declares the same.
+struct ScanResult {
+    unsigned char* entries;  // see write_entries
+    int* pairs;              // see merge_lists
+    long long* offsets;
+    unsigned char* sizes;
+    int* members;
+};
+
+// The result of a launch that began with level 1 and ran levels up to `ended`, from its lists.
+__device__ __forceinline__ void write_result(const PairScan& s, int graph, int ended, const int* pairs, const int* sets,
+                                             const ScanResult& result) {
+    SetList lists[LISTS] = {};
+#pragma unroll
+    for (int L = 1; L <= LISTS; ++L) {
+        if (L > ended) continue;
+        const unsigned long long before = load_relaxed(&s.graphs.counters_of(L - 1)[DEGREE_SUM]);
+        const unsigned long long gone = (before - load_relaxed(&s.graphs.counters_of(L)[DEGREE_SUM])) / 2;
+        lists[L - 1] = {pairs, nullptr, sets, static_cast<long long>(gone), L};
+        pairs += 2 * gone;
+        sets += L * gone;
+    }
+    write_entries(s.graphs, graph, result.entries);
+    merge_lists(lists, result.pairs, result.offsets, result.sizes, result.members);
+}
+
+// A sixteenth of the tests that level 2 would make if all variables had as many neighbours as on average and none went;
+// gaussian/pair_scan.py, _tests_before, has the same.
+__device__ __forceinline__ double tests_expected(unsigned long long edges, int p) {
+    const double degree = 2.0 * static_cast<double>(edges) / p;
+    return static_cast<double>(edges) * degree * degree / 16;
+}
+
 // Levels `first` to `last`, which lie from FIRST to LAST, in one launch, for small problems, where launches would take
-// longer than the work. `graph`: at the start of the first; critical[L - 2]: the critical r^2 of level L. Each level
-// that was run has its counters, ENDED among them (that of the level before `first`: when all this began), and its
-// list, as list_removed makes it, behind those of the levels before. A level whose rows are too long for the shared
-// memory is left to other launches, and so are those that follow. Grid (any, together), block (warps), dynamic shared
-// memory: `shared_bytes`.
+// longer than the work. `graph`: at the start of the first; critical[L - 2]: the critical r^2 of level L. Of level 1 the
+// tests have been made (pair_scan_one). Each level that was run has its counters, ENDED among them (that of the level
+// before `first`: when all this began, or when level 1 did), and its list, as list_removed makes it, behind those of the
+// levels before. A level whose rows are too long for the shared memory or the table of binomials is left to other
+// launches, and so are those that follow; so are all from 2 on where level 1, in this launch, left more edges than
+// there are rows for, or `most_tests` are expected. Where level 1 is among them, so is the result, of the levels up to
+// the last that was run. Grid (any, together), block (warps), dynamic shared memory: `shared_bytes`.
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
     later_levels(const PairScan s, const double* critical, int graph, int first, int last, int asked_run,
-                 long long shared_bytes, int* pairs, int* sets) {
+                 long long shared_bytes, long long most_edges, double most_tests, int* pairs, int* sets,
+                 const ScanResult result) {
     unsigned long long* const before = s.graphs.counters_of(first - 1);
-    if (blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
+    if (first > 1 && blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
     Progress at{{&s.graphs.counters_of(first)[ARRIVED]}, graph, before[DEGREE_SUM] / 2,
-                static_cast<int>(before[MOST_DEGREE]),   pairs, sets};
-    run_levels<FIRST, LAST>(s, at, first, last, critical, asked_run,
-                            shared_bytes / static_cast<long long>(sizeof(double)));
+                static_cast<int>(before[MOST_DEGREE]),   pairs, sets, first - 1};
+    if constexpr (FIRST == 1) {
+        if (first == 1) {
+            at.end_level<1>(s, [&](int start, int left, int* listed, int* members) {
+                list_members(s, start, left, listed, members);
+            });
+            const bool few = at.edges <= static_cast<unsigned long long>(most_edges) &&
+                             tests_expected(at.edges, s.graphs.p) <= most_tests;
+            if (!few) last = 1;
+        }
+    }
+    run_levels<(FIRST > 2 ? FIRST : 2), LAST>(s, at, first, last, critical, asked_run,
+                                              shared_bytes / static_cast<long long>(sizeof(double)));
+    if constexpr (FIRST == 1) {
+        static_assert(LAST <= LISTS);
+        if (first == 1) write_result(s, at.graph, at.ended, pairs, sets, result);
+    }
 }

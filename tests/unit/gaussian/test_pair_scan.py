@@ -16,7 +16,7 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import pair_block, pair_scan
-from gpupc_impl.gaussian.pair_scan import PREFIX_SOURCE, SEARCH
+from gpupc_impl.gaussian.pair_scan import PREFIX_SOURCE, RESULT, SEARCH
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests import bounds
 
@@ -325,7 +325,8 @@ def test_launches_of_a_level_and_bytes_of_a_search():
     assert watched.uploaded - problem.correlation.nbytes <= 65536
 
 
-def test_levels_that_run_together_take_one_launch_and_one_read():
+def test_levels_that_run_together_take_three_launches_and_one_read():
+    """Those of both first levels' tests, and one for all else up to level 5 and for the result."""
     problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
     alone, together = WatchedBackend(), WatchedBackend()
     expected = solve(problem, methods()["pair-scan"], alone, {"together": "never"})
@@ -339,12 +340,64 @@ def test_levels_that_run_together_take_one_launch_and_one_read():
 
     found = solve(problem, methods()["pair-scan"], together, {"together": "always"}, progress=level_ends)
     assert_same(found, expected)
-    assert launches[2:] == [1, *([0] * (found.levels_run - 3))]
-    assert together.launches["later_levels<2, 5>"] == 1
-    assert reads[1] == reads[2] > 0  # the counters
-    assert not any(reads[3:])
+    assert launches == [3, *([0] * (found.levels_run - 1))]
+    assert together.launches["later_levels<1, 5>"] == 1
+    assert together.launches.total() == 3
+    assert 0 < reads[0] <= 8192  # the counters
+    assert not any(reads[1:])
     assert all(seconds > 0 for seconds in found.seconds_per_level)
     assert all(tests > 0 for tests in found.tests_per_level)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"MOST_EDGES_TOGETHER": 100},
+        {"LONGEST_AHEAD": 32},
+        {"MOST_TESTS_TOGETHER": 1, "on a GPU": True},
+        {"AHEAD_SHARE": 1 << 60},
+    ],
+    ids=str,
+)
+def test_what_is_too_much_for_levels_queued_ahead_runs_after_them(monkeypatch, limit):
+    """More edges or neighbours than there is room for from level 2 on, many tests, or little memory."""
+    data = np.random.default_rng(0).normal(size=(40, 45))
+    problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5, max_level=2)
+    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"together": "never"})
+    backend = WatchedBackend()
+    on_gpu = limit.pop("on a GPU", False)
+    for name, value in limit.items():
+        monkeypatch.setattr(pair_scan, name, value)
+    if on_gpu:
+        monkeypatch.setattr(pair_scan.PairScan, "_is_asked", lambda search: True)
+    found = solve(problem, methods()["pair-scan"], backend, {} if on_gpu else {"together": "always"})
+    assert_same(found, expected)
+    assert expected.edges_per_level[1] > 100
+    assert expected.adjacency_at(2).sum(axis=0).max() > 32
+    ahead = "AHEAD_SHARE" not in limit
+    assert backend.launches["list_removed_one"] == (not ahead)
+    assert backend.launches["later_levels<1, 5>"] + backend.launches["begin_level<2>"] == 1 + ahead
+
+
+@pytest.mark.parametrize("max_level", [0, 1])
+def test_levels_queued_ahead_end_with_the_last_that_is_asked_for(max_level):
+    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1, max_level=max_level)
+    backend = WatchedBackend()
+    found = solve(problem, methods()["pair-scan"], backend, {"together": "always"})
+    assert_same(found, solve(problem, methods()["pair-scan"], backend, {"together": "never"}))
+    assert backend.launches["later_levels<1, 5>"] == max_level
+
+
+@pytest.mark.parametrize("edges", [(), ((0, 1),), ((0, 1), (2, 3))])
+def test_levels_queued_ahead_of_a_graph_without_tests(backend, edges):
+    correlation = np.eye(5)
+    for i, j in edges:
+        correlation[i, j] = correlation[j, i] = 0.9
+    problem = GaussianProblem.from_correlation(correlation, n_samples=100)
+    found = solve(problem, methods()["pair-scan"], backend, {"together": "always"})
+    assert_same(found, solve(problem, methods()["stable-serial"], None))
+    assert found.levels_run == 1
+    assert not len(found.sepsets.pairs)
 
 
 def test_the_first_of_levels_together_takes_what_others_leave_of_the_time(backend):
@@ -380,12 +433,12 @@ def test_levels_whose_rows_are_too_long_to_run_together_run_alone(kib):
     backend.max_shared_bytes = kib * 1024
     found = solve(problem, methods()["pair-scan"], backend, {"warps": 2, "together": "always"})
     assert_same(found, solve(problem, methods()["stable-serial"], None))
-    assert backend.launches["later_levels<2, 5>"] == 1
+    assert backend.launches["later_levels<1, 5>"] == 1
     assert bool(backend.launches["begin_level<5>"]) == (kib * 1024 < 8 * (14 * 11 + 6))
 
 
 def test_blocks_that_wait_for_each_other_are_one_on_the_host(backend):
-    kernel = backend.kernel(PREFIX_SOURCE, "later_levels<2, 5>", (SEARCH,))
+    kernel = backend.kernel(PREFIX_SOURCE, "later_levels<1, 5>", (SEARCH, RESULT))
     assert kernel.resident_blocks(4, 0) == 1
     with pytest.raises(KernelLaunchError, match="2 blocks asked for together; of this size 1 are at once"):
         kernel((2,), (1,), [], together=True)
