@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpupc_impl.backends import Backend, BackendUnavailable
+from gpupc_impl.core import placing
 from gpupc_impl.core.family import Family, families, get_family
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
@@ -189,9 +190,10 @@ class Prepared:
             InvalidProblem: the data, or what is given with them, cannot be used.
         """
         search |= {"names": table.names, **self.test}
-        if n_samples is None:
-            return self.made_by.from_data(table.values, **{**self.method.problem_defaults, **search})
-        return self.made_by.from_correlation(table.values, n_samples=n_samples, **search)
+        with placing.inside(None if self.backend is None else self.backend.host_arrays):
+            if n_samples is None:
+                return self.made_by.from_data(table.values, **{**self.method.problem_defaults, **search})
+            return self.made_by.from_correlation(table.values, n_samples=n_samples, **search)
 
     def solve(self, problem: Problem, **how: Any) -> Skeleton:
         """`gpupc_impl.core.solve.solve`, which takes `how`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -20,6 +20,9 @@ from gpupc_impl.backends.arguments import Struct
 
 if TYPE_CHECKING:
     from gpupc_impl.backends.launch import Kernel
+
+Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]
+"""Gives a C-contiguous host array of a shape and type, contents undefined."""
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """Kernel sources are named relative to this folder; it is also the include root of every kernel."""
@@ -202,6 +205,11 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         """A host array, contents undefined, that streams copy from and to while the host goes on (pinned memory)."""
+
+    @property
+    def host_arrays(self) -> Empty | None:
+        """Gives host arrays that the device copies from best, once they are read-only; None: any will do."""
+        return None
 
     @abc.abstractmethod
     def stream(self) -> Stream:

@@ -31,6 +31,7 @@ from gpupc_impl.backends.base import (
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
+    Empty,
     Event,
     KernelCompilationError,
     KernelLaunchError,
@@ -40,7 +41,15 @@ from gpupc_impl.backends.base import (
 from gpupc_impl.backends.launch import MAX_THREADS, MOST_KNOWN, Dimensions, Kernel
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.nvrtc import NVRTC_OPTIONS
-from gpupc_impl.backends.pinned import CHUNK_BYTES, PinnedPool, Rows, pieces, staged_download, staged_upload
+from gpupc_impl.backends.pinned import (
+    CHUNK_BYTES,
+    PinnedPool,
+    Rows,
+    is_placed,
+    pieces,
+    staged_download,
+    staged_upload,
+)
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.backends.sources import MadeOfSources
 
@@ -68,6 +77,12 @@ SMALL_MATRIX_BYTES = 1 << 20
 
 TRIANGLE_PARTS = 8
 """Parts at least that half of a larger one goes up in, since copying one part hides behind sending another."""
+
+LEAST_TRIANGLE_BYTES = 16 << 20
+"""Matrices up to this size go up whole from page-locked memory: to queue parts of one would take longer."""
+
+MOST_PLACED_BYTES = 1 << 30
+"""Arrays up to this size are made in page-locked memory, where they are to be uploaded: others may want some."""
 
 PINNED_RESULT_BYTES = 256 << 20
 """Downloads up to this size stay in page-locked memory; larger ones go on to memory of their own."""
@@ -252,6 +267,10 @@ class CudaBackend(Backend):
     def upload(self, array: ArrayLike) -> Any:
         host = np.asarray(array, order="C")
         device = self.empty(host.shape, host.dtype)
+        if is_placed(host):
+            self._in_flight.append(host)
+            self._send(device.data.ptr, host)
+            return device
         if host.nbytes <= SMALL_BYTES:
             staged = self._pinned.array(host.shape, host.dtype)
             staged[...] = host
@@ -272,6 +291,10 @@ class CudaBackend(Backend):
         self.fill(device, 0)
         matrix = np.ascontiguousarray(matrix)
         given, wanted = matrix.shape[1] * matrix.itemsize, width * matrix.itemsize
+        if is_placed(matrix):
+            self._in_flight.append(matrix)
+            self._send_rows(device.data.ptr, wanted, matrix.ctypes.data, Rows(0, len(matrix), given, given))
+            return device
         count = max(-(-matrix.nbytes // CHUNK_BYTES), TRIANGLE_PARTS if matrix.nbytes > SMALL_BYTES else 1)
         height = -(-len(matrix) // count)
         parts = [
@@ -280,7 +303,8 @@ class CudaBackend(Backend):
         ]
 
         def send(staged: np.ndarray, part: Rows) -> None:
-            self._send_rows(device.data.ptr + part.first // given * wanted, wanted, staged)
+            copied = Rows(0, part.rows, part.width, part.width)
+            self._send_rows(device.data.ptr + part.first // given * wanted, wanted, staged.ctypes.data, copied)
 
         self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
         return device
@@ -289,6 +313,9 @@ class CudaBackend(Backend):
         if matrix.nbytes <= SMALL_MATRIX_BYTES:
             return self.upload(matrix)
         matrix = np.ascontiguousarray(matrix)
+        direct = is_placed(matrix)
+        if direct and matrix.nbytes <= LEAST_TRIANGLE_BYTES:
+            return self.upload(matrix)
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
         # Rows from `first` on hold (1 - first / p)^2 of the triangle.
@@ -301,9 +328,15 @@ class CudaBackend(Backend):
         ]
 
         def send(staged: np.ndarray, part: Rows) -> None:
-            self._send_rows(device.data.ptr + part.first, part.stride, staged)
+            copied = Rows(0, part.rows, part.width, part.width)
+            self._send_rows(device.data.ptr + part.first, part.stride, staged.ctypes.data, copied)
 
-        self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
+        if direct:
+            self._in_flight.append(matrix)
+            for part in parts:
+                self._send_rows(device.data.ptr + part.first, part.stride, matrix.ctypes.data, part)
+        else:
+            self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
         tiles = -(-p // 32)
         self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
@@ -321,12 +354,12 @@ class CudaBackend(Backend):
             with self._naming_streams():
                 runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
 
-    def _send_rows(self, address: int, stride: int, staged: np.ndarray) -> None:
-        """Queue a copy of rows in page-locked memory to rows on the device that are `stride` bytes apart."""
-        runtime, (rows, width) = self._cupy.cuda.runtime, staged.shape
-        kind = runtime.memcpyHostToDevice
+    def _send_rows(self, address: int, stride: int, host: int, part: Rows) -> None:
+        """Queue a copy of a part of page-locked memory at `host` to rows on the device, `stride` bytes apart."""
+        runtime = self._cupy.cuda.runtime
+        kind, source = runtime.memcpyHostToDevice, host + part.first
         with self._naming_streams():
-            runtime.memcpy2DAsync(address, stride, staged.ctypes.data, width, width, rows, kind, self._stream.ptr)
+            runtime.memcpy2DAsync(address, stride, source, part.stride, part.width, part.rows, kind, self._stream.ptr)
 
     def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         if sum(array.nbytes for array in arrays) > PINNED_RESULT_BYTES:
@@ -372,6 +405,18 @@ class CudaBackend(Backend):
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return self._pinned.array(_sizes(shape), dtype)
+
+    @property
+    def host_arrays(self) -> Empty:
+        return self._placed_array
+
+    def _placed_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        """An array in page-locked memory, unless it is very large or there is no such memory left."""
+        sizes = _sizes(shape)
+        if math.prod(sizes) * np.dtype(dtype).itemsize <= MOST_PLACED_BYTES:
+            with contextlib.suppress(self._cupy.cuda.runtime.CUDARuntimeError):
+                return self._pinned.array(sizes, dtype)
+        return np.empty(sizes, dtype)
 
     def stream(self) -> CudaStream:
         return CudaStream(self)

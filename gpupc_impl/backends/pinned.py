@@ -79,6 +79,17 @@ class _Block:
         weakref.finalize(self, pool.give_back, size, block).atexit = False
 
 
+def is_placed(array: np.ndarray) -> bool:
+    """Whether copies to a device may read an array where it lies, also while the caller goes on: it is C-contiguous, in
+    page-locked memory of a pool, and read-only."""
+    if array.flags.writeable or not array.flags.c_contiguous:
+        return False
+    memory = array.base
+    while isinstance(memory, np.ndarray):
+        memory = memory.base
+    return isinstance(memory, _Block)
+
+
 def _size_class(size: int) -> int:
     """The sizes that blocks come in: at most a quarter more than asked for."""
     if size <= 1 << 16:

@@ -6,6 +6,7 @@ Parameters that change only the speed (launch shapes, threads, backend) belong t
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -13,11 +14,11 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.core.fixed import FixedPairs
 
@@ -145,6 +146,14 @@ class Problem:
         """Those of its arrays that lie in files."""
         found = map(mapped.base_memmap, self._arrays().values())
         return [array for array in found if array is not None]
+
+    def placed(self) -> Self:
+        """The same problem with its arrays in the memory of the moment (core/placing.py), but for those in files."""
+        problem = copy.copy(self)
+        for name, array in self._arrays().items():
+            if mapped.base_memmap(array) is None:
+                object.__setattr__(problem, name, placing.placed(array))
+        return problem
 
     # --- files ---------------------------------------------------------------------------------------------------
 

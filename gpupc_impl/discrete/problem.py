@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
+from gpupc_impl.core import placing
 from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, search_parameters, variable_names
 
 TESTS = ("chi-square", "g-square")
@@ -121,7 +122,7 @@ class DiscreteProblem(Problem):
             coded.append(codes.astype(np.uint16 if len(found) > 256 else np.uint8))
             labels.append(found)
             declared.append(is_declared)
-        matrix = np.empty((len(names), len(coded[0])), np.result_type(*coded))
+        matrix = placing.new_array((len(names), len(coded[0])), np.result_type(*coded))
         for row, codes in zip(matrix, coded, strict=True):
             row[:] = codes
         name_constants(names, (matrix == matrix[:, :1]).all(axis=1))

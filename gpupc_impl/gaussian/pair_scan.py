@@ -39,8 +39,8 @@ LEVELS_AHEAD = 6
 """Levels for which a table of binomials is made in advance."""
 
 TOGETHER = ((1, 5), (6, 8), (9, 11))
-"""First and last level of kernels that run several in one launch: as many as compile in about 10 s. The tests of level 1
-have a kernel of their own, which has more warps at once."""
+"""First and last level of kernels that run several in one launch: as many as compile in about 10 s. The tests of level
+1 have a kernel of their own, which has more warps at once."""
 
 MOST_EDGES_TOGETHER = 1 << 18
 """Edges up to which levels run together unless asked: with more, work takes far longer than launches."""
@@ -170,6 +170,7 @@ class PairScan:
         self.problem, self.params = problem, run.params
         backend = self.backend = run.backend
         p = self.p = problem.n_variables
+        on_device = correlation.device_correlation(backend, problem)  # on its way while the rest is made ready
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
         self._ahead = self._kernel_ahead()
         memory = backend.empty_all(
@@ -188,7 +189,7 @@ class PairScan:
         self._tests = 0  # of the level that was read last
         self.fields: dict[str, Any] = {
             "graphs": self.graphs.struct,
-            "C": correlation.device_correlation(backend, problem),
+            "C": on_device,
             "residual_tolerance": problem.residual_tolerance,
             "pivot_tolerance": problem.pivot_tolerance,
             "has_twin": memory["has_twin"],

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import (
     InvalidProblem,
@@ -143,8 +143,7 @@ class GaussianProblem(Problem):
             correlation, constant = correlation_matrix(values)
             correlation.setflags(write=False)
         else:
-            samples, constant = np.array(values, np.float64, order="C"), (values == values[0]).all(axis=0)
-            samples.setflags(write=False)
+            samples, constant = placing.placed(values, np.float64), (values == values[0]).all(axis=0)
         parameters |= {"correlations": correlations, "samples": samples}
         return cls(names=names, correlation=correlation, constant=name_constants(names, constant), **parameters)
 
@@ -296,7 +295,7 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     centred, constant = standardized(values)
     p = centred.shape[1]
-    correlation = np.empty((p, p))
+    correlation = placing.new_array((p, p))
     for columns in mapped.pieces(p, PANEL):
         panel, rest = centred[:, columns], slice(columns.stop, p)
         np.matmul(panel.T, panel, out=correlation[columns, columns])  # one triangle by syrk, and its mirror image
@@ -351,10 +350,13 @@ def _correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tup
     if matrix.shape != (p, p):
         raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
     check_correlations(matrix, matrix.T)
-    matrix = np.ascontiguousarray(np.clip((matrix + matrix.T) / 2, -1.0, 1.0))
-    np.fill_diagonal(matrix, 1.0)
-    matrix.setflags(write=False)
-    return matrix, names
+    exact = placing.new_array((p, p))
+    np.add(matrix, matrix.T, out=exact)
+    exact /= 2
+    np.clip(exact, -1.0, 1.0, out=exact)
+    np.fill_diagonal(exact, 1.0)
+    exact.setflags(write=False)
+    return exact, names
 
 
 def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import Backend, open_backend, resolve_backend
+from gpupc_impl.core import placing
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import Progress
@@ -57,6 +58,7 @@ class Session:
         self.problems: dict[str, Problem] = {}
         self.fingerprints: dict[str, str] = {}
         self.tests: dict[str, Callable[[int, int, tuple[int, ...]], float]] = {}
+        self.placed: set[str] = set()
 
     def answer(self, message: dict[str, Any]) -> Any:
         """Do what a request names under ``do``, with the rest of it as arguments."""
@@ -100,6 +102,7 @@ class Session:
     def run(self, problem: str, show_levels: bool) -> dict[str, Any]:
         """One timed run."""
         self.skeleton = None
+        self._place(problem)
         compiled = 0.0 if self.backend is None else self.backend.compile_seconds
         with numba_compilation() as numba_seconds:
             answer, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
@@ -142,6 +145,7 @@ class Session:
         """Close the problems that are open."""
         self.tests.clear()
         self.problems.clear()
+        self.placed.clear()
 
     def save(self, path: str) -> None:
         """Write the last run's skeleton."""
@@ -158,6 +162,14 @@ class Session:
         now.__dict__.pop("fingerprint", None)  # which is kept once it is made
         if now.fingerprint != self.fingerprints[problem]:
             raise InvalidAnswer("it changed the arrays of the problem that it was given")
+
+    def _place(self, problem: str) -> None:
+        """Put a problem where the backend copies from best, once it is open: behind the cold run."""
+        arrays = None if self.backend is None else self.backend.host_arrays
+        if arrays is not None and problem not in self.placed:
+            with placing.inside(arrays):
+                self.problems[problem] = self.problems[problem].placed()
+            self.placed.add(problem)
 
     def _open_backend(self) -> Backend | None:
         """The method's backend, opened when it is first asked for; None for a reference."""

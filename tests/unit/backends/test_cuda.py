@@ -567,6 +567,43 @@ def test_half_of_a_symmetric_matrix_is_copied(cupy, compiled, monkeypatch, p):
     assert sum(up) < 0.75 * matrix.nbytes if Function.launches else sum(up) == matrix.nbytes
 
 
+@pytest.mark.parametrize("least", [1000, 1 << 20])
+@pytest.mark.parametrize("is_writeable", [False, True])
+def test_what_is_placed_is_copied_from_where_it_lies(cupy, compiled, monkeypatch, least, is_writeable):
+    """And stays until it has been read; what may change meanwhile is copied first."""
+    monkeypatch.setattr(cuda, "SMALL_MATRIX_BYTES", 1000)
+    monkeypatch.setattr(cuda, "LEAST_TRIANGLE_BYTES", least)
+    backend = open_backend("cuda")
+    matrix = backend.host_arrays((40, 40), np.float64)
+    matrix[...] = np.corrcoef(np.random.default_rng(0).random((40, 50)))
+    if not is_writeable:
+        matrix.setflags(write=False)
+    place = range(matrix.ctypes.data, matrix.ctypes.data + matrix.nbytes)
+    sources = []
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", lambda *copy_: (sources.append(copy_[1]), copy(*copy_)))
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpy2DAsync", lambda *copy_: (sources.append(copy_[2]), copy_2d(*copy_)))
+    up = backend.upload(matrix), backend.upload_rows(matrix, 64), backend.upload_symmetric(matrix)
+    assert all((source in place) != is_writeable for source in sources)
+    assert bool(Function.launches) == (is_writeable or least == 1000)
+    expected = np.array(matrix)
+    del matrix
+    np.testing.assert_array_equal(backend.download(up[0]), expected)
+    np.testing.assert_array_equal(backend.download(up[1])[:, :40], expected)
+    np.testing.assert_array_equal(np.triu(backend.download(up[2])), np.triu(expected))
+
+
+def test_arrays_are_placed_as_far_as_there_is_room(backend, monkeypatch):
+    monkeypatch.setattr(cuda, "MOST_PLACED_BYTES", 800)
+    assert isinstance(backend.host_arrays((10, 10), np.float64).base, pinned._Block)
+    assert backend.host_arrays((10, 11), np.float64).base is None
+
+    def refuse(shape, dtype):
+        raise backend._cupy.cuda.runtime.CUDARuntimeError("out of memory")
+
+    monkeypatch.setattr(backend._pinned, "array", refuse)
+    assert backend.host_arrays((10, 10), np.float64).base is None
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(1, 7), (5, 5), (40, 13), (0, 4)])
 def test_rows_are_copied_to_wider_ones(backend, monkeypatch, rows, columns):
     """In one part, and in several that threads copy."""
