@@ -284,7 +284,8 @@ class PairScan:
         if level in self._known:
             return 0
         edges, longest = self.graphs.edges, self.graphs.most_degree
-        last = next((last for first, last in TOGETHER if first <= level <= last), level)
+        together = (last for first, last in TOGETHER if level > 1 and first <= level <= last)
+        last = next(together, level)
         needed = _list_bytes(last, edges) + SLACK_BYTES
         if level > 1:
             needed += 16 * (self.p + 1) + 24 * edges + 8 * (level + LEVELS_AHEAD + 1) * (longest + 32)

@@ -64,6 +64,7 @@ struct WarpRows {
 __device__ __forceinline__ long long sum_of(const int* values, int n) {
     PerLane<long long> sums;
     each_lane(LANES, [&](int lane) { sums[lane] = 0; });
+#pragma unroll 8
     for (int k = 0; k < n; k += LANES) {
         each_lane(min(n - k, LANES), [&](int lane) { sums[lane] += values[k + lane]; });
     }
@@ -107,9 +108,13 @@ __device__ __forceinline__ void write_entries(const BitGraphs& graphs, int graph
     for (int i = rows.first; i < rows.last; ++i) {
         const BitRow row(graphs.graph(graph), graphs.words, i);
         unsigned char* out = adjacency + static_cast<long long>(i) * p;
-        for (int j = 0; j < p; j += LANES) {
-            const unsigned word = row.bits[j / 32];
-            each_lane(min(p - j, LANES), [&](int lane) { out[j + lane] = word >> lane & 1; });
+        for (int first = 0; first < graphs.words; first += LANES) {
+            PerLane<unsigned> words;
+            each_lane(min(graphs.words - first, LANES), [&](int lane) { words[lane] = row.bits[first + lane]; });
+            for (int w = first; w < min(graphs.words, first + LANES) && 32 * w < p; ++w) {
+                const unsigned word = of_lane(words, w - first);
+                each_lane(min(p - 32 * w, LANES), [&](int lane) { out[32 * w + lane] = word >> lane & 1; });
+            }
         }
     }
 }
@@ -121,13 +126,22 @@ __device__ __forceinline__ void each_removed(const BitGraphs& graphs, int before
     long long slot = sum_of(graphs.removed, rows.first);
     for (int i = rows.first; i < rows.last; ++i) {
         const BitRow was(graphs.graph(before), graphs.words, i), is(graphs.graph(after), graphs.words, i);
-        for (int w = i / 32; w < graphs.words; ++w) {
-            const unsigned removed = was.bits[w] & ~is.bits[w] & above(i, w);
-            if (removed == 0) continue;
-            each_lane(LANES, [&](int lane) {
-                if (removed >> lane & 1) f(i, 32 * w + lane, slot + __popc(removed & ~(~0u << lane)));
+        for (int first = i / 32; first < graphs.words; first += LANES) {
+            PerLane<unsigned> went;
+            unsigned any = ballot(LANES, [&](int lane) {
+                const int w = first + lane;
+                went[lane] = w < graphs.words ? was.bits[w] & ~is.bits[w] & above(i, w) : 0;
+                return went[lane] != 0;
             });
-            slot += __popc(removed);
+            for (; any != 0; any &= any - 1) {
+                const int word = __ffs(any) - 1;
+                const unsigned removed = of_lane(went, word);
+                each_lane(LANES, [&](int lane) {
+                    if (!(removed >> lane & 1)) return;
+                    f(i, 32 * (first + word) + lane, slot + __popc(removed & ~(~0u << lane)));
+                });
+                slot += __popc(removed);
+            }
         }
     }
 }

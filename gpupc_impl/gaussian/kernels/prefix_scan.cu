@@ -155,13 +155,17 @@ __device__ __forceinline__ void prepare(const PairScan& s, int graph, int copy, 
         return static_cast<long long>(runs > HEADS ? runs - HEADS : 0);
     };
     const WarpRows rows(g.p);
-    long long next = sum_of(g.degrees, rows.first);
-    PerLane<long long> sums;
-    each_lane(LANES, [&](int lane) { sums[lane] = 0; });
+    PerLane<long long> sums, sums_of_runs;
+    each_lane(LANES, [&](int lane) { sums[lane] = sums_of_runs[lane] = 0; });
+#pragma unroll 8
     for (int k = 0; k < rows.first; k += LANES) {
-        each_lane(min(rows.first - k, LANES), [&](int lane) { sums[lane] += runs_beyond(g.degrees[k + lane]); });
+        each_lane(min(rows.first - k, LANES), [&](int lane) {
+            const int degree = g.degrees[k + lane];
+            sums[lane] += degree;
+            sums_of_runs[lane] += runs_beyond(degree);
+        });
     }
-    long long next_run = sum_of_lanes(sums);
+    long long next = sum_of_lanes(sums), next_run = sum_of_lanes(sums_of_runs);
     for (int i = rows.first; i < rows.last; ++i) {
         const BitRow row(g.graph(graph), g.words, i);
         if (warp_leader()) {
@@ -199,18 +203,22 @@ __global__ void begin_level(const PairScan s, int graph, int copy, int other_cop
     prepare<L>(s, graph, copy, other_copy, asked_run);
 }
 
-// The row whose runs beyond HEADS hold number u: the last with run_starts[row] <= u.
-__device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, int p, unsigned long long u) {
-    int low = 0, high = p;
-    while (high - low > 1) {
+// The first of [low, high) from which on f holds; high where it holds for none. Lanes look at as many places at a time.
+template <class F>
+__device__ __forceinline__ int first_that(int low, int high, F f) {
+    while (low < high) {
         const int step = (high - low + LANES - 1) / LANES;
-        const unsigned past =
-            ballot(LANES, [&](int lane) { return run_starts[min(low + (lane + 1) * step, high)] > u; });
-        const int first = past == 0 ? LANES - 1 : __ffs(past) - 1;
-        high = min(low + (first + 1) * step, high);
-        low += first * step;
+        const unsigned holds = ballot(LANES, [&](int lane) { return f(min(low + (lane + 1) * step, high) - 1); });
+        if (holds == 0) return high;
+        low += (__ffs(holds) - 1) * step;
+        high = min(low + step, high) - 1;
     }
     return low;
+}
+
+// The row whose runs beyond HEADS hold number u: the last with run_starts[row] <= u.
+__device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, int p, unsigned long long u) {
+    return first_that(1, p, [&](int row) { return run_starts[row] > u; }) - 1;
 }
 
 // A warp's cells for rows of up to `longest`, and its partners after them.
@@ -251,15 +259,7 @@ __device__ __forceinline__ void scan_side(const PairScan& s, double critical_r_s
         const int* row = s.neighbours + s.starts[i];
         unsigned long long* const found = s.best + s.starts[i];
         // The partners of this side are among the positions [from, to).
-        int split = 0;
-        for (int high = n; split < high;) {
-            const int middle = (split + high) / 2;
-            if (row[middle] < i) {
-                split = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
+        const int split = first_that(0, n, [&](int q) { return row[q] > i; });
         const int from = side == 0 ? split : 0, to = side == 0 ? n : split;
         if (from == to) continue;
         const BitRow edges(graph, words, i);
@@ -466,8 +466,8 @@ struct Progress {
     int *pairs, *sets;         // the next level's list begins here
     int ended;                 // the last level that was run
 
-    // Counts what level L left in the next graph, lists what it removed by list(before, after, pairs, sets), and goes on
-    // to the next level.
+    // Counts what level L left in the next graph, lists what it removed by list(before, after, pairs, sets), and goes
+    // on to the next level.
     template <int L, class F>
     __device__ __forceinline__ void end_level(const PairScan& s, F list) {
         const int left = (graph + 1) % GRAPHS_AT_ONCE;
@@ -512,9 +512,8 @@ __device__ __forceinline__ bool run_level(const PairScan& s, Progress& at, doubl
         }
         at.barrier.wait();
     }
-    at.end_level<L>(s, [&](int before, int after, int* pairs, int* sets) {
-        list_sets<L>(s, before, after, pairs, sets);
-    });
+    at.end_level<L>(s,
+                    [&](int before, int after, int* pairs, int* sets) { list_sets<L>(s, before, after, pairs, sets); });
     return true;
 }
 
@@ -565,13 +564,13 @@ __device__ __forceinline__ double tests_expected(unsigned long long edges, int p
 }
 
 // Levels `first` to `last`, which lie from FIRST to LAST, in one launch, for small problems, where launches would take
-// longer than the work. `graph`: at the start of the first; critical[L - 2]: the critical r^2 of level L. Of level 1 the
-// tests have been made (pair_scan_one). Each level that was run has its counters, ENDED among them (that of the level
-// before `first`: when all this began, or when level 1 did), and its list, as list_removed makes it, behind those of the
-// levels before. A level whose rows are too long for the shared memory or the table of binomials is left to other
-// launches, and so are those that follow; so are all from 2 on where level 1, in this launch, left more edges than
-// there are rows for, or `most_tests` are expected. Where level 1 is among them, so is the result, of the levels up to
-// the last that was run. Grid (any, together), block (warps), dynamic shared memory: `shared_bytes`.
+// longer than the work. `graph`: at the start of the first; critical[L - 2]: the critical r^2 of level L. Of level 1
+// the tests have been made (pair_scan_one). Each level that was run has its counters, ENDED among them (that of the
+// level before `first`: when all this began, or when level 1 did), and its list, as list_removed makes it, behind those
+// of the levels before. A level whose rows are too long for the shared memory or the table of binomials is left to
+// other launches, and so are those that follow; so are all from 2 on where level 1, in this launch, left more edges
+// than there are rows for, or `most_tests` are expected. Where level 1 is among them, so is the result, of the levels
+// up to the last that was run. Grid (any, together), block (warps), dynamic shared memory: `shared_bytes`.
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
     later_levels(const PairScan s, const double* critical, int graph, int first, int last, int asked_run,
@@ -579,8 +578,13 @@ __global__ void __launch_bounds__(128, 4)
                  const ScanResult result) {
     unsigned long long* const before = s.graphs.counters_of(first - 1);
     if (first > 1 && blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
-    Progress at{{&s.graphs.counters_of(first)[ARRIVED]}, graph, before[DEGREE_SUM] / 2,
-                static_cast<int>(before[MOST_DEGREE]),   pairs, sets, first - 1};
+    Progress at{{&s.graphs.counters_of(first)[ARRIVED]},
+                graph,
+                before[DEGREE_SUM] / 2,
+                static_cast<int>(before[MOST_DEGREE]),
+                pairs,
+                sets,
+                first - 1};
     if constexpr (FIRST == 1) {
         if (first == 1) {
             at.end_level<1>(s, [&](int start, int left, int* listed, int* members) {
