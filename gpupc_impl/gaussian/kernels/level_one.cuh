@@ -18,48 +18,41 @@ __device__ __forceinline__ unsigned twins_among(const double* c, int count, doub
 
 constexpr double NOTHING_TESTED = 1e300;
 
+// A step of a scan takes AT_ONCE words of 32 variables, whose loads are in flight together. What follows from each word
+// is worked out by threads that have one each, its number given by own_word: to do so for all in every thread took most
+// of a scan's instructions.
 #ifdef GPUPC_HOST
 constexpr int AT_ONCE = 1;
+inline int own_word() { return 0; }
+inline unsigned words_where(bool holds) { return holds; }
+inline unsigned of_word(unsigned value, int) { return value; }
+inline long long sum_of_words(unsigned long long value) { return static_cast<long long>(value); }
 #else
-constexpr int AT_ONCE = 4;  // words of 32 variables, whose loads are in flight together
-#endif
-
-struct Words {
-    unsigned at[AT_ONCE];
-
-    __device__ __forceinline__ Words() {}
-    __device__ __forceinline__ explicit Words(const unsigned* bits) {
-#ifdef GPUPC_HOST
-        at[0] = *bits;
-#else
-        const uint4 four = *reinterpret_cast<const uint4*>(bits);
-        at[0] = four.x, at[1] = four.y, at[2] = four.z, at[3] = four.w;
-#endif
-    }
-    __device__ __forceinline__ unsigned any() const {
-        unsigned together = 0;
+constexpr int AT_ONCE = 4;
+__device__ __forceinline__ int own_word() { return threadIdx.x % AT_ONCE; }
+// A bit for each word: whether it holds there.
+__device__ __forceinline__ unsigned words_where(bool holds) {
+    return __ballot_sync(~0u, holds) & ((1u << AT_ONCE) - 1);
+}
+// The value of one word, in all threads.
+__device__ __forceinline__ unsigned of_word(unsigned value, int word) { return __shfl_sync(~0u, value, word); }
+__device__ __forceinline__ long long sum_of_words(unsigned long long value) {
 #pragma unroll
-        for (int q = 0; q < AT_ONCE; ++q) together |= at[q];
-        return together;
-    }
-    __device__ __forceinline__ int count() const {
-        int n = 0;
-#pragma unroll
-        for (int q = 0; q < AT_ONCE; ++q) n += __popc(at[q]);
-        return n;
-    }
-};
+    for (int distance = 1; distance < AT_ONCE; distance *= 2) value += __shfl_xor_sync(~0u, value, distance);
+    return static_cast<long long>(value);
+}
+#endif
 
 // H of the test of Vi and Vj given Vk.
 __device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double r_jk) {
     return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
 }
 
-// Which of the variables from `first` on separate Vi and Vj, where the test is defined; WITH_TOLERANCE: whether the
-// problem's is above zero.
+// Which of the own word's variables separate Vi and Vj, where the test is defined; words begin at variable `first`.
+// WITH_TOLERANCE: whether the problem's is above zero.
 template <bool WHOLE, bool WITH_TOLERANCE>
-__device__ __forceinline__ Words separating(const double* c_i, const double* c_j, double r_ij,
-                                            double critical_r_squared, int first, int p) {
+__device__ __forceinline__ unsigned separating(const double* c_i, const double* c_j, double r_ij,
+                                               double critical_r_squared, int first, int p) {
     PerLane<double> r_ik[AT_ONCE], r_jk[AT_ONCE];
 #ifdef GPUPC_HOST
     const auto of_i = [&](int q, int lane) { return c_i[first + 32 * q + lane]; };
@@ -75,15 +68,16 @@ __device__ __forceinline__ Words separating(const double* c_i, const double* c_j
     const auto of_i = [&](int q, int lane) { return r_ik[q][lane]; };
     const auto of_j = [&](int q, int lane) { return r_jk[q][lane]; };
 #endif
-    Words found;
+    unsigned own = 0;
 #pragma unroll
     for (int q = 0; q < AT_ONCE; ++q) {
-        found.at[q] = ballot(WHOLE ? LANES : max(min(p - first - 32 * q, LANES), 0), [&](int lane) {
+        const unsigned found = ballot(WHOLE ? LANES : max(min(p - first - 32 * q, LANES), 0), [&](int lane) {
             return given_one(r_ij, of_i(q, lane), of_j(q, lane))
                 .independent(critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0);
         });
+        if (own_word() == q) own = found;
     }
-    return found;
+    return own;
 }
 
 // Of the next `count` variables those given which the test of two others is undefined. Out of line, since it is rare
@@ -105,8 +99,11 @@ template <bool WITH_SMALLEST>
 struct PairScanner {
     int p, words;
     double critical_r_squared, residual_tolerance;
-    unsigned long long tests = 0, undefined = 0;  // made so far
-    double least = NOTHING_TESTED;                // r^2 met for the last pair, WITH_SMALLEST
+    unsigned long long own_tests = 0, own_undefined = 0;  // made so far, of words that were the thread's own
+    double least = NOTHING_TESTED;                        // r^2 met for the last pair, WITH_SMALLEST
+
+    __device__ __forceinline__ unsigned long long tests() const { return sum_of_words(own_tests); }
+    __device__ __forceinline__ unsigned long long undefined() const { return sum_of_words(own_undefined); }
 
     // The member of the set that separates Vi and Vj, i < j; -1 where there is none. Counted are the tests up to the
     // one that decides.
@@ -114,19 +111,15 @@ struct PairScanner {
         const double *const c_i = of_i.c, *const c_j = of_j.c;
         const double r_ij = c_i[j];
         const bool with_twins = of_i.has_twin | of_j.has_twin;
+        const int own = own_word();
         PerLane<double> least_of;
         if (WITH_SMALLEST) each_lane(LANES, [&](int lane) { least_of[lane] = NOTHING_TESTED; });
         int in_i = -1, in_j = -1;
         for (int w = 0; w < words && in_i < 0; w += AT_ONCE) {
-            const Words a(of_i.near + w), b(of_j.near + w);
-            Words tested, vain;
-#pragma unroll
-            for (int q = 0; q < AT_ONCE; ++q) {
-                tested.at[q] = in_j < 0 ? a.at[q] | b.at[q] : a.at[q];
-                vain.at[q] = 0;
-            }
-            if (tested.any() == 0) continue;
-            Words hits;
+            const unsigned a = of_i.near[w + own], b = of_j.near[w + own];
+            unsigned tested = in_j < 0 ? a | b : a, vain = 0;
+            if (words_where(tested != 0) == 0) continue;
+            unsigned hits;
             if (residual_tolerance == 0.0) {
                 hits = separating<false, false>(c_i, c_j, r_ij, critical_r_squared, 32 * w, p);
             } else if (32 * (w + AT_ONCE) <= p) {
@@ -138,37 +131,33 @@ struct PairScanner {
 #pragma unroll
                 for (int q = 0; q < AT_ONCE; ++q) {
                     const int first = 32 * (w + q), count = max(min(p - first, LANES), 0);
-                    vain.at[q] = undefined_given(c_i + first, c_j + first, count, residual_tolerance);
+                    const unsigned found = undefined_given(c_i + first, c_j + first, count, residual_tolerance);
+                    if (own == q) vain = found;
                 }
             }
-#pragma unroll
-            for (int q = 0; q < AT_ONCE; ++q) hits.at[q] &= tested.at[q];
-            if (hits.any() != 0) {  // Vi and Vj themselves are always among them
-#pragma unroll
-                for (int q = 0; q < AT_ONCE; ++q) {
-                    if (in_j >= 0) tested.at[q] &= a.at[q];
-                    if (w + q == i / 32) tested.at[q] &= ~(1u << (i % 32));
-                    if (w + q == j / 32) tested.at[q] &= ~(1u << (j % 32));
-                    if (in_i >= 0) tested.at[q] = 0;
-                    const unsigned found = hits.at[q] & tested.at[q] & ~vain.at[q];
-                    if ((found & a.at[q]) != 0) {
-                        const int lane = __ffs(found & a.at[q]) - 1;
-                        in_i = 32 * (w + q) + lane;
-                        tested.at[q] &= lanes_through(lane);
-                    } else if (found != 0 && in_j < 0) {
-                        in_j = 32 * (w + q) + __ffs(found) - 1;
-                    }
-                }
+            hits &= tested;
+            if (words_where(hits != 0) != 0) {  // Vi and Vj themselves are always among them
+                if (w + own == i / 32) tested &= ~(1u << (i % 32));
+                if (w + own == j / 32) tested &= ~(1u << (j % 32));
+                const unsigned found = hits & tested & ~vain;
+                // The first word with a neighbour of Vi that separates, and before it the first with one of Vj alone.
+                const unsigned ending = words_where((found & a) != 0);
+                const int end = ending == 0 ? AT_ONCE : __ffs(ending) - 1;
+                const unsigned keeping = in_j < 0 ? words_where(found != 0) & ~(~0u << end) : 0;
+                const int kept = keeping == 0 ? AT_ONCE : __ffs(keeping) - 1;
+                if (own > kept) tested &= a;
+                if (own == end) tested &= lanes_through(__ffs(found & a) - 1);
+                if (own > end) tested = 0;
+                if (keeping != 0) in_j = 32 * (w + kept) + __ffs(of_word(found, kept)) - 1;
+                if (ending != 0) in_i = 32 * (w + end) + __ffs(of_word(found & a, end)) - 1;
             }
-            tests += tested.count();
-            if (with_twins) {
-#pragma unroll
-                for (int q = 0; q < AT_ONCE; ++q) undefined += __popc(vain.at[q] & tested.at[q]);
-            }
+            own_tests += __popc(tested);
+            if (with_twins) own_undefined += __popc(vain & tested);
             if (WITH_SMALLEST) {
                 for (int q = 0; q < AT_ONCE; ++q) {
+                    const unsigned defined = of_word(tested & ~vain, q);
                     each_lane(LANES, [&](int lane) {
-                        if (!((tested.at[q] & ~vain.at[q]) >> lane & 1)) return;
+                        if (!(defined >> lane & 1)) return;
                         const int k = 32 * (w + q) + lane;
                         const double r_squared = given_one(r_ij, c_i[k], c_j[k]).r_squared(residual_tolerance);
                         if (r_squared < least_of[lane]) least_of[lane] = r_squared;

@@ -82,10 +82,11 @@ __global__ void __launch_bounds__(128, 8)
             }
         }
     }
-    if (warp_leader() && scanner.tests != 0) {
+    const unsigned long long tests = scanner.tests(), undefined = scanner.undefined();
+    if (warp_leader() && tests != 0) {
         unsigned long long* const counters = s.graphs.counters_of(1);
-        atomicAdd(&counters[TESTS], scanner.tests);
-        if (scanner.undefined != 0) atomicAdd(&counters[UNDEFINED], scanner.undefined);
+        atomicAdd(&counters[TESTS], tests);
+        if (undefined != 0) atomicAdd(&counters[UNDEFINED], undefined);
     }
 }
 
@@ -108,9 +109,10 @@ __global__ void probe_pairs(const PairScan s, double critical_r_squared, int gra
         ++edges;
         scanner.scan(i, j, end(i), end(j));
     }
+    const unsigned long long tests = scanner.tests();
     if (warp_leader() && edges != 0) {
         atomicAdd(&counts[0], edges);
-        atomicAdd(&counts[1], scanner.tests);
+        atomicAdd(&counts[1], tests);
     }
 }
 

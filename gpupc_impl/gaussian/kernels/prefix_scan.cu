@@ -502,13 +502,15 @@ __device__ __forceinline__ bool run_level(const PairScan& s, Progress& at, doubl
         return false;
     }
     const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
-    prepare<L>(s, start, left, middle, asked_run);
+    // Where tests are few, a level takes as long as the longest run.
+    const int run = asked_run != 0 ? asked_run : min(run_of<L>(0), 4);
+    prepare<L>(s, start, left, middle, run);
     at.barrier.wait();
 #pragma unroll 1
     for (int side = 0; side < 2; ++side) {
         if ((warp_index() + 1) * of_warp <= shared_cells) {
             double* const cells = shared + warp_index() * of_warp;
-            scan_side<L, false>(s, critical_r_squared, middle, left, side, asked_run, longest, cells);
+            scan_side<L, false>(s, critical_r_squared, middle, left, side, run, longest, cells);
         }
         at.barrier.wait();
     }

@@ -61,5 +61,6 @@ __global__ void __launch_bounds__(128, 8) scan_panel(const __grid_constant__ Pan
             }
         }
     }
-    if (warp_leader()) Tally{scanner.tests, scanner.undefined, 0}.add_to(panel.counters);
+    const unsigned long long tests = scanner.tests(), undefined = scanner.undefined();
+    if (warp_leader()) Tally{tests, undefined, 0}.add_to(panel.counters);
 }
