@@ -200,9 +200,7 @@ class GaussianProblem(Problem):
 
     def threshold(self, level: int) -> float:
         """tau of equation 7 of cuPC: S separates when |Z| <= tau."""
-        half = self.alpha / 2
-        quantile = special.ndtri(half) if half > 0.0 else special.ndtri_exp(math.log(self.alpha) - math.log(2.0))
-        return -float(quantile) / math.sqrt(self.degrees_of_freedom(level))
+        return _quantile(self.alpha) / math.sqrt(self.degrees_of_freedom(level))
 
     def critical_r_squared(self, level: int) -> float:
         """The decision without a logarithm: S separates when r^2 <= tanh(tau)^2.
@@ -282,6 +280,13 @@ class GaussianProblem(Problem):
         if "correlation_file" in stored:
             return {"correlation": _stored_correlation(path, stored)}
         return {"correlation": None, **super()._read_arrays(path, stored)}
+
+
+@functools.lru_cache(maxsize=64)
+def _quantile(alpha: float) -> float:
+    """Phi^-1(1 - alpha / 2); kept, since every level asks for it."""
+    half = alpha / 2
+    return -float(special.ndtri(half) if half > 0.0 else special.ndtri_exp(math.log(alpha) - math.log(2.0)))
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
