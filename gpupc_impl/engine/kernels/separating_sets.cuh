@@ -3,7 +3,6 @@
 
 #include "backends/simt/portable.cuh"
 
-
 // Pairs (i, j), i < j, ascending. Set number q is members[offsets[q]] up to members[offsets[q + 1]]; without offsets
 // every set has `size` members. engine/separating_sets.py, LIST, declares the same.
 struct SetList {
