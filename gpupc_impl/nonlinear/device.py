@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import logging
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,12 +18,15 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError, Filled, Kernel, KernelSource, Pointer, Struct
 from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.core.checkpoint import Checkpoint, State
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.mapped import pieces
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import NO_PAIRS
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+logger = logging.getLogger("gpupc_impl.nonlinear")
 
 PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
 COUNTING_SOURCE = "nonlinear/kernels/estimate.cu"
@@ -159,6 +164,7 @@ SEARCH_PARAMS = {
         "where p-values are asked for)",
         choices=("never", "early"),
     ),
+    "checkpoint": Parameter("", "file from which a killed search goes on; none by default"),
 }
 """Parameters of every search."""
 
@@ -889,10 +895,28 @@ class Search(abc.ABC):
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
         self._tests = 0
+        self._outcomes: list[LevelOutcome] = []  # of the levels in the checkpoint
+        self._checkpoint = None
+        if path := run.params["checkpoint"]:
+            rule = f"{run.separating_sets}, racing" if racing else run.separating_sets  # its graph is one of many
+            self._checkpoint = Checkpoint(path, problem.fingerprint, rule, run.pmax)
+            if (state := self._checkpoint.load()) is not None:
+                self.edges, self._outcomes, self._pmax = state.adjacency, state.outcomes, state.pmax
+                logger.info("resuming at level %d from %s", len(self._outcomes), path)
 
     # --- LevelSearch -------------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
+        if level < len(self._outcomes):
+            return self._outcomes[level]
+        started = time.perf_counter()
+        outcome = self._run_level(level)
+        if self._checkpoint is not None:
+            self._outcomes.append(dataclasses.replace(outcome, seconds=time.perf_counter() - started))
+            self._checkpoint.save(State(self.edges, self._outcomes, self._pmax))
+        return outcome
+
+    def _run_level(self, level: int) -> LevelOutcome:
         self._side = np.full((self.p, self.p), 2, np.int8)  # where a set was found: 0 or 1; 2: none
         self._sets, self._tests = {}, 0
         write(self._side, self._required, -1)  # no set of a required edge can become its separating set
@@ -908,6 +932,8 @@ class Search(abc.ABC):
         return LevelOutcome(int(degrees.sum()) // 2, most, self._tests, pairs, sets)
 
     def adjacency(self) -> np.ndarray:
+        if self._checkpoint is not None:  # it has served its end
+            self._checkpoint.remove()
         return self.edges
 
     def pmax(self) -> np.ndarray | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.core.checkpoint import Checkpoint, State, make_folder
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets
@@ -17,7 +18,6 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.pair_scan import PairScan
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import _plan
-from gpupc_impl.out_of_core._checkpoint import Checkpoint, State, make_folder
 from gpupc_impl.out_of_core._gathered import Gathered
 from gpupc_impl.out_of_core._in_core import InCore
 from gpupc_impl.out_of_core._layout import Layout

@@ -41,6 +41,8 @@ def launch_parameters(method: Method, rng: np.random.Generator) -> dict:
     def draw(parameter: Parameter):
         if parameter.choices is not None:
             return parameter.choices[rng.integers(len(parameter.choices))]
+        if isinstance(parameter.default, str):  # a file's path
+            return parameter.default
         return int(rng.choice([parameter.minimum, 1, 3, 32, 100]))
 
     return {name: draw(parameter) for name, parameter in method.params.items()}

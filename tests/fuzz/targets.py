@@ -27,6 +27,7 @@ from datasets import bif, registry
 from datasets.dataset import Dataset, DatasetUnavailable, RegistryError
 from datasets.readers import read_npz, read_rdata
 from gpupc_impl import DiscreteProblem, GaussianProblem, pc
+from gpupc_impl.core.checkpoint import Checkpoint, State
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import LevelOutcome
@@ -37,7 +38,6 @@ from gpupc_impl.measurement.record import InvalidRecord, Limits, Record, load_te
 from gpupc_impl.measurement.sampler import Samples
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.out_of_core._checkpoint import Checkpoint, State
 from gpupc_impl.tables import DataError, read_numpy, read_text
 from workflow.lib.config import InvalidConfig, check_config, read_config
 

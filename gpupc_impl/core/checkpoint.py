@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +23,7 @@ class State:
 
     Attributes:
         adjacency: (p, p) bool.
-        outcomes: of each level so far.
+        outcomes: of each level so far, with its seconds where the search that goes on is to tell them.
         pmax: (p, p) float64, or None when it is not recorded.
     """
 
@@ -48,12 +50,17 @@ class Checkpoint:
 
     def save(self, state: State) -> None:
         """Replace the stored state by this one, atomically."""
-        levels = [{name: getattr(outcome, name) for name in COUNTS} for outcome in state.outcomes]
-        arrays = {} if state.pmax is None else {"pmax": state.pmax}
-        for level, outcome in enumerate(state.outcomes[1:], 1):
-            arrays[f"pairs_{level}"], arrays[f"sets_{level}"] = outcome.pairs, outcome.sets
-        described = {"fingerprint": self.fingerprint, "separating_sets": self.separating_sets}
-        described |= {"levels": levels, "p": len(state.adjacency)}
+        levels = [{name: getattr(outcome, name) for name in (*COUNTS, "seconds")} for outcome in state.outcomes]
+        arrays: dict[str, Any] = {} if state.pmax is None else {"pmax": state.pmax}
+        for level, outcome in enumerate(state.outcomes):
+            if level or outcome.pairs is not None:
+                arrays[f"pairs_{level}"], arrays[f"sets_{level}"] = outcome.pairs, outcome.sets
+        described = {
+            "fingerprint": self.fingerprint,
+            "separating_sets": self.separating_sets,
+            "levels": levels,
+            "p": len(state.adjacency),
+        }
         with write_whole(self.path) as temporary, open(temporary, "wb") as file:
             np.savez(file, described=json.dumps(described), adjacency=np.packbits(state.adjacency, axis=1), **arrays)
 
@@ -90,8 +97,8 @@ class Checkpoint:
                 outcomes = [
                     LevelOutcome(
                         **counts,
-                        pairs=stored[f"pairs_{level}"] if level else None,
-                        sets=stored[f"sets_{level}"] if level else None,
+                        pairs=stored[f"pairs_{level}"] if level or "pairs_0" in stored else None,
+                        sets=stored[f"sets_{level}"] if level or "pairs_0" in stored else None,
                     )
                     for level, counts in enumerate(described["levels"])
                 ]
@@ -118,15 +125,19 @@ def _check(state: State) -> None:
     for level, outcome in enumerate(state.outcomes):
         if any(type(count) is not int or count < 0 for count in (getattr(outcome, name) for name in COUNTS)):
             raise ValueError(f"level {level} has counts that are none")
-        if level:
-            for name, width in (("pairs", 2), ("sets", level)):
-                array: np.ndarray = getattr(outcome, name)
+        seconds = outcome.seconds
+        if seconds is not None and not (type(seconds) is float and 0 <= seconds < math.inf):
+            raise ValueError(f"level {level} has seconds that are none")
+        if outcome.pairs is not None:
+            arrays: dict[str, np.ndarray] = {name: getattr(outcome, name) for name in ("pairs", "sets")}
+            for (name, array), width in zip(arrays.items(), (2, level), strict=True):
                 fits = array.ndim == 2 and array.shape[1] == width and array.dtype.kind in "iu"
                 if not fits or (array.size and not 0 <= array.min() <= array.max() < p):
                     raise ValueError(f"the {name} of level {level} are {array.dtype} {array.shape} of {p} variables")
-            if len(outcome.pairs) != len(outcome.sets):
-                raise ValueError(f"level {level} has {len(outcome.pairs)} pairs and {len(outcome.sets)} sets")
-    if state.pmax is not None and (state.pmax.shape, state.pmax.dtype) != ((p, p), np.float64):
+            pairs, sets = map(len, arrays.values())
+            if pairs != sets:
+                raise ValueError(f"level {level} has {pairs} pairs and {sets} sets")
+    if state.pmax is not None and (state.pmax.shape != (p, p) or state.pmax.dtype != np.float64):
         raise ValueError(f"pmax is {state.pmax.dtype} {state.pmax.shape} for {p} variables")
 
 

@@ -1,0 +1,97 @@
+"""A search for nonlinear or mixed relations that was killed goes on at its level, with the same answer."""
+
+import numpy as np
+import pytest
+
+from gpupc_impl import InvalidProblem, skeleton
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.mixed.problem import MixedProblem
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+METHODS = ["gpucmiknn-parallel", "gpucmiknn-single", "gpucmiknn-mixed"]
+
+
+class Killed(Exception):
+    pass
+
+
+def make_problem(method: str, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    data = rng.normal(size=(60, 8)) + rng.normal(size=(60, 1))
+    search = {"alpha": 0.5, "permutations": 20, "k_cmi": 5, "k_perm": 4}
+    if method == "gpucmiknn-mixed":
+        data[:, 2] = data[:, 2] > 0
+        return MixedProblem.from_data(data, categories=["V2"], **search)
+    return NonlinearProblem.from_data(data, **search)
+
+
+def search(problem, method, path, **options):
+    return skeleton(problem, method=method, backend="host", checkpoint=str(path), **options)
+
+
+@pytest.mark.parametrize("pmax", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, method, pmax):
+    problem, path = make_problem(method), tmp_path / "new" / "checkpoint.npz"
+    expected = skeleton(problem, method=method, backend="host", pmax=pmax)
+    assert expected.levels_run >= 3
+    for level in range(expected.levels_run):
+        seconds = []
+
+        def stop(done, level=level, seconds=seconds):
+            seconds.append(done.seconds)
+            if done.level == level:
+                raise Killed
+
+        with pytest.raises(Killed):
+            search(problem, method, path, progress=stop, pmax=pmax)
+        found = search(problem, method, path, pmax=pmax)
+        assert found == expected
+        assert found.tests_per_level == expected.tests_per_level
+        assert found.edges_per_level == expected.edges_per_level
+        assert found.stopped_because == expected.stopped_because
+        # Levels made before tell what they took then.
+        np.testing.assert_allclose(found.seconds_per_level[: level + 1], seconds, rtol=0.5, atol=0.02)
+        if pmax:
+            np.testing.assert_array_equal(found.pmax, expected.pmax)
+        assert not list(path.parent.iterdir()), "a search that came to its end leaves nothing behind"
+
+
+def test_either_method_goes_on_where_the_other_was(tmp_path):
+    problem, path = make_problem("gpucmiknn-parallel"), tmp_path / "checkpoint.npz"
+
+    def stop(done):
+        if done.level == 1:
+            raise Killed
+
+    with pytest.raises(Killed):
+        search(problem, "gpucmiknn-parallel", path, progress=stop)
+    levels = []
+    found = search(problem, "gpucmiknn-single", path, progress=levels.append)
+    assert found == skeleton(problem, method="gpucmiknn-single", backend="host")
+    assert [done.level for done in levels] == list(range(found.levels_run))
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "said"),
+    [
+        ("gpucmiknn-parallel", {"seed": 1}, "another problem"),
+        ("gpucmiknn-parallel", {"pmax": True}, "without pmax"),
+        ("gpucmiknn-parallel", {"separating_sets": "first-come"}, "'first-come' is asked for"),
+        ("gpucmiknn-single-racing", {}, "'canonical, racing' is asked for"),
+    ],
+)
+def test_a_checkpoint_of_another_search_is_refused(tmp_path, method, options, said):
+    path = tmp_path / "checkpoint.npz"
+
+    def stop(done):
+        raise Killed
+
+    with pytest.raises(Killed):
+        search(make_problem("gpucmiknn-parallel"), "gpucmiknn-parallel", path, progress=stop)
+    problem = make_problem(method, options.pop("seed", 0))
+    with pytest.raises(InvalidProblem, match=said):
+        search(problem, method, path, **options)
+    assert path.exists()
