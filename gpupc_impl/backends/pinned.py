@@ -82,10 +82,10 @@ class _Block:
 def is_placed(array: np.ndarray) -> bool:
     """Whether copies to a device may read an array where it lies, also while the caller goes on: it is C-contiguous, in
     page-locked memory of a pool, and read-only."""
-    if array.flags.writeable or not array.flags.c_contiguous:
-        return False
-    memory = array.base
+    memory: Any = array if array.flags.c_contiguous else None
     while isinstance(memory, np.ndarray):
+        if memory.flags.writeable:
+            return False
         memory = memory.base
     return isinstance(memory, _Block)
 

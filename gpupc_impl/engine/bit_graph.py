@@ -29,7 +29,7 @@ class Counted(NamedTuple):
     singular: int
     degree_sum: int
     most_degree: int
-    ended: int  # when the level did, in nanoseconds, where several run in one launch; else 0
+    ended: int  # when the level did, in nanoseconds, where a launch of several levels asks for it; else 0
     arrived: int
     turns: int
     turns_of_side_1: int

@@ -126,7 +126,8 @@ PARAMETERS = {
     "run": Parameter(0, "prefixes that a warp takes one after the other; 0: by the level", minimum=0, maximum=4096),
     "together": Parameter(
         "auto",
-        "whether levels from 2 on run in one launch, as far as they can; auto: on a GPU, in small problems",
+        "whether levels run in one launch, as far as they can, the first of them before level 0 is known; auto: on a "
+        "GPU, in small problems",
         choices=("auto", "always", "never"),
     ),
 }
@@ -164,15 +165,19 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class PairScan:
-    """One search on one backend; a `LevelSearch` (core/pc_stable.py)."""
+    """One search on one backend; a `LevelSearch` (core/pc_stable.py).
 
-    def __init__(self, problem: GaussianProblem, run: Run):
+    Args:
+        ahead: whether levels may be queued before level 0 has run, which takes memory for all that there could be.
+    """
+
+    def __init__(self, problem: GaussianProblem, run: Run, ahead: bool = True):
         self.problem, self.params = problem, run.params
         backend = self.backend = run.backend
         p = self.p = problem.n_variables
         on_device = correlation.device_correlation(backend, problem)  # on its way while the rest is made ready
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
-        self._ahead = self._kernel_ahead()
+        self._ahead = self._kernel_ahead() if ahead else None
         memory = backend.empty_all(
             **BitGraphs.arrays(p, GRAPHS_AT_ONCE),
             has_twin=(p, np.uint8),
@@ -270,7 +275,7 @@ class PairScan:
     def pmax(self) -> np.ndarray | None:
         return self._pmax
 
-    # --- what a search that may go on elsewhere asks for (out_of_core/_search.py) -----------------------------------
+    # --- what a search that may go on elsewhere asks for, with ahead=False (out_of_core/_search.py) -----------------
 
     @staticmethod
     def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
@@ -429,6 +434,8 @@ class PairScan:
         """What runs the first levels without a look at what level 0 left: as `_kernel_together`; None: nothing does."""
         problem, backend, p = self.problem, self.backend, self.p
         if not self._is_asked() or p >= TILED_FROM or self.params["tiles"] == "always" or self._alone:
+            return None
+        if backend.device_memory_limit is not None:  # who has a budget may need it for later levels
             return None
         if any(stop_reason(problem, level, p - 1) is not None for level in (0, 1)):
             return None

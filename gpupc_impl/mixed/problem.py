@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gpupc_impl.core import placing
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
 from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
 
@@ -90,9 +91,8 @@ class MixedProblem(NonlinearProblem):
             )
         # Equal distances are ordered by the samples' places, which must therefore tell nothing.
         order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
-        values = np.ascontiguousarray(values[:, np.argsort(order, kind="stable")])
+        values = placing.placed(values[:, np.argsort(order, kind="stable")])
         numbers = np.where(coded, matrix.max(axis=0).astype(np.int64) + 1 if len(matrix) else 0, 0).astype(np.int32)
-        values.setflags(write=False)
         numbers.setflags(write=False)
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         return cls(**fields | {"values": values, "categories": numbers})

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
+from gpupc_impl.core import placing
 from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
 
 TRANSFORMS = ("ranks", "standardize", "none")
@@ -109,9 +110,8 @@ class NonlinearProblem(Problem):
         values = _TRANSFORMED[transform](columns, seed)
         values[constant] = 0.0
         with np.errstate(over="ignore"):
-            values = np.ascontiguousarray(values, dtype=precision)
+            values = placing.placed(values, precision)
         _check_range(values, names, transform, precision)
-        values.setflags(write=False)
         return cls(
             names=names,
             **search,

@@ -45,4 +45,4 @@ def begin(search: BlockSearch) -> PairScan:
     params = {name: parameter.default for name, parameter in pair_scan.PARAMETERS.items()}
     if search.checkpoint is not None:
         params["together"] = "never"
-    return PairScan(search.problem, dataclasses.replace(search.run, params=params))
+    return PairScan(search.problem, dataclasses.replace(search.run, params=params), ahead=False)

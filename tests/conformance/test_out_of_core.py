@@ -11,6 +11,7 @@ from gpupc_impl import DeviceMemoryError, GaussianProblem, Skeleton, methods, sk
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.gaussian import pair_scan
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from gpupc_impl.out_of_core import _plan
 
@@ -175,6 +176,22 @@ def test_a_sufficient_budget_is_in_core_with_the_tests_of_pair_scan():
             assert found.tests_per_level[:2] == pair_scan.tests_per_level[:2]
             assert (found.undefined_tests > 0) == (pair_scan.undefined_tests > 0)
         np.testing.assert_allclose(found.pmax, pair_scan.pmax, rtol=1e-9, atol=1e-13)
+
+
+def test_a_small_device_without_a_budget_is_left_behind_levels_in_one_launch(monkeypatch):
+    """As on a GPU, where levels run together unasked: what they removed is found again, level by level."""
+    together = dataclasses.replace(pair_scan.PARAMETERS["together"], default="always")
+    monkeypatch.setitem(pair_scan.PARAMETERS, "together", together)
+    monkeypatch.setattr("gpupc_impl.backends.host.memory_bytes", lambda: 2_000_000)
+    monkeypatch.setattr(HostBackend, "max_shared_bytes", 1024)  # rows of level 3 do not fit
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((40, 60)) + rng.standard_normal((40, 1))
+    problem = GaussianProblem.from_data(data, alpha=0.3, max_level=3)
+    found = out_of_core(problem, None)
+    assert_same(found, in_core(problem))
+    layouts = [level["layout"] for level in found.facts["out_of_core"]["levels"]]
+    assert layouts[0] == "core"
+    assert layouts[-1] != "core"
 
 
 def test_lists_that_cannot_be_merged_on_the_device_are_merged_on_the_host(monkeypatch):

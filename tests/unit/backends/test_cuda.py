@@ -592,6 +592,16 @@ def test_what_is_placed_is_copied_from_where_it_lies(cupy, compiled, monkeypatch
     np.testing.assert_array_equal(np.triu(backend.download(up[2])), np.triu(expected))
 
 
+def test_what_others_may_change_is_no_placed_array(backend):
+    array = backend.host_arrays((4, 4), np.float64)
+    view = array[1:]
+    view.setflags(write=False)
+    assert not pinned.is_placed(view)
+    array.setflags(write=False)
+    assert pinned.is_placed(view)
+    assert not pinned.is_placed(array[:, 1:])
+
+
 def test_arrays_are_placed_as_far_as_there_is_room(backend, monkeypatch):
     monkeypatch.setattr(cuda, "MOST_PLACED_BYTES", 800)
     assert isinstance(backend.host_arrays((10, 10), np.float64).base, pinned._Block)

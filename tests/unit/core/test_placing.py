@@ -19,8 +19,6 @@ PROBLEMS = {
     "a correlation matrix": lambda: GaussianProblem.from_correlation(np.corrcoef(DATA.T), n_samples=60),
     "samples": lambda: GaussianProblem.from_data(DATA, correlations="device"),
     "discrete": lambda: DiscreteProblem.from_data(DATA),
-}
-OTHERS = {
     "nonlinear": lambda: NonlinearProblem.from_data(DATA),
     "mixed": lambda: MixedProblem.from_data(DATA, categories=["V0"]),
 }
@@ -58,7 +56,7 @@ def test_a_problem_is_made_there(shelf, made):
     assert not shelf.has(largest_array(made()))
 
 
-@pytest.mark.parametrize("made", {**PROBLEMS, **OTHERS}.values(), ids={**PROBLEMS, **OTHERS})
+@pytest.mark.parametrize("made", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_problem_that_is_there_is_copied(shelf, made):
     problem = made()
     with placing.inside(shelf.empty):

@@ -35,8 +35,8 @@ pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=st
 class WatchedBackend(HostBackend):
     """A host backend that counts launches and bytes, and keeps the squared correlations that pmax is made of."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, device_memory_limit=None):
+        super().__init__(device_memory_limit)
         self.launches: collections.Counter[str] = collections.Counter()
         self.uploaded = self.downloaded = 0
         self.smallest: list[np.ndarray] = []
@@ -377,6 +377,25 @@ def test_what_is_too_much_for_levels_queued_ahead_runs_after_them(monkeypatch, l
     ahead = "AHEAD_SHARE" not in limit
     assert backend.launches["list_removed_one"] == (not ahead)
     assert backend.launches["later_levels<1, 5>"] + backend.launches["begin_level<2>"] == 1 + ahead
+
+
+def test_nothing_is_queued_ahead_where_memory_is_told():
+    """Neither under a budget, nor by a search that may have to go on out of core, and is told what levels take."""
+    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
+    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"together": "always"})
+    backend = WatchedBackend(device_memory_limit=10**8)
+    assert_same(solve(problem, methods()["pair-scan"], backend, {"together": "always"}), expected)
+    assert backend.launches["list_removed_one"] == 1
+    backend = WatchedBackend()
+    params = methods()["pair-scan"].parse_params({"together": "always"})
+    search = pair_scan.PairScan(problem, Run(backend=backend, params=params), ahead=False)
+    for level in range(expected.levels_run):
+        search.run_level(level)
+        if level:
+            pairs, sets = search.removed_in(level)
+            removed = (expected.sepsets.sizes() == level).sum()
+            assert (len(pairs), sets.shape) == (removed, (removed, level))
+    assert backend.memory_peak <= pair_scan.PairScan.first_bytes(50, None, False) + search.level_bytes(2)
 
 
 @pytest.mark.parametrize("max_level", [0, 1])
