@@ -144,9 +144,9 @@ class BitGraphs:
         """Queue the zeroing of all counters, so that a level can be counted again."""
         self.backend.fill(self._counters, 0)
 
-    def entries(self, graph: int, out: Any = None) -> Any:
-        """The adjacency matrix, (p, p) uint8 on the device; `out`: where it goes, else an array of its own."""
-        entries = self.backend.empty((self.p, self.p), np.uint8) if out is None else out
+    def entries(self, graph: int) -> Any:
+        """The adjacency matrix, (p, p) uint8 on the device."""
+        entries = self.backend.empty((self.p, self.p), np.uint8)
         self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries)
         return entries
 
