@@ -98,7 +98,7 @@ def _pinned_pool(device: int) -> PinnedPool:
             memory = cupy.cuda.PinnedMemory(size)
         return memory, memory.ptr
 
-    return PinnedPool(allocate)
+    return PinnedPool(allocate, (cupy.cuda.runtime.CUDARuntimeError,))
 
 
 _dropped: collections.deque[tuple[Any, Any]] = collections.deque()
@@ -414,7 +414,7 @@ class CudaBackend(Backend):
         """An array in page-locked memory, unless it is very large or there is no such memory left."""
         sizes = _sizes(shape)
         if math.prod(sizes) * np.dtype(dtype).itemsize <= MOST_PLACED_BYTES:
-            with contextlib.suppress(self._cupy.cuda.runtime.CUDARuntimeError):
+            with contextlib.suppress(MemoryError):
                 return self._pinned.array(sizes, dtype)
         return np.empty(sizes, dtype)
 

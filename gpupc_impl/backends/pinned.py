@@ -46,23 +46,43 @@ class PinnedPool:
 
     Args:
         allocate: ``bytes -> (object that owns the memory, address)``.
+        refusal: what that raises where the system locks no more pages.
     """
 
-    def __init__(self, allocate: Callable[[int], tuple[Any, int]]):
-        self._allocate = allocate
+    def __init__(self, allocate: Callable[[int], tuple[Any, int]], refusal: tuple[type[Exception], ...] = ()):
+        self._allocate, self._refusal = allocate, refusal
         self._free: dict[int, list[tuple[Any, int]]] = collections.defaultdict(list)
         self._kept = 0
         self._lock = threading.RLock()  # a collection inside the lock may give a block back
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        """A C-contiguous array in page-locked memory, contents undefined; the memory comes back when it is dropped."""
+        """A C-contiguous array in page-locked memory, contents undefined; the memory comes back when it is dropped.
+
+        Raises:
+            MemoryError: the system locks no more pages, not even in place of those that were kept.
+        """
         dtype = np.dtype(dtype)
         size = _size_class(math.prod(shape) * dtype.itemsize)
         with self._lock:
             block = self._free[size].pop() if self._free[size] else None
             if block is not None:
                 self._kept -= size
-        return np.asarray(_Block(self, size, block or self._allocate(size), shape, dtype))
+        return np.asarray(_Block(self, size, block or self._lock_pages(size), shape, dtype))
+
+    def _lock_pages(self, size: int) -> tuple[Any, int]:
+        try:
+            return self._allocate(size)
+        except self._refusal:
+            with self._lock:
+                self._free.clear()
+                self._kept = 0
+        try:
+            return self._allocate(size)
+        except self._refusal as error:
+            raise MemoryError(
+                f"the system grants no page-locked memory: {size:,} bytes asked for ({error}); copies to and from a "
+                "GPU go through it, so drop results and problems that are no longer needed, or end other programs there"
+            ) from error
 
     def give_back(self, size: int, block: tuple[Any, int]) -> None:
         with self._lock:

@@ -125,6 +125,29 @@ def test_a_failed_allocation_leaves_the_pool_as_it_was(pool, memory, monkeypatch
     assert len(memory.asked) == 1
 
 
+def test_where_no_more_pages_are_locked_those_that_are_kept_are_given_up(memory):
+    class Refused(Exception):
+        pass
+
+    def allocate(size):
+        if memory.there + size > 3 << 20:
+            raise Refused("cudaErrorMemoryAllocation")
+        return memory(size)
+
+    pool = PinnedPool(allocate, (Refused,))
+    for size in (1 << 20, 3 << 19):
+        pool.array((size,), np.uint8)
+    gc.collect()
+    assert memory.there == (1 << 20) + (3 << 19)  # kept
+    held = pool.array((1 << 21,), np.uint8)
+    assert memory.there == held.nbytes
+    with pytest.raises(MemoryError, match=r"2,097,152 bytes asked for \(cudaErrorMemoryAllocation\); .* drop results"):
+        pool.array((1 << 21,), np.uint8)
+    del held
+    gc.collect()
+    assert pool.array((1 << 21,), np.uint8).nbytes == 1 << 21
+
+
 def test_arrays_that_are_there_to_the_end_do_not_matter():
     """Python takes modules apart before what hangs on them, such as a result that another module keeps."""
     program = """
