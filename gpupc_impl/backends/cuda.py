@@ -303,8 +303,7 @@ class CudaBackend(Backend):
         ]
 
         def send(staged: np.ndarray, part: Rows) -> None:
-            copied = Rows(0, part.rows, part.width, part.width)
-            self._send_rows(device.data.ptr + part.first // given * wanted, wanted, staged.ctypes.data, copied)
+            self._send_staged(device.data.ptr + part.first // given * wanted, wanted, staged)
 
         self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
         return device
@@ -328,8 +327,7 @@ class CudaBackend(Backend):
         ]
 
         def send(staged: np.ndarray, part: Rows) -> None:
-            copied = Rows(0, part.rows, part.width, part.width)
-            self._send_rows(device.data.ptr + part.first, part.stride, staged.ctypes.data, copied)
+            self._send_staged(device.data.ptr + part.first, part.stride, staged)
 
         if direct:
             self._in_flight.append(matrix)
@@ -353,6 +351,11 @@ class CudaBackend(Backend):
             kind = runtime.memcpyHostToDevice
             with self._naming_streams():
                 runtime.memcpyAsync(address, staged.ctypes.data, staged.nbytes, kind, self._stream.ptr)
+
+    def _send_staged(self, address: int, stride: int, staged: np.ndarray) -> None:
+        """`_send_rows` of rows that lie one after the other."""
+        rows, width = staged.shape
+        self._send_rows(address, stride, staged.ctypes.data, Rows(0, rows, width, width))
 
     def _send_rows(self, address: int, stride: int, host: int, part: Rows) -> None:
         """Queue a copy of a part of page-locked memory at `host` to rows on the device, `stride` bytes apart."""

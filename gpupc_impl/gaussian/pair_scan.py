@@ -416,7 +416,13 @@ class PairScan:
         warps = min(self.params["warps"], backend.max_shared_bytes // of_warp)
         if levels is None or not warps or self._alone or not (few or self.params["together"] == "always"):
             return None
-        shared_bytes = max(warps * of_warp, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
+        return self._launchable(levels, warps * of_warp)
+
+    def _launchable(self, levels: tuple[int, int], shared_bytes: int) -> tuple[Any, int, int] | None:
+        """The kernel of these levels, its last one, and what of shared memory a block has, about as much as is wanted;
+        None where the device cannot have all blocks at once."""
+        backend = self.backend
+        shared_bytes = min(max(shared_bytes, LEAST_SHARED_BYTES), backend.max_shared_bytes)
         kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH, RESULT))
         return (kernel, levels[1], shared_bytes) if kernel.resident_blocks(self._threads, shared_bytes) else None
 
@@ -441,11 +447,7 @@ class PairScan:
             return None
         if AHEAD_SHARE * _bytes_ahead(p) > backend.memory_limit - backend.memory_used:
             return None
-        levels = TOGETHER[0]
-        shared_bytes = min(8 * self.params["warps"] * _cells(2, min(p, LONGEST_AHEAD)), backend.max_shared_bytes)
-        shared_bytes = max(shared_bytes, min(LEAST_SHARED_BYTES, backend.max_shared_bytes))
-        kernel = backend.kernel(PREFIX_SOURCE, _later_levels(*levels), (SEARCH, RESULT))
-        return (kernel, levels[1], shared_bytes) if kernel.resident_blocks(self._threads, shared_bytes) else None
+        return self._launchable(TOGETHER[0], 8 * self.params["warps"] * _cells(2, min(p, LONGEST_AHEAD)))
 
     def _levels_ahead(self, kernel: Any, most: int, shared_bytes: int) -> LevelOutcome:
         """Run levels from 0 to `most` as far as they run together, all queued before anything is read."""
@@ -475,8 +477,8 @@ class PairScan:
     def _tests_before(self, level: int) -> float:
         """Tests of the level before. Those of level 1 tell nothing of level 2; in their place stands a sixteenth of all
         that level 2 would make if variables had as many neighbours as on average and no edge went."""
-        edges = self.graphs.edges
-        return self._tests if level > 2 else edges * (2 * edges / self.p) ** 2 / 16
+        edges, degree = self.graphs.edges, 2 * self.graphs.edges / self.p
+        return self._tests if level > 2 else edges * degree * degree / 16
 
     @property
     def _threads(self) -> int:

@@ -19,14 +19,13 @@ __device__ __forceinline__ unsigned twins_among(const double* c, int count, doub
 constexpr double NOTHING_TESTED = 1e300;
 
 // A step of a scan takes AT_ONCE words of 32 variables, whose loads are in flight together. What follows from each word
-// is worked out by threads that have one each, its number given by own_word: to do so for all in every thread took most
-// of a scan's instructions.
+// is worked out by threads that have one each, its number given by own_word, and not for all words in every thread.
 #ifdef GPUPC_HOST
 constexpr int AT_ONCE = 1;
 inline int own_word() { return 0; }
 inline unsigned words_where(bool holds) { return holds; }
 inline unsigned of_word(unsigned value, int) { return value; }
-inline long long sum_of_words(unsigned long long value) { return static_cast<long long>(value); }
+inline unsigned long long sum_of_words(unsigned long long value) { return value; }
 #else
 constexpr int AT_ONCE = 4;
 __device__ __forceinline__ int own_word() { return threadIdx.x % AT_ONCE; }
@@ -36,10 +35,10 @@ __device__ __forceinline__ unsigned words_where(bool holds) {
 }
 // The value of one word, in all threads.
 __device__ __forceinline__ unsigned of_word(unsigned value, int word) { return __shfl_sync(~0u, value, word); }
-__device__ __forceinline__ long long sum_of_words(unsigned long long value) {
+__device__ __forceinline__ unsigned long long sum_of_words(unsigned long long value) {
 #pragma unroll
     for (int distance = 1; distance < AT_ONCE; distance *= 2) value += __shfl_xor_sync(~0u, value, distance);
-    return static_cast<long long>(value);
+    return value;
 }
 #endif
 
