@@ -118,6 +118,9 @@ COLUMNS = {
 LISTING = ("registers", "buckets")
 """What `selection` may be where neighbours are listed."""
 
+FEW_NEAREST = 16
+"""Samples of a list up to which permutation.cu has its order in one number."""
+
 IN_REGISTERS = (8, 32)
 """Nearest distances that insertion.cu keeps in registers; more are kept in memory."""
 
@@ -170,6 +173,7 @@ SEARCH_PARAMS = {
 
 
 KERNELS = {
+    "arrange_members": (PERMUTATION_SOURCE, [SETS]),
     "nearest": (PERMUTATION_SOURCE, [SETS]),
     "assign": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
     "assign_racing": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
@@ -191,7 +195,9 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of this family; they serve all levels."""
     found = [CLOSE_TESTS]
     for kind in TYPES:
-        found += [kernel_of(name, kind) for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE]
+        own = [name for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE and name != "assign"]
+        found += [kernel_of(name, kind) for name in own]
+        found += [kernel_of("assign", kind, few) for few in ("true", "false")]
         found.append(kernel_of("arrange", kind))
         found += [kernel_of(name, kind, *others) for name, *others in by_distances(kind)]
         if kind != "short":
@@ -382,7 +388,7 @@ class Engine:
         if level == 0 and self._sorted is None:
             order = np.sort(self.backend.download(self.values), axis=1)
             self._sorted = self.backend.upload(order)
-        if level and self._order is None and self.selection in LISTING:
+        if level and self._order is None:
             places = np.argsort(self.backend.download(self.values), axis=1, kind="stable")
             self._order = self.backend.upload(places.astype(np.int32))
         free = self.backend.memory_limit - self.backend.memory_used
@@ -409,13 +415,14 @@ class Engine:
             if self._sort_bytes() > self.shared_limit:
                 arrays["owners"] = ((sets, perm, self._sort_bytes() // 8), np.dtype(np.uint64))
             return arrays
+        arrays["members"] = ((sets, level, n), self.dtype)
         arrays["knn"] = ((sets, n, k), np.dtype(np.int32))
         if self._list_bytes() > self.shared_limit:
             arrays["distances"] = ((sets, n, k), self.key_dtype)
         if self.racing:
             arrays["used"] = ((sets, perm, n), np.dtype(np.int32))
-        elif 8 * n > self.shared_limit:
-            arrays["owners"] = ((sets, perm, n), np.dtype(np.uint64))
+        elif self._owner_bytes() > self.shared_limit:
+            arrays["owners"] = ((sets, perm, self._owner_bytes() // 8), np.dtype(np.uint64))
         return arrays
 
     def _needed(self, level: int, sets: int, tests_per_set: int) -> int:
@@ -428,6 +435,10 @@ class Engine:
     def _sort_bytes(self) -> int:
         """permutation.cu, permute_freely: what a block needs to sort priorities."""
         return 8 * (self.n + (self.n + 1) // 2)
+
+    def _owner_bytes(self) -> int:
+        """permutation.cu, assign: what a block needs."""
+        return 8 * (self.n + (self.n + 3) // 4)
 
     def _list_bytes(self) -> int:
         """permutation.cu, nearest: the lists of a block."""
@@ -533,10 +544,14 @@ class Engine:
                 knn = buffers["knn"][part]
                 shuffles = SHUFFLES(knn=knn, k=k, seed=problem.seed)
                 scratch = buffers["distances"][part] if "distances" in buffers else None
+                arranged = buffers["members"][part]
+                self._kernel("arrange_members")(
+                    (-(-self.n // ARRANGING), count), (tuning.lists,), [data, self._order, arranged]
+                )
                 self._kernel("nearest")(
                     (-(-self.n // tuning.nearest), count),
                     (tuning.nearest,),
-                    [data, np.int32(k), knn, scratch],
+                    [data, self._order, arranged, np.int32(k), knn, scratch],
                     shared_bytes=0 if "distances" in buffers else self._list_bytes(),
                 )
                 if self.racing:
@@ -549,11 +564,11 @@ class Engine:
                     )
                 else:
                     scratch = buffers["owners"][part] if "owners" in buffers else None
-                    self._kernel("assign")(
+                    self._kernel("assign", "true" if k <= FEW_NEAREST else "false")(
                         (perm, count),
                         (tuning.assign,),
                         [data, shuffles, scratch, rows],
-                        shared_bytes=0 if "owners" in buffers else 8 * self.n,
+                        shared_bytes=0 if "owners" in buffers else self._owner_bytes(),
                     )
             if self.side_by_side:
                 self._kernel("lay_side_by_side")(
@@ -805,9 +820,8 @@ class Engine:
     def _sets(self, level: int, sets: np.ndarray) -> Filled:
         """Sets as kernels take them."""
         first = self.backend.upload(np.ascontiguousarray(sets, np.int32))
-        return SETS[self.kind](
-            values=self.values, first=first, order=self._order if level else None, n=self.n, level=level
-        )
+        order = self._order if level and self.selection in LISTING else None
+        return SETS[self.kind](values=self.values, first=first, order=order, n=self.n, level=level)
 
 
 def ci_test(

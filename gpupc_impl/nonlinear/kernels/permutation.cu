@@ -3,6 +3,7 @@
 // A set's permutations fill `rows`: (1 + perm, n) values, row 0 those of V_i itself.
 #include "nonlinear/kernels/philox.cuh"
 #include "nonlinear/kernels/tests.cuh"
+#include "nonlinear/kernels/warp.cuh"
 
 constexpr unsigned long long FREE = ~0ull;  // no sample has this priority
 
@@ -16,13 +17,31 @@ __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     return key;
 }
 
+// The values of the members of S in the order of S[0], (sets, level, n). order: (p, n) the samples in ascending order of
+// each variable. Grid (any, sets), any block.
+template <class T>
+__global__ void arrange_members(const __grid_constant__ Sets<T> sets, const int* order, T* arranged) {
+    const int n = sets.n, level = sets.level;
+    const int* members = sets.set(blockIdx.y) + 1;
+    order += static_cast<long long>(members[0]) * n;
+    arranged += static_cast<long long>(blockIdx.y) * level * n;
+    for (int place = blockIdx.x * blockDim.x + threadIdx.x; place < n; place += gridDim.x * blockDim.x) {
+        const int b = order[place];
+        for (int s = 0; s < level; ++s) arranged[static_cast<long long>(s) * n + place] = sets.of(members[s])[b];
+    }
+}
+
 // Algorithm 3, lines 1-17: the k nearest other samples of each sample in the space of S, nearest first, equal distances
 // in the order of the samples. A thread a sample; its list is in shared memory, or where there is no room in `scratch`.
-// Under a CYCLIC rule the order begins behind the sample, and a list of fewer than k is repeated; one of none has the
-// sample itself. Grid (ceil(n / beta), sets), block (beta).
+// No sample is nearer in S than in S[0], so a thread looks to both sides in the order of S[0] until all others are too
+// far there. Under a CYCLIC rule the order of the samples begins behind the sample, and a list of fewer than k is
+// repeated; one of none has the sample itself. `arranged` is made by arrange_members. Grid (ceil(n / beta), sets),
+// block (beta).
 template <class T, class Rule = Continuous>
-__global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, KeyOf<T>* scratch) {
+__global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, const T* arranged, int k, int* knn,
+                        KeyOf<T>* scratch) {
     using Key = KeyOf<T>;
+    constexpr Key NONE = Number<T>::LARGEST;
     const int n = sets.n, level = sets.level;
 #ifdef GPUPC_HOST
     constexpr int TILE = 64;
@@ -30,9 +49,11 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, K
     constexpr int TILE = 8;
 #endif
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
-    const int a = blockIdx.x * blockDim.x + threadIdx.x;
-    if (a >= n) return;
-    const int* members = sets.set(blockIdx.y) + 1;
+    const int own_place = blockIdx.x * blockDim.x + threadIdx.x;
+    if (own_place >= n) return;
+    order += static_cast<long long>(sets.set(blockIdx.y)[1]) * n;
+    arranged += static_cast<long long>(blockIdx.y) * level * n;
+    const int a = order[own_place];
     int* found = knn + (static_cast<long long>(blockIdx.y) * n + a) * k;
     Key* distances;
     int* samples = found;
@@ -49,52 +70,77 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, int k, int* knn, K
     } else {
         distances = scratch + (static_cast<long long>(blockIdx.y) * n + a) * k;
     }
-    for (int s = 0; s < k; ++s) distances[s * stride] = Number<T>::LARGEST;
-    Key farthest = Number<T>::LARGEST;
-    for (int part = 0; part < (Rule::CYCLIC ? 2 : 1); ++part) {
-        const int end = Rule::CYCLIC && part == 1 ? a : n;
-        for (int start = Rule::CYCLIC && part == 0 ? a + 1 : 0; start < end; start += TILE) {
-            Key tile[TILE];
-            const int width = min(TILE, end - start);
+    // Samples as equal distances are ordered by.
+    const auto turn_of = [&](int b) { return Rule::CYCLIC && b < a ? b + n : b; };
+    for (int s = 0; s < k; ++s) distances[s * stride] = NONE;
+    Key farthest = NONE;
+    const auto look_at = [&](int start, int width) {
+        Key tile[TILE];
 #pragma unroll
-            for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : Number<T>::LARGEST;
-            for (int s = 0; s < level; ++s) {
-                const T* v = sets.of(members[s]);
-                const T own = v[a];
-                if (width == TILE) {
+        for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : NONE;
+        for (int s = 0; s < level; ++s) {
+            const T* v = arranged + static_cast<long long>(s) * n;
+            const T own = v[own_place];
+            if (width == TILE) {
 #pragma unroll
-                    for (int c = 0; c < TILE; ++c)
-                        tile[c] = larger(tile[c], Rule::template separation<T>(own, v[start + c]));
-                } else {
+                for (int c = 0; c < TILE; ++c)
+                    tile[c] = larger(tile[c], Rule::template separation<T>(own, v[start + c]));
+            } else {
 #pragma unroll
-                    for (int c = 0; c < TILE; ++c)
-                        if (c < width) tile[c] = larger(tile[c], Rule::template separation<T>(own, v[start + c]));
-                }
-            }
-            Key least = Number<T>::LARGEST;
-#pragma unroll
-            for (int c = 0; c < TILE; ++c) least = tile[c] < least ? tile[c] : least;
-            if (least >= farthest) continue;
-#pragma unroll
-            for (int c = 0; c < TILE; ++c) {
-                if (tile[c] >= farthest || start + c == a) continue;
-                int place = k - 1;
-                for (; place > 0 && distances[(place - 1) * stride] > tile[c]; --place) {
-                    distances[place * stride] = distances[(place - 1) * stride];
-                    samples[place * stride] = samples[(place - 1) * stride];
-                }
-                distances[place * stride] = tile[c];
-                samples[place * stride] = start + c;
-                farthest = distances[(k - 1) * stride];
+                for (int c = 0; c < TILE; ++c)
+                    if (c < width) tile[c] = larger(tile[c], Rule::template separation<T>(own, v[start + c]));
             }
         }
+        Key least = NONE;
+#pragma unroll
+        for (int c = 0; c < TILE; ++c) least = tile[c] < least ? tile[c] : least;
+        if (least > farthest || least == NONE) return;
+#pragma unroll
+        for (int c = 0; c < TILE; ++c) {
+            if (tile[c] > farthest || tile[c] == NONE) continue;
+            const int turn = turn_of(order[start + c]);
+            const auto is_behind = [&](int place) {
+                const Key other = distances[place * stride];
+                return other > tile[c] || (other == tile[c] && samples[place * stride] > turn);
+            };
+            int place = k - 1;
+            if (!is_behind(place)) continue;
+            for (; place > 0 && is_behind(place - 1); --place) {
+                distances[place * stride] = distances[(place - 1) * stride];
+                samples[place * stride] = samples[(place - 1) * stride];
+            }
+            distances[place * stride] = tile[c];
+            samples[place * stride] = turn;
+            farthest = distances[(k - 1) * stride];
+        }
+    };
+    const auto may_be_near = [&](int place) {
+        const Key apart = Rule::template separation<T>(arranged[own_place], arranged[place]);
+        return apart <= farthest && apart != NONE;
+    };
+    int first = own_place, end = own_place + 1;  // those between have been looked at
+    for (bool below = first > 0, above = end < n; below || above;) {
+        if (above && (above = may_be_near(end))) {
+            const int width = min(TILE, n - end);
+            look_at(end, width);
+            end += width;
+            above = end < n;
+        }
+        if (below && (below = may_be_near(first - 1))) {
+            const int width = min(TILE, first);
+            first -= width;
+            look_at(first, width);
+            below = first > 0;
+        }
     }
+    int length = k;
     if constexpr (Rule::CYCLIC) {
-        int length = 0;
-        while (length < k && distances[length * stride] < Number<T>::LARGEST) ++length;
+        length = 0;
+        while (length < k && distances[length * stride] < NONE) ++length;
+        for (int s = 0; s < length; ++s) samples[s * stride] %= n;
         if (length == 0) samples[length++] = a;
-        for (int s = length; s < k; ++s) samples[s * stride] = samples[(s - length) * stride];
     }
+    for (int s = length; s < k; ++s) samples[s * stride] = samples[(s - length) * stride];
     if (samples != found) {
         for (int s = 0; s < k; ++s) found[s] = samples[s * stride];
     }
@@ -108,9 +154,11 @@ struct Shuffles {
 };
 
 // A sample's list of neighbours in the random order of one permutation, made as far as it is looked at: a Fisher-Yates
-// shuffle from the front, of which only the draws are kept.
+// shuffle from the front. FEW, where a list has at most 16 samples: their places in a number, 4 bits each; else only
+// the draws are kept.
+template <bool FEW>
 struct Shuffled {
-    static constexpr int KEPT = 24;
+    static constexpr int KEPT = FEW ? 1 : 24;
 
     Key key;
     const int* knn;  // (n, k)
@@ -118,6 +166,7 @@ struct Shuffled {
     int sample, next;
     const int* list;
     Words words;
+    unsigned long long places;
     int drawn[KEPT];  // the first draws: position y is swapped with drawn[y]
 
     __device__ Shuffled(const Key& key_, const int* knn_, int k_, int permutation_)
@@ -128,6 +177,7 @@ struct Shuffled {
         sample = sample_;
         next = 0;
         list = knn + static_cast<long long>(sample) * k;
+        places = 0xfedcba9876543210ull;
         words = key.words(sample, permutation, 0);
         return priority(words, sample);
     }
@@ -140,12 +190,18 @@ struct Shuffled {
         const int word = 2 + y;
         if (word % 4 == 0) words = key.words(sample, permutation, word / 4);
         int place = y + static_cast<int>(__umulhi(select(words, word % 4), k - y));
-        const int last = place;
-        for (int t = y - 1; t >= 0; --t) {  // where the sample at `place` was before the swaps
-            if (place == draw(t)) place = t;
+        if constexpr (FEW) {
+            const auto taken = places >> (4 * place) & 15, moved = places >> (4 * y) & 15;
+            places ^= (taken ^ moved) << (4 * place);
+            return list[taken];
+        } else {
+            const int last = place;
+            for (int t = y - 1; t >= 0; --t) {  // where the sample at `place` was before the swaps
+                if (place == draw(t)) place = t;
+            }
+            if (y < KEPT) drawn[y] = last;
+            return list[place];
         }
-        if (y < KEPT) drawn[y] = last;
-        return list[place];
     }
 
  private:
@@ -159,30 +215,70 @@ struct Shuffled {
     }
 };
 
+constexpr int BY_PRIORITY = 256;      // buckets of priorities, by their leading bits
+constexpr int MOST_ORDERED = 1 << 16;  // samples whose numbers have 16 bits
+
 // Algorithm 1, lines 5-20, for one permutation a block: samples in the order of their priorities each take the first
 // sample of their shuffled list that nobody took. In parallel: a sample that asks with a smaller priority than the
 // owner's displaces the owner, which goes on with its list from there. The outcome does not depend on who asks when
-// (Gale and Shapley 1962, all preferring the same order). Grid (perm, sets), block (beta).
-template <class T>
+// (Gale and Shapley 1962, all preferring the same order); so that few are displaced, they ask about in the order of
+// their priorities. Shared memory or scratch: n + (n + 3) / 4 words of 64 bits. FEW: k <= 16. Grid (perm, sets), block
+// (beta).
+template <class T, bool FEW>
 __global__ void __launch_bounds__(1024, 2)
     assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
            T* rows) {
     GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
+    __shared__ int ends[BY_PRIORITY];
     const int m = blockIdx.x, perm = gridDim.x, n = sets.n, k = shuffles.k;
+    const bool ordered = n <= MOST_ORDERED;
     const int* set = sets.set(blockIdx.y);
     const T* original = sets.of(set[0]);
     T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
     unsigned long long* owners =
-        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * n;
-    for (int a = threadIdx.x; a < n; a += blockDim.x) owners[a] = FREE;
+        scratch == nullptr ? shared
+                           : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * (n + (n + 3ll) / 4);
+    unsigned short* order = reinterpret_cast<unsigned short*>(owners + n);
     if (m == 0) {
         for (int a = threadIdx.x; a < n; a += blockDim.x) row[a - n] = original[a];
     }
-    __syncthreads();
     const int* knn = shuffles.knn + static_cast<long long>(blockIdx.y) * n * k;
-    Shuffled shuffled(key_of(shuffles.seed, set, sets.level), knn, k, m);
-    for (int a = threadIdx.x; a < n; a += blockDim.x) {
-        unsigned long long asking = shuffled.start(a);
+    const Key key = key_of(shuffles.seed, set, sets.level);
+    if (ordered) {  // priorities wait where owners will be
+        const auto bucket_of = [](unsigned long long priority) {
+            return static_cast<int>(priority / (~0ull / BY_PRIORITY + 1));
+        };
+        for (int b = threadIdx.x; b < BY_PRIORITY; b += blockDim.x) ends[b] = 0;
+        __syncthreads();
+        for (int a = threadIdx.x; a < n; a += blockDim.x) {
+            owners[a] = priority(key.words(a, m, 0), a);
+            atomicAdd(&ends[bucket_of(owners[a])], 1);
+        }
+        __syncthreads();
+        if (threadIdx.x < 32) {  // now where each bucket begins; the next pass moves it to where it ends
+            const Warp warp;
+            const int width = (BY_PRIORITY + warp.threads - 1) / warp.threads;
+            const int first = min(warp.thread * width, BY_PRIORITY), last = min(first + width, BY_PRIORITY);
+            int sum = 0;
+            for (int b = first; b < last; ++b) sum += ends[b];
+            sum = warp.sum_before(sum);
+            for (int b = first; b < last; ++b) {
+                const int count = ends[b];
+                ends[b] = sum;
+                sum += count;
+            }
+        }
+        __syncthreads();
+        for (int a = threadIdx.x; a < n; a += blockDim.x) {
+            order[atomicAdd(&ends[bucket_of(owners[a])], 1)] = static_cast<unsigned short>(a);
+        }
+        __syncthreads();
+    }
+    for (int a = threadIdx.x; a < n; a += blockDim.x) owners[a] = FREE;
+    __syncthreads();
+    Shuffled<FEW> shuffled(key, knn, k, m);
+    for (int turn = threadIdx.x; turn < n; turn += blockDim.x) {
+        unsigned long long asking = shuffled.start(ordered ? order[turn] : turn);
         for (;;) {
             const int wanted = shuffled.take();
             const unsigned long long owner = atomicMin(&owners[wanted], asking);
@@ -220,7 +316,7 @@ __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid
     row[a] = original[a];
     for (int m = 0; m < perm; ++m) {
         row += n;
-        Shuffled shuffled(key, knn, k, m);
+        Shuffled<false> shuffled(key, knn, k, m);
         shuffled.start(a);
         int* taken = used + (static_cast<long long>(blockIdx.y) * perm + m) * n;
         int wanted = shuffled.take();
