@@ -92,6 +92,7 @@ LISTS = {
         farthest=key,
         whole=np.bool_,
         room=np.int32,
+        remembered=np.int32,
         **dict.fromkeys(("far", "counters"), Pointer(np.uint32)),
         shares=np.int32,
         lanes=np.int32,
@@ -121,6 +122,9 @@ LISTING = ("registers", "buckets")
 FEW_NEAREST = 16
 """Samples of a list up to which permutation.cu has its order in one number."""
 
+SEVERAL = 3
+"""Blocks that permute which keep a multiprocessor busy; where its shared memory has room for fewer, they are large."""
+
 IN_REGISTERS = (8, 32)
 """Nearest distances that insertion.cu keeps in registers; more are kept in memory."""
 
@@ -132,6 +136,7 @@ HOST_SHARES = 3  # that work in buckets is dealt in where there are no multiproc
 LIST_ARRAYS = 5  # that lists are kept in
 ARRANGING = 1024  # samples whose values a block puts in order
 CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}  # of a sample that may be listed
+DISTANCES_BYTES = {"short": 4, "float": 8, "double": 16}  # of a sample in both spaces
 CELL_BYTES = {"short": 2, "float": 2, "double": 4}  # of what buckets are counted in
 MOST_NARROW = 2**16 - 8  # samples up to which a count, with the entries that a list is padded with, fits in 2 bytes
 ROUND_GROWTH = 4  # times as many lanes as before there are after each round of early stopping
@@ -233,6 +238,7 @@ class Tuning:
     """How work is spread on a backend; nothing in it changes an answer.
 
     Attributes:
+        assign_alone: threads of a block that permutes where few of them fit beside each other.
         nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: threads a block of the kernels.
         blocks: blocks that keep the device busy, but for those that work in buckets or in registers.
         sharing: blocks that keep it busy in registers, each with the values of all samples.
@@ -240,12 +246,14 @@ class Tuning:
         buffer_bytes: shared memory that distances may be buffered in.
         list_bytes: memory that lists of neighbours take at a time, at most.
         room_bytes: shared memory for the samples that may be listed, while lists are made, at most.
+        remembered_bytes: shared memory for distances meanwhile, at most.
         selection: what ``selection=auto`` is ...
         registers_from: ... but for such k_CMI on, from which it is ``registers`` where these serve the values.
     """
 
     nearest: int
     assign: int
+    assign_alone: int
     estimate: int
     lists: int
     buckets: int
@@ -259,6 +267,7 @@ class Tuning:
     buffer_bytes: int
     list_bytes: int
     room_bytes: int
+    remembered_bytes: int
     selection: str
     registers_from: float
 
@@ -267,6 +276,7 @@ TUNING = {
     "cuda": Tuning(
         nearest=32,
         assign=256,
+        assign_alone=1024,
         estimate=128,
         lists=128,
         buckets=256,
@@ -280,12 +290,14 @@ TUNING = {
         buffer_bytes=0,
         list_bytes=1 << 31,
         room_bytes=1 << 15,
+        remembered_bytes=1 << 14,
         selection="buckets",
         registers_from=75,
     ),
     "host": Tuning(
         nearest=32,
         assign=1,
+        assign_alone=1,
         estimate=1,
         lists=1,
         buckets=32,
@@ -299,6 +311,7 @@ TUNING = {
         buffer_bytes=128 * 1024,
         list_bytes=1 << 22,
         room_bytes=1 << 12,
+        remembered_bytes=1 << 12,
         selection="counting",
         registers_from=math.inf,
     ),
@@ -327,6 +340,7 @@ class Engine:
             tuning,
             nearest=beta or tuning.nearest,
             assign=beta or tuning.assign,
+            assign_alone=beta or tuning.assign_alone,
             estimate=gamma or tuning.estimate,
             buckets=gamma or tuning.buckets,
             registers=max(LANES, _whole_warps(gamma)) if gamma else tuning.registers,
@@ -564,11 +578,13 @@ class Engine:
                     )
                 else:
                     scratch = buffers["owners"][part] if "owners" in buffers else None
+                    shared_bytes = 0 if "owners" in buffers else self._owner_bytes()
+                    several = SEVERAL * shared_bytes <= self.shared_limit
                     self._kernel("assign", "true" if k <= FEW_NEAREST else "false")(
                         (perm, count),
-                        (tuning.assign,),
+                        (tuning.assign if several else tuning.assign_alone,),
                         [data, shuffles, scratch, rows],
-                        shared_bytes=0 if "owners" in buffers else self._owner_bytes(),
+                        shared_bytes=shared_bytes,
                     )
             if self.side_by_side:
                 self._kernel("lay_side_by_side")(
@@ -669,7 +685,7 @@ class Engine:
             far=(listed * self.lanes, np.uint32),
             counters=(1 + self.shares, np.uint32),
         )
-        room = self._room(level)
+        room, remembered = self._room(level), self._remembered(level)
         for part in pieces(count, -(-count // -(-count // fitting))):  # as many as fit, but equally many
             some = part.stop - part.start
             its = {name: values[name][part] for name in ("first", "partials")}
@@ -682,18 +698,18 @@ class Engine:
             made = None
             for staged, first in self._stages(device_tests, None if counts is None else counts[part]):
                 for samples in parts:
-                    lists = self._lists(level, memory, samples, room)
+                    lists = self._lists(level, memory, samples, room, remembered)
                     if made != samples:  # else by the last stage
                         self._kernel("list_neighbours", empty)(
                             (samples.stop - samples.start, some),
                             (self.tuning.lists,),
                             [sets, staged, lists],
-                            shared_bytes=room * CANDIDATE_BYTES[self.kind],
+                            shared_bytes=room * CANDIDATE_BYTES[self.kind] + remembered * DISTANCES_BYTES[self.kind],
                         )
                         made = samples
                     launch(level, sets, staged, lists, first)
 
-    def _lists(self, level: int, memory: Mapping[str, Any], samples: slice, room: int) -> Filled:
+    def _lists(self, level: int, memory: Mapping[str, Any], samples: slice, room: int, remembered: int) -> Filled:
         """The lists of some samples."""
         fine_low, fine_shift = self._fine_buckets()
         return LISTS[self.kind](
@@ -708,6 +724,7 @@ class Engine:
             farthest=self.widest,
             whole=self.selection == "registers",
             room=room,
+            remembered=remembered,
             lanes=self.lanes,
             shares=self.shares,
         )
@@ -769,7 +786,7 @@ class Engine:
     def _listed_finely(self, level: int) -> int:
         """Samples that lists reach to, k_CMI or more; a lane where V_i is an outlier needs others, too."""
         guess = self._first_guess(level)
-        return min(self.n - 1, 3 * guess // 2 if self.ranks else 2 * guess)
+        return min(self.n - 1, (level + 3) * guess // 2 if self.ranks else 10 * guess)
 
     def _reached(self, level: int, dimensions: int) -> float:
         """Of independent uniform samples, those that lists reach to by some of the dimensions of (V_j, S)."""
@@ -787,6 +804,12 @@ class Engine:
         if self.selection != "registers":
             most = min(most, math.ceil(1.5 * self._reached(level, level or 1)))
         return min(most, min(self.tuning.room_bytes, self.shared_limit) // CANDIDATE_BYTES[self.kind])
+
+    def _remembered(self, level: int) -> int:
+        """Samples whose distances are kept in shared memory while lists are made: those looked at first, or none."""
+        most = min(2 * self._near(level) + 1, self.n) if level else self.n
+        room = min(self.tuning.remembered_bytes, self.shared_limit - self._room(level) * CANDIDATE_BYTES[self.kind])
+        return most if most * DISTANCES_BYTES[self.kind] <= room else 0
 
     def _first_guess(self, level: int) -> int:
         """About how many samples are as near in (V_j, S) as the k-th nearest in (V_i, V_j, S) in the worst lane.

@@ -40,6 +40,12 @@ struct Candidate {
     int sample;
 };
 
+// Distances of one sample in (V_j, S) and in S.
+template <class T>
+struct Distances {
+    KeyOf<T> y, z;
+};
+
 // Where the values of a test are, by dimension: the members of S, then V_j. In the order of the lists:
 template <class T>
 struct Arranged {
@@ -150,14 +156,15 @@ __global__ void arrange(const __grid_constant__ Sets<T> sets, const __grid_const
 // The lists of a sample a block. EMPTY: level 0, where there is no list for S. Most samples are in the last bucket of
 // either list; those that are not are kept in shared memory between the pass that counts them and the one that puts
 // them in their places, as long as there is room. At first only some samples on either side are looked at, which mostly
-// tell how far the lists reach; and then those that are as near as that in S[0]. Grid (samples, tests), any block.
+// tell how far the lists reach; and then those that are as near as that in S[0]. Grid (samples, tests), any block;
+// shared memory: `room` candidates and the distances of `remembered` samples.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
     using Key = Wide<T>;
     using Here = Neighbours<T, EMPTY>;
     constexpr int LISTS = Here::LISTS;
-    __shared__ int fine[FINE], counts[LISTS][BINS], kept, shift, window[2];
+    __shared__ int fine[FINE], counts[LISTS][BINS], kept, shift, last, window[2];
     __shared__ long long low_key;
     __shared__ bool complete;
     GPUPC_DYNAMIC_SHARED(Candidate<T>, candidates);
@@ -177,9 +184,14 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     __syncthreads();
     const Key fine_low = lists.fine_low;
     const int first = EMPTY ? 0 : max(a - lists.near, 0), end = EMPTY ? n : min(a + lists.near + 1, n);
+    auto* const distances = reinterpret_cast<Distances<T>*>(candidates + lists.room);  // of the samples between
+    const bool remembers = end - first <= lists.remembered;
     const auto look_at = [&](int from, int to) {
-        around.each_other(from, to, [&](int, Key y, Key) {
+        around.each_other(from, to, [&](int b, Key y, Key z) {
             atomicAdd(&fine[(larger(y, fine_low) - fine_low) >> lists.fine_shift], 1);
+            if (remembers && first <= b && b < end) {
+                distances[b - first] = {static_cast<KeyOf<T>>(y), static_cast<KeyOf<T>>(z)};
+            }
         });
         __syncthreads();
     };
@@ -192,14 +204,16 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         const long long from = with_k == 0 ? 0 : fine_low + (with_k << lists.fine_shift);
         const long long to = fine_low + ((with_all + 1) << lists.fine_shift), span = to - from;
         const int width = span < BINS - 2 ? 0 : 64 - __clzll(span / (BINS - 2));
+        const int buckets = min(static_cast<int>((span - 1) >> width) + 1, BINS - 2);
         if (thread == 0) {
             low_key = from;
             shift = width;
+            last = whole ? BINS : 1 + buckets;
         }
         // No key is LARGEST.
         constexpr long long MOST = Number<T>::LARGEST;
-        const bool beyond = width >= 58 || (static_cast<long long>(LAST - 1) << width) > MOST - from;
-        const long long bound = beyond ? MOST : from + (static_cast<long long>(LAST - 1) << width);
+        const bool beyond = width >= 58 || (static_cast<long long>(buckets) << width) > MOST - from;
+        const long long bound = beyond ? MOST : from + (static_cast<long long>(buckets) << width);
         for (int side = thread; side < 2; side += warp.threads) {
             window[side] = EMPTY || whole ? side * n : reach<T, Rule>(values.of(0), n, a, bound, side == 1);
         }
@@ -223,8 +237,8 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
 
     // What an entry is in a list: its key there, and the bucket of that.
     const auto key_in = [&](int list, Key y, Key z) { return larger(list == 0 ? y : z, least); };
-    const auto is_listed = [&](int bin) { return bin != LAST || whole; };
-    around.each_other(window[0], window[1], [&](int b, Key y, Key z) {
+    const auto is_listed = [&](int bin) { return bin < last; };
+    const auto consider = [&](int b, Key y, Key z) {
         if (!is_listed(bin_of(key_in(LISTS - 1, y, z), low, shift))) return;  // nor in (V_j, S), where it is as far
         for (int l = 0; l < LISTS; ++l) {
             const int bin = bin_of(key_in(l, y, z), low, shift);
@@ -232,7 +246,16 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         }
         const int place = atomicAdd(&kept, 1);
         if (place < lists.room) candidates[place] = {static_cast<KeyOf<T>>(y), static_cast<KeyOf<T>>(z), b};
-    });
+    };
+    const int known = remembers ? max(first, window[0]) : window[0];
+    const int known_end = remembers ? max(min(end, window[1]), known) : known;
+    for (int b = known + thread; b < known_end; b += threads) {
+        if (b != a) consider(b, distances[b - first].y, distances[b - first].z);
+    }
+#pragma unroll 1
+    for (int side = 0; side < 2; ++side) {
+        around.each_other(side == 0 ? window[0] : known_end, side == 0 ? known : window[1], consider);
+    }
     __syncthreads();
     Entry<T>* entries[LISTS];
     for (int l = 0; l < LISTS; ++l) entries[l] = here.lists[l]->of;
@@ -257,6 +280,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         if (thread == 0) {
             here.header->low = low;
             here.header->shift = shift;
+            here.header->last = last;
         }
     }
     __syncthreads();
@@ -389,7 +413,7 @@ __global__ void __launch_bounds__(512, 3)
         const Neighbours<T, EMPTY> here(lists, number, a);
         const Header& header = *here.header;
         const auto low = static_cast<Key>(header.low);
-        const int shift = header.shift;
+        const int shift = header.shift, last = header.last;
         const T own = value(a);
         // The distances of some entries in V_i and in the space of the list.
         const auto measure = [&](const Entries<T>& entries, Key* keys) {
@@ -408,7 +432,7 @@ __global__ void __launch_bounds__(512, 3)
         for (int j = 0;;) {
             const Entries<T> entries = here.lists[0][j];
             ++j;
-            int reached = LAST;  // read before counting, so that it is there behind it
+            int reached = last;  // read before counting, so that it is there behind it
             if (j * STEP<T> < listed) reached = bin_of(here.lists[0][j].of[0].key(), low, shift);
             Key keys[STEP<T>];
             measure(entries, keys);
@@ -419,9 +443,9 @@ __global__ void __launch_bounds__(512, 3)
                 before += count;
                 ++bin;
             }
-            if (bin < reached || reached == LAST) break;
+            if (bin < reached || reached == last) break;
         }
-        if (bin == LAST) {
+        if (bin == last) {
             lists.add_far(number, a, lane);
             continue;
         }
@@ -548,8 +572,8 @@ struct Workspace {
     int before, kept;
 };
 
-// The partials of samples in lanes for which the lists end too early, a warp for one after the other. Grid (any), block
-// (up to 32 FAR_WARPS).
+// The partials of samples in lanes for which the lists end too early, a warp for one after the other, which goes
+// through the samples that are near enough in S[0]. Grid (any), block (up to 32 FAR_WARPS).
 constexpr int FAR_WARPS = 4;
 
 template <class T, bool EMPTY, class Rule = Continuous>
@@ -572,26 +596,42 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         const unsigned found = lists.far[item], of_test = found / lists.lanes;
         const int lane = found % lists.lanes, place = lists.first + of_test % lists.samples,
                   number = of_test / lists.samples;
-        const Given<T> given(sets, tests.first + 2ll * number);
-        const int set = given.test[0], a = sets.sample(set, place);
-        const Around<T, EMPTY, Rule, Given<T>> around(given, sets.level, a);
+        const Arranged<T> arranged(sets, lists, number);
+        const Around<T, EMPTY, Rule, Arranged<T>> around(arranged, sets.level, place);
+        const int set = tests.first[2ll * number];
         const T* values = columns.rows + (static_cast<long long>(set) * tests.row + lane) * n;
-        const T own = values[a];
-        const auto distance = [&](int b) -> Key { return distance_between<T, Rule>(own, values[b]); };
+        const T own = values[sets.sample(set, place)];
+        const auto distance = [&](int b) -> Key { return distance_between<T, Rule>(own, values[sets.sample(set, b)]); };
+        int first = 0, end = n;  // what is as near as is asked for in S[0] lies between
+        const auto look_as_far_as = [&](Key key) {
+            if constexpr (!EMPTY) {
+                first = reach<T, Rule>(arranged.of(0), n, place, key + 1ll, false);
+                end = reach<T, Rule>(arranged.of(0), n, place, key + 1ll, true);
+            }
+        };
 
-        // The k-th joint distance is from `from` to `to`; that is divided until few distances, or one number, are left.
+        // The k-th joint distance is not below `from`. It is looked for as far again as the lists reach, and twice as
+        // far each time that it is not there; then that is divided until few distances, or one number, are left.
         const Header& header = *Neighbours<T, EMPTY>(lists, number, place).header;
-        Key from = static_cast<Key>(header.low) + (static_cast<Key>(LAST - 1) << header.shift), to = lists.farthest;
+        Key ahead = static_cast<Key>(header.last - 1) << header.shift;
+        Key from = static_cast<Key>(header.low) + ahead, to = from;
         int inside = n;
+        bool there = false;
+        const auto look_on = [&] {
+            to = ahead < lists.farthest - from ? from + ahead : static_cast<Key>(lists.farthest);
+            there = to == lists.farthest;
+            look_as_far_as(to);
+        };
+        look_on();
         // Goes through the samples: counts keys in that range by parts of 2^shift, or keeps them, and how many are
         // below.
         constexpr int KEEP = -1;
         int before = 0;
         const auto pass = [&](int shift) {
-            int nearer = 0;
+            int nearer = 0, between = 0;
             if (warp.thread == 0) space.before = space.kept = 0;
             warp.join();
-            around.each(warp.thread, n, warp.threads, distance, [&](int, Key x, Key y, Key) {
+            around.each(first + warp.thread, end, warp.threads, distance, [&](int, Key x, Key y, Key) {
                 const Key key = larger(x, y);
                 nearer += key < from;
                 if (key < from || key > to) return;
@@ -599,17 +639,27 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
                     space.keys[atomicAdd(&space.kept, 1)] = key;
                 } else {
                     atomicAdd(&space.counts[static_cast<int>((key - from) >> shift)], 1);
+                    ++between;
                 }
             });
             atomicAdd(&space.before, nearer);
+            if (shift != KEEP) atomicAdd(&space.kept, between);
             warp.join();
             before = space.before - 1;  // without the sample itself
         };
-        while (from < to && inside > warp.threads) {
+        while (!there || (from < to && inside > warp.threads)) {
             const auto span = static_cast<unsigned long long>(to - from);
             const int shift = span < PARTS ? 0 : 64 - __clzll(static_cast<long long>(span / PARTS));
             for (int p = warp.thread; p < PARTS; p += warp.threads) space.counts[p] = 0;
             pass(shift);
+            there = there || before + space.kept >= k;
+            if (!there) {
+                from = to + 1;
+                ahead = to;
+                look_on();
+                warp.join();
+                continue;
+            }
             const Part part = Part::with(k - before, space.counts, PARTS, warp);
             warp.join();
             inside = part.inside;
@@ -639,8 +689,9 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             for (int c = 0; c < NEAR; ++c) space.counts[c] = 0;
         }
         warp.join();
+        look_as_far_as(from);
         int near[NEAR] = {};
-        around.each(warp.thread, n, warp.threads, distance, [&](int, Key x, Key y, Key z) {
+        around.each(first + warp.thread, end, warp.threads, distance, [&](int, Key x, Key y, Key z) {
             near[0] += larger(x, z) < radius;
             near[1] += y < radius;
             near[2] += z < radius;

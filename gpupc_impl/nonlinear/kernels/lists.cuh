@@ -5,7 +5,7 @@
 
 #include "nonlinear/kernels/tests.cuh"
 
-constexpr int BINS = 32;  // buckets of a list: below `low`, 30 of 2^shift keys each, all above
+constexpr int BINS = 32;  // buckets of a list: below `low`, up to 30 of 2^shift keys each, all above
 constexpr int LAST = BINS - 1;
 constexpr int ENTRIES = 8;  // lists are padded to a multiple of this, with the largest key
 
@@ -60,6 +60,7 @@ struct alignas(16) Entries {
 struct Header {
     long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
     int shift;
+    int last;  // the bucket where the lists end; it and those behind it have no entries, unless all samples are listed
     int starts[2][BINS + 1];  // of the buckets in the lists; the last number is that of all that is listed
 };
 
@@ -77,12 +78,13 @@ struct Lists {
     int first, samples;      // of the sample that is the first in that order, and how many there are
     int near;                // samples on either side of one, `wanted` or more, that are looked at first
     int padded;              // n - 1, rounded up
-    int wanted;              // bound for the bucket that is the last but one: so many samples, k or more, are that near
+    int wanted;              // so many samples, k or more, lists by (V_j, S) reach to at the least
     KeyOf<T> fine_low;       // the FINE buckets
     int fine_shift;
     KeyOf<T> farthest;   // no distance is larger
     bool whole;          // whether what is in the last bucket is listed, too
-    int room;            // samples that there is room for in shared memory while lists are made
+    int room;            // samples that there is room for in shared memory while lists are made ...
+    int remembered;      // ... and distances of the first that are looked at
     unsigned* far;       // a sample in a lane for which the lists end too early, numbered in (tests, samples, lanes)
     unsigned* counters;  // (1 + shares) how many there are; and what is dealt of each share of the work (deal.cuh)
     int shares;

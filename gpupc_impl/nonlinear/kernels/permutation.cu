@@ -17,8 +17,8 @@ __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     return key;
 }
 
-// The values of the members of S in the order of S[0], (sets, level, n). order: (p, n) the samples in ascending order of
-// each variable. Grid (any, sets), any block.
+// The values of the members of S in the order of S[0], (sets, level, n). order: (p, n) the samples in ascending order
+// of each variable. Grid (any, sets), any block.
 template <class T>
 __global__ void arrange_members(const __grid_constant__ Sets<T> sets, const int* order, T* arranged) {
     const int n = sets.n, level = sets.level;
@@ -119,18 +119,18 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, 
         return apart <= farthest && apart != NONE;
     };
     int first = own_place, end = own_place + 1;  // those between have been looked at
-    for (bool below = first > 0, above = end < n; below || above;) {
-        if (above && (above = may_be_near(end))) {
+    for (bool above = true, below = true; above || below;) {
+        above = end < n && may_be_near(end);
+        if (above) {
             const int width = min(TILE, n - end);
             look_at(end, width);
             end += width;
-            above = end < n;
         }
-        if (below && (below = may_be_near(first - 1))) {
+        below = first > 0 && may_be_near(first - 1);
+        if (below) {
             const int width = min(TILE, first);
             first -= width;
             look_at(first, width);
-            below = first > 0;
         }
     }
     int length = k;
@@ -215,7 +215,7 @@ struct Shuffled {
     }
 };
 
-constexpr int BY_PRIORITY = 256;      // buckets of priorities, by their leading bits
+constexpr int BY_PRIORITY = 256;       // buckets of priorities, by their leading bits
 constexpr int MOST_ORDERED = 1 << 16;  // samples whose numbers have 16 bits
 
 // Algorithm 1, lines 5-20, for one permutation a block: samples in the order of their priorities each take the first
@@ -225,7 +225,7 @@ constexpr int MOST_ORDERED = 1 << 16;  // samples whose numbers have 16 bits
 // their priorities. Shared memory or scratch: n + (n + 3) / 4 words of 64 bits. FEW: k <= 16. Grid (perm, sets), block
 // (beta).
 template <class T, bool FEW>
-__global__ void __launch_bounds__(1024, 2)
+__global__ void __launch_bounds__(1024)
     assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
            T* rows) {
     GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
@@ -236,8 +236,7 @@ __global__ void __launch_bounds__(1024, 2)
     const T* original = sets.of(set[0]);
     T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
     unsigned long long* owners =
-        scratch == nullptr ? shared
-                           : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * (n + (n + 3ll) / 4);
+        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * (n + (n + 3ll) / 4);
     unsigned short* order = reinterpret_cast<unsigned short*>(owners + n);
     if (m == 0) {
         for (int a = threadIdx.x; a < n; a += blockDim.x) row[a - n] = original[a];

@@ -69,8 +69,8 @@ def test_cmi_is_the_definitions(seed):
 def test_lists_that_end_early_give_the_same(monkeypatch, transform, members):
     """With many categories most lanes need samples of others, which are as far from all as can be."""
     rng = np.random.default_rng(4)
-    data = pd.DataFrame(rng.normal(size=(70, 4)) + rng.normal(size=(70, 1))).rename(columns=str)
-    data["1"], data["3"] = rng.integers(0, 12, 70).astype(str), rng.integers(0, 3, 70).astype(str)
+    data = pd.DataFrame(rng.normal(size=(150, 4)) + rng.normal(size=(150, 1))).rename(columns=str)
+    data["1"], data["3"] = rng.integers(0, 12, 150).astype(str), rng.integers(0, 3, 150).astype(str)
     problem = MixedProblem.from_data(data, transform=transform, k_cmi=9, permutations=40)
     monkeypatch.setattr(MixedEngine, "_listed_finely", lambda engine, level: 9)
     engine = MixedEngine(problem, open_backend("host"), {"selection": "buckets", "beta": 0, "gamma": 0})

@@ -116,7 +116,18 @@ def sequential(problem, i, members):
 
 
 @pytest.mark.parametrize("members", [[], [3], [0, 4], [0, 2, 3, 4]])
-@pytest.mark.parametrize(("n", "k_perm", "ties"), [(30, 5, False), (30, 29, False), (45, 1, False), (33, 30, True)])
+@pytest.mark.parametrize(
+    ("n", "k_perm", "ties"),
+    [
+        (30, 5, False),
+        (30, 29, False),
+        (45, 1, False),
+        (33, 30, True),
+        (300, 5, False),
+        (200, 16, True),
+        (200, 17, True),
+    ],
+)
 def test_permutations_are_those_of_the_sequential_scheme(backend, members, n, k_perm, ties):
     rng = np.random.default_rng(n + k_perm)
     transform = "none" if ties else "ranks"
@@ -128,6 +139,33 @@ def test_permutations_are_those_of_the_sequential_scheme(backend, members, n, k_
         assert np.array_equal(rows + shift, wanted)
     if not members:
         assert np.array_equal(np.sort(rows + shift, axis=1), np.sort(problem.values[1])[None].repeat(6, axis=0))
+
+
+def test_permutations_of_more_samples_than_16_bits_number(backend):
+    """They ask in the order of their numbers, not about in that of their priorities."""
+    n, seed, S = 2**16 + 100, 3, 1
+    problem = sample_problem(np.random.default_rng(3), n, p=3, k_perm=2, permutations=1, k_cmi=1, seed=seed)
+    engine = Engine(problem, backend, PARAMETERS)
+    engine.fitting(1, 1, 1)
+    engine.permute(1, np.array([[0, S]]))
+    found = backend.download(engine._buffers["rows"])[0, 1]
+
+    ranks = problem.values[S]
+    by_rank = np.argsort(ranks)
+    nearest = np.empty((n, 2), int)
+    for place, a in enumerate(by_rank.tolist()):
+        others = [p for p in range(place - 2, place + 3) if p != place and 0 <= p < n]
+        nearest[a] = sorted(by_rank[others], key=lambda b, rank=ranks[a]: (abs(ranks[b] - rank), b))[:2]
+    key = (0, 0)
+    for word in (seed, 0, 0, 1, S):
+        key = tuple(one_word(word, 0, 0, 0, key=key)[:2])
+    first, second, draw, _ = philox((np.arange(n), 0, 0, 1), key)
+    wanted, used = np.empty(n, int), set()
+    for a in np.lexsort([np.arange(n), second >> 24, first]).tolist():
+        shuffled = nearest[a][::-1] if draw[a] >= 2**31 else nearest[a]
+        wanted[a] = next((x for x in shuffled.tolist() if x not in used), shuffled[1])
+        used.add(wanted[a])
+    assert np.array_equal(found, problem.values[0][wanted])
 
 
 def test_permutations_depend_on_variable_set_and_seed_but_not_on_the_other_variable(backend):
@@ -400,19 +438,20 @@ def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, tran
         lanes[-1] += backend.download(lists.values["counters"])[0]
 
     monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_count)
-    for reach, near, room_bytes, lists, buckets, far, shares, narrow in (
-        (n - 1, n, 0, 1, 32, 1, 1, 2**16),  # all are listed
-        (n - 1, n - 1, 1 << 15, 3, 64, 32, 1000, n),
-        (90, 90, 100, 32, 5, 64, 7, n - 1),  # more may be listed than there is room for
-        (12, 12, 1 << 15, 32, 32, 1, 4, n),  # as few as there can be, and most lanes need more
-        (12, 100, 1 << 15, 5, 32, 128, 2, n),
+    for reach, near, room_bytes, remembered_bytes, lists, buckets, far, shares, narrow in (
+        (n - 1, n, 0, 0, 1, 32, 1, 1, 2**16),  # all are listed
+        (n - 1, n - 1, 1 << 15, 1 << 15, 3, 64, 32, 1000, n),
+        (90, 90, 100, 1 << 15, 32, 5, 64, 7, n - 1),  # more may be listed than there is room for
+        (12, 12, 1 << 15, 1 << 15, 32, 32, 1, 4, n),  # as few as there can be, and most lanes need more
+        (12, 100, 1 << 15, 0, 5, 32, 128, 2, n),  # distances are worked out again
     ):
         monkeypatch.setattr(device, "MOST_NARROW", narrow)
         monkeypatch.setattr(Engine, "_listed_finely", lambda engine, level, reach=reach: reach)
         monkeypatch.setattr(Engine, "_near", lambda engine, level, near=near: near)
         engine = Engine(problem, backend, params)
         assert engine._wide == (narrow == n - 1 and engine.kind == "float")
-        choice = {"room_bytes": room_bytes, "lists": lists, "buckets": buckets, "far": far}
+        choice = {"room_bytes": room_bytes, "remembered_bytes": remembered_bytes}
+        choice |= {"lists": lists, "buckets": buckets, "far": far}
         engine.tuning = dataclasses.replace(engine.tuning, **choice)
         engine.shares = shares
         engine.fitting(level, 1, 2)
@@ -438,7 +477,7 @@ def test_lists_do_not_depend_on_the_samples_looked_at_first(backend, monkeypatch
     def launch_and_keep(engine, level, sets, tests, lists, first):
         launch(engine, level, sets, tests, lists, first)
         found = backend.download(lists.values["headers"]).reshape(-1, HEADER_BYTES)
-        used = tests.values["count"] * lists.values["samples"], 8 + 4 + 4 * 2 * (BINS + 1)  # without what pads them
+        used = tests.values["count"] * lists.values["samples"], 8 + 4 + 4 + 4 * 2 * (BINS + 1)  # without what pads them
         headers[-1].append(found[: used[0], : used[1]])
 
     monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_keep)
