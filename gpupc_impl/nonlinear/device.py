@@ -786,7 +786,11 @@ class Engine:
     def _listed_finely(self, level: int) -> int:
         """Samples that lists reach to, k_CMI or more; a lane where V_i is an outlier needs others, too."""
         guess = self._first_guess(level)
-        return min(self.n - 1, (level + 3) * guess // 2 if self.ranks else 10 * guess)
+        if self.selection == "registers":  # all are listed; the fewer, the narrower the buckets
+            wanted = 3 * guess // 2
+        else:
+            wanted = (level + 3) * guess // 2 if self.ranks else 10 * guess
+        return min(self.n - 1, wanted)
 
     def _reached(self, level: int, dimensions: int) -> float:
         """Of independent uniform samples, those that lists reach to by some of the dimensions of (V_j, S)."""
