@@ -138,6 +138,7 @@ ARRANGING = 1024  # samples whose values a block puts in order
 CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}  # of a sample that may be listed
 DISTANCES_BYTES = {"short": 4, "float": 8, "double": 16}  # of a sample in both spaces
 CELL_BYTES = {"short": 2, "float": 2, "double": 4}  # of what buckets are counted in
+MOST_ORDERED = 2**16  # samples whose numbers fit in 2 bytes
 MOST_NARROW = 2**16 - 8  # samples up to which a count, with the entries that a list is padded with, fits in 2 bytes
 ROUND_GROWTH = 4  # times as many lanes as before there are after each round of early stopping
 LEAST_SAMPLES = 4  # of a warp in registers.cu, where there are few tests
@@ -238,8 +239,8 @@ class Tuning:
     """How work is spread on a backend; nothing in it changes an answer.
 
     Attributes:
-        assign_alone: threads of a block that permutes where few of them fit beside each other.
         nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: threads a block of the kernels.
+        assign_alone: threads of a block of `assign` where few of these blocks fit beside each other.
         blocks: blocks that keep the device busy, but for those that work in buckets or in registers.
         sharing: blocks that keep it busy in registers, each with the values of all samples.
         samples: tests times samples that keep the device busy in one launch.
@@ -452,7 +453,13 @@ class Engine:
 
     def _owner_bytes(self) -> int:
         """permutation.cu, assign: what a block needs."""
-        return 8 * (self.n + (self.n + 3) // 4)
+        return 8 * (self.n + ((self.n + 3) // 4 if self._ordered() else 0))
+
+    def _ordered(self) -> bool:
+        """Whether samples ask about in the order of their priorities: not if only that takes them out of shared
+        memory."""
+        words = self.n + (self.n + 3) // 4
+        return self.n <= MOST_ORDERED and not 8 * self.n <= self.shared_limit < 8 * words
 
     def _list_bytes(self) -> int:
         """permutation.cu, nearest: the lists of a block."""
@@ -583,7 +590,7 @@ class Engine:
                     self._kernel("assign", "true" if k <= FEW_NEAREST else "false")(
                         (perm, count),
                         (tuning.assign if several else tuning.assign_alone,),
-                        [data, shuffles, scratch, rows],
+                        [data, shuffles, scratch, np.bool_(self._ordered()), rows],
                         shared_bytes=shared_bytes,
                     )
             if self.side_by_side:
@@ -787,7 +794,7 @@ class Engine:
         """Samples that lists reach to, k_CMI or more; a lane where V_i is an outlier needs others, too."""
         guess = self._first_guess(level)
         if self.selection == "registers":  # all are listed; the fewer, the narrower the buckets
-            wanted = 3 * guess // 2
+            wanted = 3 * guess // 2 if self.ranks else 2 * guess
         else:
             wanted = (level + 3) * guess // 2 if self.ranks else 10 * guess
         return min(self.n - 1, wanted)

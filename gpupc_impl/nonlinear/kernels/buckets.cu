@@ -8,8 +8,8 @@
 // gives the counts.
 //
 // Lists end where most lanes are done; others need more where V_i is an outlier, or spread wider than the rest. For
-// these `estimate_far` has a warp, which goes through all samples; a thread that did would keep the others of its warp
-// waiting for longer than all they have to do.
+// these `estimate_far` has a warp, which goes through all samples that are near enough in S[0]; a thread that did would
+// keep the others of its warp waiting for longer than all they have to do.
 //
 // Buckets are intervals of keys: whole numbers in the order of the distances, whatever their type (lanes.cuh). So ranks
 // and floats take the same steps, and a bucket that holds too much is divided until it holds one key at the latest.
@@ -153,11 +153,12 @@ __global__ void arrange(const __grid_constant__ Sets<T> sets, const __grid_const
     }
 }
 
-// The lists of a sample a block. EMPTY: level 0, where there is no list for S. Most samples are in the last bucket of
+// The lists of a sample a block. EMPTY: level 0, where there is no list for S. Most samples are behind the end of
 // either list; those that are not are kept in shared memory between the pass that counts them and the one that puts
 // them in their places, as long as there is room. At first only some samples on either side are looked at, which mostly
-// tell how far the lists reach; and then those that are as near as that in S[0]. Grid (samples, tests), any block;
-// shared memory: `room` candidates and the distances of `remembered` samples.
+// tell how far the lists reach, and whose distances are kept if there is room for all; and then those that are as near
+// as that in S[0]. Grid (samples, tests), any block; shared memory: `room` candidates and the distances of `remembered`
+// samples.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
@@ -610,8 +611,9 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             }
         };
 
-        // The k-th joint distance is not below `from`. It is looked for as far again as the lists reach, and twice as
-        // far each time that it is not there; then that is divided until few distances, or one number, are left.
+        // The k-th joint distance is not below `from`. It is looked for among as many keys as the lists have buckets
+        // for, and among twice as many as there were each time that it is not there; then that is divided until few
+        // distances, or one number, are left.
         const Header& header = *Neighbours<T, EMPTY>(lists, number, place).header;
         Key ahead = static_cast<Key>(header.last - 1) << header.shift;
         Key from = static_cast<Key>(header.low) + ahead, to = from;

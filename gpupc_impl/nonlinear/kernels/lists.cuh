@@ -82,7 +82,7 @@ struct Lists {
     KeyOf<T> fine_low;       // the FINE buckets
     int fine_shift;
     KeyOf<T> farthest;   // no distance is larger
-    bool whole;          // whether what is in the last bucket is listed, too
+    bool whole;          // whether all samples are listed
     int room;            // samples that there is room for in shared memory while lists are made ...
     int remembered;      // ... and distances of the first that are looked at
     unsigned* far;       // a sample in a lane for which the lists end too early, numbered in (tests, samples, lanes)

@@ -33,10 +33,10 @@ __global__ void arrange_members(const __grid_constant__ Sets<T> sets, const int*
 
 // Algorithm 3, lines 1-17: the k nearest other samples of each sample in the space of S, nearest first, equal distances
 // in the order of the samples. A thread a sample; its list is in shared memory, or where there is no room in `scratch`.
-// No sample is nearer in S than in S[0], so a thread looks to both sides in the order of S[0] until all others are too
-// far there. Under a CYCLIC rule the order of the samples begins behind the sample, and a list of fewer than k is
-// repeated; one of none has the sample itself. `arranged` is made by arrange_members. Grid (ceil(n / beta), sets),
-// block (beta).
+// No sample is nearer in S than in S[0], so a thread looks at those with the same value there, and to both sides in the
+// order of S[0] until all others are too far there. Under a CYCLIC rule the order of the samples begins behind the
+// sample, and a list of fewer than k is repeated; one of none has the sample itself. `arranged` is made by
+// arrange_members. Grid (ceil(n / beta), sets), block (beta).
 template <class T, class Rule = Continuous>
 __global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, const T* arranged, int k, int* knn,
                         KeyOf<T>* scratch) {
@@ -74,7 +74,8 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, 
     const auto turn_of = [&](int b) { return Rule::CYCLIC && b < a ? b + n : b; };
     for (int s = 0; s < k; ++s) distances[s * stride] = NONE;
     Key farthest = NONE;
-    const auto look_at = [&](int start, int width) {
+    // in_turn: all that were looked at before come before these where distances are equal.
+    const auto look_at = [&](int start, int width, bool in_turn) {
         Key tile[TILE];
 #pragma unroll
         for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : NONE;
@@ -94,10 +95,11 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, 
         Key least = NONE;
 #pragma unroll
         for (int c = 0; c < TILE; ++c) least = tile[c] < least ? tile[c] : least;
-        if (least > farthest || least == NONE) return;
+        const auto is_far = [&](Key key) { return key > farthest || key == NONE || (in_turn && key == farthest); };
+        if (is_far(least)) return;
 #pragma unroll
         for (int c = 0; c < TILE; ++c) {
-            if (tile[c] > farthest || tile[c] == NONE) continue;
+            if (is_far(tile[c])) continue;
             const int turn = turn_of(order[start + c]);
             const auto is_behind = [&](int place) {
                 const Key other = distances[place * stride];
@@ -118,19 +120,43 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, 
         const Key apart = Rule::template separation<T>(arranged[own_place], arranged[place]);
         return apart <= farthest && apart != NONE;
     };
-    int first = own_place, end = own_place + 1;  // those between have been looked at
+    const auto has_same = [&](int place) { return arranged[place] == arranged[own_place]; };
+    int first = own_place, end = own_place + 1;  // those between have the same value, or have been looked at
+    if (first > 0 && has_same(first - 1)) {
+        for (int below = -1; first - below > 1;) {
+            const int middle = (below + first) / 2;
+            (has_same(middle) ? first : below) = middle;
+        }
+    }
+    if (end < n && has_same(end)) {
+        for (int above = n; above - end > 0;) {
+            const int middle = (end + above) / 2;
+            if (has_same(middle)) {
+                end = middle + 1;
+            } else {
+                above = middle;
+            }
+        }
+    }
+    for (int part = 0; part < 2; ++part) {  // in the order of the samples, or of what follows on this one
+        const bool below = Rule::CYCLIC ? part == 1 : part == 0;
+        const int last = below ? own_place : end;
+        for (int start = below ? first : own_place + 1; start < last; start += TILE) {
+            look_at(start, min(TILE, last - start), true);
+        }
+    }
     for (bool above = true, below = true; above || below;) {
         above = end < n && may_be_near(end);
         if (above) {
             const int width = min(TILE, n - end);
-            look_at(end, width);
+            look_at(end, width, false);
             end += width;
         }
         below = first > 0 && may_be_near(first - 1);
         if (below) {
             const int width = min(TILE, first);
             first -= width;
-            look_at(first, width);
+            look_at(first, width, false);
         }
     }
     int length = k;
@@ -215,28 +241,27 @@ struct Shuffled {
     }
 };
 
-constexpr int BY_PRIORITY = 256;       // buckets of priorities, by their leading bits
-constexpr int MOST_ORDERED = 1 << 16;  // samples whose numbers have 16 bits
+constexpr int BY_PRIORITY = 256;  // buckets of priorities, by their leading bits
 
 // Algorithm 1, lines 5-20, for one permutation a block: samples in the order of their priorities each take the first
 // sample of their shuffled list that nobody took. In parallel: a sample that asks with a smaller priority than the
 // owner's displaces the owner, which goes on with its list from there. The outcome does not depend on who asks when
 // (Gale and Shapley 1962, all preferring the same order); so that few are displaced, they ask about in the order of
-// their priorities. Shared memory or scratch: n + (n + 3) / 4 words of 64 bits. FEW: k <= 16. Grid (perm, sets), block
-// (beta).
+// their priorities where this is `ordered`, of up to 2^16 samples. Shared memory or scratch: n words of 64 bits, if
+// ordered (n + 3) / 4 more. FEW: k <= 16. Grid (perm, sets), block (beta).
 template <class T, bool FEW>
 __global__ void __launch_bounds__(1024)
     assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
-           T* rows) {
+           bool ordered, T* rows) {
     GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
     __shared__ int ends[BY_PRIORITY];
     const int m = blockIdx.x, perm = gridDim.x, n = sets.n, k = shuffles.k;
-    const bool ordered = n <= MOST_ORDERED;
+    const long long words = n + (ordered ? (n + 3ll) / 4 : 0);
     const int* set = sets.set(blockIdx.y);
     const T* original = sets.of(set[0]);
     T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
     unsigned long long* owners =
-        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * (n + (n + 3ll) / 4);
+        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * words;
     unsigned short* order = reinterpret_cast<unsigned short*>(owners + n);
     if (m == 0) {
         for (int a = threadIdx.x; a < n; a += blockDim.x) row[a - n] = original[a];
