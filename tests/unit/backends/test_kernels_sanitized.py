@@ -63,6 +63,8 @@ for transform, precision in kinds if every_variant else kinds[:2]:
             for selection, gamma in itertools.product(("registers", "buckets", "counting", "insertion"), gammas):
                 ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, beta=gamma, gamma=gamma)
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
+    of_many = NonlinearProblem.from_data(data, transform=transform, precision=precision, **options | {"k_perm": 17})
+    ci_test(of_many, 0, 1, (2, 3), open_backend("host"), beta=5)
 device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
 for S in ((), (2, 3)):
     ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
