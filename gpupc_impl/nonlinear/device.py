@@ -452,14 +452,14 @@ class Engine:
         return 8 * (self.n + (self.n + 1) // 2)
 
     def _owner_bytes(self) -> int:
-        """permutation.cu, assign: what a block needs."""
-        return 8 * (self.n + ((self.n + 3) // 4 if self._ordered() else 0))
+        """permutation.cu, assign: what a block needs, the order of its samples included where there is one."""
+        return 8 * self.n + (8 * ((self.n + 3) // 4) if self._ordered() else 0)
 
     def _ordered(self) -> bool:
         """Whether samples ask about in the order of their priorities: not if only that takes them out of shared
         memory."""
-        words = self.n + (self.n + 3) // 4
-        return self.n <= MOST_ORDERED and not 8 * self.n <= self.shared_limit < 8 * words
+        room = self.shared_limit - 8 * self.n
+        return self.n <= MOST_ORDERED and not 0 <= room < 8 * ((self.n + 3) // 4)
 
     def _list_bytes(self) -> int:
         """permutation.cu, nearest: the lists of a block."""

@@ -46,7 +46,7 @@ struct Distances {
     KeyOf<T> y, z;
 };
 
-// Where the values of a test are, by dimension: the members of S, then V_j. In the order of the lists:
+// Where the values of a test are in the order of the lists, by dimension: the members of S, then V_j.
 template <class T>
 struct Arranged {
     const T* first;
@@ -58,24 +58,13 @@ struct Arranged {
     }
 };
 
-// As they were given:
-template <class T>
-struct Given {
-    const Sets<T>& sets;
-    const int* test;
-    __device__ __forceinline__ Given(const Sets<T>& sets_, const int* test_) : sets(sets_), test(test_) {}
-    __device__ __forceinline__ const T* of(int dimension) const {
-        return sets.of(dimension < sets.level ? sets.set(test[0])[dimension + 1] : test[1]);
-    }
-};
-
 // The distances of a sample from others, in the spaces that do not depend on V_i.
-template <class T, bool EMPTY, class Rule, class Values>
+template <class T, bool EMPTY, class Rule>
 struct Around {
     static constexpr int AT_ONCE = 4;  // so that reads do not wait for each other
     using Key = Wide<T>;
 
-    __device__ __forceinline__ Around(const Values& values_, int level_, int a_)
+    __device__ __forceinline__ Around(const Arranged<T>& values_, int level_, int a_)
         : values(values_), level(level_), a(a_) {}
 
     // f(b, x(b), y, z) for the samples first, first + apart, ... before `end`: the distance of b is y in (V_j, S) and z
@@ -116,7 +105,7 @@ struct Around {
     }
 
  private:
-    const Values& values;
+    const Arranged<T>& values;
     int level, a;
 
     __device__ __forceinline__ void widen(const T* its, const int* samples, Key* keys) const {
@@ -145,11 +134,13 @@ template <class T>
 __global__ void arrange(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests, T* arranged) {
     const int n = sets.n, level = sets.level;
     const int* test = tests.first + 2ll * blockIdx.y;
-    const Given<T> given(sets, test);
+    const int* set = sets.set(test[0]);
     arranged += static_cast<long long>(blockIdx.y) * (level + 1) * n;
     for (int place = blockIdx.x * blockDim.x + threadIdx.x; place < n; place += gridDim.x * blockDim.x) {
         const int b = sets.sample(test[0], place);
-        for (int d = 0; d <= level; ++d) arranged[static_cast<long long>(d) * n + place] = given.of(d)[b];
+        for (int d = 0; d <= level; ++d) {
+            arranged[static_cast<long long>(d) * n + place] = sets.of(d < level ? set[d + 1] : test[1])[b];
+        }
     }
 }
 
@@ -174,7 +165,7 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     const int a = lists.first + blockIdx.x;
     const Here here(lists, blockIdx.y, a);
     const Arranged<T> values(sets, lists, blockIdx.y);
-    const Around<T, EMPTY, Rule, Arranged<T>> around(values, sets.level, a);
+    const Around<T, EMPTY, Rule> around(values, sets.level, a);
     const bool whole = lists.whole;
 
     for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
@@ -598,7 +589,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         const int lane = found % lists.lanes, place = lists.first + of_test % lists.samples,
                   number = of_test / lists.samples;
         const Arranged<T> arranged(sets, lists, number);
-        const Around<T, EMPTY, Rule, Arranged<T>> around(arranged, sets.level, place);
+        const Around<T, EMPTY, Rule> around(arranged, sets.level, place);
         const int set = tests.first[2ll * number];
         const T* values = columns.rows + (static_cast<long long>(set) * tests.row + lane) * n;
         const T own = values[sets.sample(set, place)];
