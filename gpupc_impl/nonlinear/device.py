@@ -90,7 +90,6 @@ LISTS = {
         fine_low=key,
         fine_shift=np.int32,
         farthest=key,
-        whole=np.bool_,
         room=np.int32,
         remembered=np.int32,
         **dict.fromkeys(("far", "counters"), Pointer(np.uint32)),
@@ -146,8 +145,10 @@ LEAST_LISTED = 64  # samples whose lists there is room for at the least
 FINE_BINADES = 16  # binades below the largest distance that the FINE buckets tell apart
 LANES = 32  # the side-by-side layout is padded to a multiple of this
 REGISTERS_LANES = 8  # registers.cu: lanes of a warp
+REGISTERS_ROWS = (8, 12, 16)  # ... which keeps distances of so many times 32 neighbours
+REGISTERS_THREADS = 128  # ... of a block, at most
 REGISTERS_END = 2**11  # ... which has whole numbers up to this: values are below, and so are counts of other samples
-VALUES_BYTES = 16  # of a sample in these lanes
+REGISTERS_BYTES = 24  # ... of a sample's values in these lanes and a term
 VECTOR_BYTES = 64  # lanes.cuh: what a thread of the host backend works on at a time
 ALLOCATION = 512  # CuPy's pool hands out multiples of this many bytes
 STATIC_SHARED = 8448  # of the kernels, which leaves that much less for dynamic shared memory
@@ -208,7 +209,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         found += [kernel_of(name, kind, *others) for name, *others in by_distances(kind)]
         if kind != "short":
             found += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*IN_REGISTERS, 0)]
-    return found + [registers_kernel(level) for level in (0, 1)]
+    return found + [registers_kernel(level, rows) for level in (0, 1) for rows in REGISTERS_ROWS]
 
 
 def by_distances(kind: str) -> list[tuple[str, ...]]:
@@ -228,10 +229,10 @@ def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
     return KernelSource(source, f"{name}<{', '.join((kind, *arguments))}>", own)
 
 
-def registers_kernel(level: int) -> KernelSource:
-    """The kernel that estimates in registers."""
+def registers_kernel(level: int, rows: int) -> KernelSource:
+    """The kernel that estimates in registers, with some of `REGISTERS_ROWS`."""
     structs = SETS["short"], TESTS, LISTS["short"], COLUMNS["short"]
-    return KernelSource(REGISTERS_SOURCE, f"estimate_by_registers<{'false' if level else 'true'}>", structs)
+    return KernelSource(REGISTERS_SOURCE, f"estimate_by_registers<{'false' if level else 'true'}, {rows}>", structs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,7 +283,7 @@ TUNING = {
         lists=128,
         buckets=256,
         far=128,
-        registers=256,
+        registers=REGISTERS_THREADS,
         insert=128,
         transpose=32,
         blocks=1 << 14,
@@ -293,7 +294,7 @@ TUNING = {
         room_bytes=1 << 15,
         remembered_bytes=1 << 14,
         selection="buckets",
-        registers_from=75,
+        registers_from=40,
     ),
     "host": Tuning(
         nearest=32,
@@ -344,7 +345,7 @@ class Engine:
             assign_alone=beta or tuning.assign_alone,
             estimate=gamma or tuning.estimate,
             buckets=gamma or tuning.buckets,
-            registers=max(LANES, _whole_warps(gamma)) if gamma else tuning.registers,
+            registers=min(max(LANES, _whole_warps(gamma)), REGISTERS_THREADS) if gamma else tuning.registers,
             insert=gamma or tuning.insert,
         )
         self.kind, values, spread = self._device_values()
@@ -378,7 +379,7 @@ class Engine:
         """Whether `registers` serves the values: they and counts of samples are exact in 16 bits, and all samples'
         values in some lanes lie in shared memory."""
         exact = self.kind == "short" and max(self.widest + 1, self.n) <= REGISTERS_END
-        return exact and VALUES_BYTES * self.n <= self.shared_limit
+        return exact and REGISTERS_BYTES * (self.n + 1) <= self.shared_limit
 
     def _device_values(self) -> tuple[str, np.ndarray, float]:
         """The kernels' type for the problem's values, (p, n) values of that type, and the largest distance."""
@@ -714,7 +715,9 @@ class Engine:
                             shared_bytes=room * CANDIDATE_BYTES[self.kind] + remembered * DISTANCES_BYTES[self.kind],
                         )
                         made = samples
-                    launch(level, sets, staged, lists, first)
+                    backend.fill(memory["counters"], 0)
+                    arguments = launch(level, sets, staged, lists, first)
+                    self._kernel("estimate_far", empty)((backend.blocks_at_once,), (self.tuning.far,), arguments)
 
     def _lists(self, level: int, memory: Mapping[str, Any], samples: slice, room: int, remembered: int) -> Filled:
         """The lists of some samples."""
@@ -729,40 +732,39 @@ class Engine:
             fine_low=fine_low,
             fine_shift=fine_shift,
             farthest=self.widest,
-            whole=self.selection == "registers",
             room=room,
             remembered=remembered,
             lanes=self.lanes,
             shares=self.shares,
         )
 
-    def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> None:
-        threads, far = self.tuning.buckets, self.tuning.far
+    def _launch_by_buckets(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> list[Filled]:
+        threads = self.tuning.buckets
         blocks = self.backend.blocks_at_once * max(1, TUNING[self.backend.name].buckets // threads)
         empty, wide = "false" if level else "true", "true" if self._wide else "false"
         width = min(LANES, threads)
         work = self._work(width, tests.values["lanes"], lists.values["samples"])
         arguments = [sets, tests, lists, self._columns(first, width, *work)]
-        self.backend.fill(lists.values["counters"], 0)
         self._kernel("estimate_by_buckets", empty, wide)(
             (blocks,),
             (threads,),
             arguments,
             shared_bytes=self._cell_bytes * BINS * -(-threads // LANES) * LANES,
         )
-        self._kernel("estimate_far", empty)((self.backend.blocks_at_once,), (far,), arguments)
+        return arguments
 
-    def _launch_by_registers(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> None:
-        threads, count = self.tuning.registers, tests.values["count"]
+    def _launch_by_registers(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> list[Filled]:
+        enough, count = 1.1 * self._first_guess(level) / LANES, tests.values["count"]
+        rows = next((rows for rows in REGISTERS_ROWS if rows >= enough), REGISTERS_ROWS[-1])
+        threads = self.tuning.registers
         groups = -(-tests.values["lanes"] // REGISTERS_LANES)
         most = -(-self.n // (threads // LANES * LEAST_SAMPLES))
         blocks = max(1, min(self.tuning.sharing // (groups * count), most))
-        self.backend.kernel(*registers_kernel(level))(
-            (groups * blocks, count),
-            (threads,),
-            [sets, tests, lists, self._columns(first, REGISTERS_LANES)],
-            shared_bytes=VALUES_BYTES * self.n,
+        arguments = [sets, tests, lists, self._columns(first, REGISTERS_LANES)]
+        self.backend.kernel(*registers_kernel(level, rows))(
+            (groups * blocks, count), (threads,), arguments, shared_bytes=REGISTERS_BYTES * (self.n + 1)
         )
+        return arguments
 
     def _columns_from(self, lane: int) -> Any:
         """The values side by side, from those of a lane on."""
@@ -793,10 +795,7 @@ class Engine:
     def _listed_finely(self, level: int) -> int:
         """Samples that lists reach to, k_CMI or more; a lane where V_i is an outlier needs others, too."""
         guess = self._first_guess(level)
-        if self.selection == "registers":  # all are listed; the fewer, the narrower the buckets
-            wanted = 3 * guess // 2 if self.ranks else 2 * guess
-        else:
-            wanted = (level + 3) * guess // 2 if self.ranks else 10 * guess
+        wanted = (level + 3) * guess // 2 if self.ranks else 10 * guess
         return min(self.n - 1, wanted)
 
     def _reached(self, level: int, dimensions: int) -> float:
@@ -810,10 +809,8 @@ class Engine:
 
     def _room(self, level: int) -> int:
         """Samples that shared memory is asked for while lists are made: half as many more as there are, of independent
-        uniform ones, in the space of the longer list; or all, where all are listed."""
-        most = self.n - 1
-        if self.selection != "registers":
-            most = min(most, math.ceil(1.5 * self._reached(level, level or 1)))
+        uniform ones, in the space of the longer list."""
+        most = min(self.n - 1, math.ceil(1.5 * self._reached(level, level or 1)))
         return min(most, min(self.tuning.room_bytes, self.shared_limit) // CANDIDATE_BYTES[self.kind])
 
     def _remembered(self, level: int) -> int:

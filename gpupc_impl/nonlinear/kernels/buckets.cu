@@ -166,7 +166,6 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     const Here here(lists, blockIdx.y, a);
     const Arranged<T> values(sets, lists, blockIdx.y);
     const Around<T, EMPTY, Rule> around(values, sets.level, a);
-    const bool whole = lists.whole;
 
     for (int bin = thread; bin < FINE; bin += threads) fine[bin] = 0;
     for (int bin = thread; bin < BINS; bin += threads) {
@@ -200,14 +199,14 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
         if (thread == 0) {
             low_key = from;
             shift = width;
-            last = whole ? BINS : 1 + buckets;
+            last = 1 + buckets;
         }
         // No key is LARGEST.
         constexpr long long MOST = Number<T>::LARGEST;
         const bool beyond = width >= 58 || (static_cast<long long>(buckets) << width) > MOST - from;
         const long long bound = beyond ? MOST : from + (static_cast<long long>(buckets) << width);
         for (int side = thread; side < 2; side += warp.threads) {
-            window[side] = EMPTY || whole ? side * n : reach<T, Rule>(values.of(0), n, a, bound, side == 1);
+            window[side] = EMPTY ? side * n : reach<T, Rule>(values.of(0), n, a, bound, side == 1);
         }
         return to;
     };

@@ -60,7 +60,7 @@ struct alignas(16) Entries {
 struct Header {
     long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
     int shift;
-    int last;  // the bucket where the lists end; it and those behind it have no entries, unless all samples are listed
+    int last;                 // the bucket where the lists end; it and those behind it have no entries
     int starts[2][BINS + 1];  // of the buckets in the lists; the last number is that of all that is listed
 };
 
@@ -82,7 +82,6 @@ struct Lists {
     KeyOf<T> fine_low;       // the FINE buckets
     int fine_shift;
     KeyOf<T> farthest;   // no distance is larger
-    bool whole;          // whether all samples are listed
     int room;            // samples that there is room for in shared memory while lists are made ...
     int remembered;      // ... and distances of the first that are looked at
     unsigned* far;       // a sample in a lane for which the lists end too early, numbered in (tests, samples, lanes)

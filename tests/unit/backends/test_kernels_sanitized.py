@@ -68,19 +68,28 @@ for transform, precision in kinds if every_variant else kinds[:2]:
 device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
 for S in ((), (2, 3)):
     ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
-far, launch = [], device.Engine._launch_by_buckets
-def launch_and_count(engine, level, sets, tests, lists, first):
-    launch(engine, level, sets, tests, lists, first)
-    far.append(engine.backend.download(lists.values["counters"])[0])
-device.Engine._launch_by_buckets = launch_and_count
+for rows in (rows_of_any := device.REGISTERS_ROWS):
+    device.REGISTERS_ROWS = (rows,)
+    for S in ((), (2, 3)):
+        ci_test(problems[0], 0, 1, S, open_backend("host"), selection="registers")
+device.REGISTERS_ROWS = rows_of_any
+far = []
+def counting(launch):
+    def launch_and_count(engine, level, sets, tests, lists, first):
+        arguments = launch(engine, level, sets, tests, lists, first)
+        far.append(engine.backend.download(lists.values["counters"])[0])
+        return arguments
+    return launch_and_count
+device.Engine._launch_by_buckets = counting(device.Engine._launch_by_buckets)
+device.Engine._launch_by_registers = counting(device.Engine._launch_by_registers)
 device.Engine._listed_finely = lambda engine, level: 3  # lists that end early
 outliers = np.exp(3 * rng.normal(size=(120, 4)))
-for values, S in itertools.product((outliers, np.rint(outliers)), ((), (2, 3))):
-    problem = NonlinearProblem.from_data(
-        values.clip(0, 30_000), transform="none", precision=precision, k_cmi=3, **options
-    )
-    ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=64)
-assert min(far) > 0, far
+whole = np.rint(outliers).clip(0, 2000)
+for values, selection in ((outliers.clip(0, 30_000), "buckets"), (whole, "buckets"), (whole, "registers")):
+    problem = NonlinearProblem.from_data(values, transform="none", precision=precision, k_cmi=3, **options)
+    for S in ((), (2, 3)):
+        ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, gamma=64)
+assert len(far) == 6 and min(far) > 0, far
 for selection in ("registers", "buckets", "counting"):
     options = dict(selection=selection, stopping="early")
     solve(problems[0], methods()["gpucmiknn-parallel"], open_backend("host"), options)

@@ -385,13 +385,28 @@ def whole_problem(rng, n, most, **options):
 
 
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
-@pytest.mark.parametrize("k", [1, 60, 599])
+@pytest.mark.parametrize("k", [1, 60, 120, 599])
 def test_neighbours_beyond_those_in_registers(backend, members, k):
-    """A warp keeps 512; more are needed where k is large or where V_i is far from the others."""
+    """A warp keeps 256, 384 or 512; more are needed where k is large or where V_i is far from the others."""
     problem = whole_problem(np.random.default_rng(k), 600, 2047, k_cmi=k)
     assert Engine(problem, backend, PARAMETERS | {"selection": "registers"}).selection == "registers"
     found = run_engine(problem, backend, 1, 2, members, selection="registers")[1]
     assert np.array_equal(found, Retest(problem).partials(1, 2, members))
+
+
+@pytest.mark.parametrize("members", [[], [3], [0, 3]])
+@pytest.mark.parametrize("k", [20, 40, 150])
+def test_lists_with_gaps_in_registers(backend, monkeypatch, members, k):
+    """Their last buckets may be empty of samples, and joint distances lie in these all the same."""
+    rng, n = np.random.default_rng(k), 700
+    data = 5 * rng.integers(0, 12, (n, 5))
+    data[:, 1] = rng.integers(0, 60, n) + rng.choice([0, 12, 50], n, p=[0.6, 0.3, 0.1])
+    data[0] = 2000  # buckets that tell where lists end are wider than theirs
+    problem = NonlinearProblem.from_data(data, transform="none", permutations=15, k_perm=4, k_cmi=k)
+    wanted = run_engine(problem, backend, 1, 2, members, selection="counting")[1]
+    for reach in (k, 260, 320, 380, 440, 500, n - 1):
+        monkeypatch.setattr(Engine, "_listed_finely", lambda engine, level, reach=reach: max(reach, k))
+        assert np.array_equal(run_engine(problem, backend, 1, 2, members, selection="registers")[1], wanted)
 
 
 @pytest.mark.parametrize("members", [[], [3]])
@@ -416,28 +431,37 @@ def test_what_serves_which_values(backend, monkeypatch):
     monkeypatch.setitem(TUNING, "host", tuned)
     chosen = [Engine(each, backend, PARAMETERS).selection for each in (fits, wide, few)]
     assert chosen == ["registers", "buckets", "buckets"]
-    monkeypatch.setattr(backend, "max_shared_bytes", 8448 + 16 * 60 - 1, raising=False)
+    monkeypatch.setattr(backend, "max_shared_bytes", 8448 + 24 * 61 - 1, raising=False)
     assert Engine(fits, backend, registers).selection != "registers"
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("transform", ["ranks", "standardize"])
+@pytest.mark.parametrize(
+    ("selection", "transform", "precision"),
+    [("registers", "ranks", "float32")]
+    + [
+        ("buckets", transform, precision)
+        for transform in ("ranks", "standardize")
+        for precision in ("float32", "float64")
+    ],
+)
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
-def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, transform, precision, members):
+def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, selection, transform, precision, members):
     """And so do cells of 32 bits, of more samples than 16 count."""
     n = 200
     problem = sample_problem(
         np.random.default_rng(10), n, transform=transform, precision=precision, permutations=70, k_cmi=12
     )
-    params = PARAMETERS | {"selection": "buckets"}
+    params = PARAMETERS | {"selection": selection}
     level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
-    found, lanes, launch = [], [], Engine._launch_by_buckets
+    found, lanes, name = [], [], f"_launch_by_{selection}"
+    launch = getattr(Engine, name)
 
     def launch_and_count(engine, level, sets, tests, lists, first):
-        launch(engine, level, sets, tests, lists, first)
+        arguments = launch(engine, level, sets, tests, lists, first)
         lanes[-1] += backend.download(lists.values["counters"])[0]
+        return arguments
 
-    monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_count)
+    monkeypatch.setattr(Engine, name, launch_and_count)
     for reach, near, room_bytes, remembered_bytes, lists, buckets, far, shares, narrow in (
         (n - 1, n, 0, 0, 1, 32, 1, 1, 2**16),  # all are listed
         (n - 1, n - 1, 1 << 15, 1 << 15, 3, 64, 32, 1000, n),
@@ -475,9 +499,9 @@ def test_lists_do_not_depend_on_the_samples_looked_at_first(backend, monkeypatch
     headers, partials, launch = [], [], Engine._launch_by_buckets
 
     def launch_and_keep(engine, level, sets, tests, lists, first):
-        launch(engine, level, sets, tests, lists, first)
         found = backend.download(lists.values["headers"]).reshape(-1, HEADER_BYTES)
         headers[-1].append(found[: tests.values["count"] * lists.values["samples"]])
+        return launch(engine, level, sets, tests, lists, first)
 
     monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_keep)
     wanted = Engine(problem, backend, PARAMETERS | {"selection": "buckets"})._listed_finely(level)
