@@ -6,9 +6,10 @@ import itertools
 import numpy as np
 
 from baselines import _cmiknn
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 COLUMNS = 128
@@ -35,7 +36,7 @@ class CmiknnTest:
 
     def __init__(self, problem: NonlinearProblem, threads: int = 1, map_tasks=map):
         self._problem, self._map_tasks = problem, map_tasks
-        size = max(-(-problem.n_samples // (4 * threads)), SMALLEST_TASK) if threads > 1 else problem.n_samples
+        size = max(ceil_div(problem.n_samples, 4 * threads), SMALLEST_TASK) if threads > 1 else problem.n_samples
         firsts = range(0, problem.n_samples, size)
         self._samples = [(first, min(first + size, problem.n_samples)) for first in firsts]
         self._shares = threads
@@ -90,7 +91,7 @@ class CmiknnTest:
         return columns
 
 
-class _CmiknnSearch:
+class _CmiknnSearch(LevelSearch):
     """PC-stable at work on one problem (Algorithm 5 without its device); a `LevelSearch`.
 
     Variables are taken one after the other, and their sets in lexicographic order. The permutations of a variable given

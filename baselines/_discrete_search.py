@@ -11,6 +11,7 @@ from baselines._levels import LARGEST_TASK, Graph, Tested, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.integers import ceil_div
 
 TABULATED = 8192
 """Critical values are tabulated up to this many degrees of freedom; beyond, one is computed when a test needs it."""
@@ -127,7 +128,7 @@ def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete.D
         places=np.concatenate(([0], np.cumsum(categories))),
         totals=np.empty(categories.sum(), np.int64),
         bit_rows=np.where(with_bits, np.cumsum(rows) - rows, -1),
-        bits=np.zeros((rows.sum(), -(-n // 64)), np.uint64),
+        bits=np.zeros((rows.sum(), ceil_div(n, 64)), np.uint64),
         logs=logs,
         adjusted=problem.df_rule == "adjusted",
     )

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from baselines._graph import neighbour_lists
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
@@ -75,7 +75,7 @@ def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
         return pc_stable(problem, levels, facts=run.facts, progress=run.progress)
 
 
-class _Levels:
+class _Levels(LevelSearch):
     """PC-stable at work on one problem (cuPC, Algorithm 1); a `LevelSearch`."""
 
     def __init__(self, problem: Problem, tests: Tests, pmax: bool, threads: int, map_tasks):

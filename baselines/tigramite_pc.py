@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.nonlinear.problem import NonlinearProblem
@@ -112,7 +112,7 @@ class TigramiteTest:
         return array, np.array([0, 1, *(2 for _ in members)])
 
 
-class _EdgeSearch:
+class _EdgeSearch(LevelSearch):
     """PC-stable edge by edge; a `LevelSearch`. ``map_edges`` applies `TigramiteTest.first_separating_set`."""
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, map_edges):

@@ -8,7 +8,8 @@ check pointers and numbers. A struct is declared once more in Python, field by f
     kernel(grid, block, [rows, SEARCH(C=matrix, critical_r_squared=0.1, best=keys), np.bool_(True)])
 
 Both backends compile these declarations with the kernel, as assertions on the types and places of the fields
-(`struct_checks`): a struct that was changed on one side only does not compile. At a launch every field is checked.
+(`declaration_checks`): a struct that was changed on one side only does not compile. At a launch every field is checked.
+Constants that Python and CUDA share, such as the number of threads of a block, are asserted in the same way.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CPP = {
 """C++'s names of NumPy's types."""
 
 ASSERTIONS = "backends/simt/arguments.cuh"
-"""What the assertions of `struct_checks` are made of, below the include root."""
+"""What the assertions of `declaration_checks` are made of, below the include root."""
 
 Address = Callable[[Any], int]
 """Gives the address of a C-contiguous device array of a backend; raises `Unfit` for anything else."""
@@ -232,11 +233,12 @@ class Filled:
     encoded: dict[Address, bytes] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 
-def struct_checks(kernels: Mapping[str, Sequence[Struct]]) -> str:
-    """C++ that compiles if kernels take these structs, in this order, and the structs are declared as C++ has them.
+def declaration_checks(kernels: Mapping[str, Sequence[Struct]], constants: Mapping[str, int] | None = None) -> str:
+    """C++ that compiles if structs and constants are declared in Python as they are in C++.
 
     Args:
-        kernels: the structs among each kernel's parameters, by the kernel's expression.
+        kernels: the structs among each kernel's parameters, in order, by the kernel's expression.
+        constants: values by the name of the constant in C++.
     """
     lines = [f'#include "{ASSERTIONS}"']
     for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, itertools.chain(*kernels.values())))):
@@ -254,6 +256,10 @@ def struct_checks(kernels: Mapping[str, Sequence[Struct]]) -> str:
             f"static_assert(gpupc::takes_structs<{', '.join((f'decltype(&{expression})', *names))}>, "
             f'"Python passes these structs to {expression}: {", ".join(names) or "none"}");'
         )
+    lines += [
+        f'static_assert({name} == {int(value)}, "Python declares {name} as {int(value)}");'
+        for name, value in (constants or {}).items()
+    ]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -62,12 +63,16 @@ class DeviceMemoryError(MemoryError):
         return type(self), (self.requested, self.used, self.limit, str(self))
 
 
+NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
+
+
 class KernelSource(NamedTuple):
-    """Where a kernel comes from: what `Backend.kernel` takes."""
+    """Where a kernel comes from: what `Backend.kernel` takes, argument by argument."""
 
     source: str
     expression: str
     structs: tuple[Struct, ...] = ()
+    constants: Mapping[str, int] = NO_CONSTANTS
 
 
 class Event(abc.ABC):
@@ -258,16 +263,23 @@ class Backend(abc.ABC):
     # --- kernels -----------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> Kernel:
+    def kernel(
+        self,
+        source: str | Path,
+        expression: str,
+        structs: Sequence[Struct] = (),
+        constants: Mapping[str, int] = NO_CONSTANTS,
+    ) -> Kernel:
         """A kernel of a ``.cu`` file, compiled on first use.
 
         Args:
             source: path relative to the package (``"gaussian/kernels/cupc_s.cu"``), or an absolute path.
             expression: the kernel's name with its template arguments, as C++ writes it (``"cupc_s<3>"``).
             structs: those among its parameters, in order.
+            constants: values that Python relies on, by the name of the constant in the source (``{"BINS": 32}``).
 
         Raises:
-            KernelCompilationError: the source does not compile, or the structs are not those of the source.
+            KernelCompilationError: the source does not compile, or its structs or constants are not these.
         """
 
     @abc.abstractmethod

@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from gpupc_impl.backends import nvrtc
 from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Unfit
 from gpupc_impl.backends.base import (
+    NO_CONSTANTS,
     PACKAGE_ROOT,
     Backend,
     BackendUnavailable,
@@ -52,6 +53,7 @@ from gpupc_impl.backends.pinned import (
 )
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.backends.sources import MadeOfSources
+from gpupc_impl.integers import ceil_div, round_up
 
 __all__ = ["NVRTC_OPTIONS", "CudaBackend"]
 
@@ -244,7 +246,7 @@ class CudaBackend(Backend):
         for name, (shape, dtype) in arrays.items():
             sizes, kind = _sizes(shape), np.dtype(dtype)
             places[name] = end, sizes, kind
-            end += -(-math.prod(sizes) * kind.itemsize // ALIGNMENT) * ALIGNMENT
+            end += round_up(math.prod(sizes) * kind.itemsize, ALIGNMENT)
         with self._on_device():
             memory = self._allocate(end)
             return {
@@ -295,8 +297,8 @@ class CudaBackend(Backend):
             self._in_flight.append(matrix)
             self._send_rows(device.data.ptr, wanted, matrix.ctypes.data, Rows(0, len(matrix), given, given))
             return device
-        count = max(-(-matrix.nbytes // CHUNK_BYTES), TRIANGLE_PARTS if matrix.nbytes > SMALL_BYTES else 1)
-        height = -(-len(matrix) // count)
+        count = max(ceil_div(matrix.nbytes, CHUNK_BYTES), TRIANGLE_PARTS if matrix.nbytes > SMALL_BYTES else 1)
+        height = ceil_div(len(matrix), count)
         parts = [
             Rows(first * given, min(height, len(matrix) - first), given, given)
             for first in range(0, len(matrix), height)
@@ -318,7 +320,7 @@ class CudaBackend(Backend):
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
         # Rows from `first` on hold (1 - first / p)^2 of the triangle.
-        count = max(TRIANGLE_PARTS, -(-matrix.nbytes // (2 * CHUNK_BYTES)))
+        count = max(TRIANGLE_PARTS, ceil_div(matrix.nbytes, 2 * CHUNK_BYTES))
         bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
         parts = [
             Rows(first * (p + 1) * itemsize, last - first, (p - first) * itemsize, p * itemsize)
@@ -335,7 +337,7 @@ class CudaBackend(Backend):
                 self._send_rows(device.data.ptr + part.first, part.stride, matrix.ctypes.data, part)
         else:
             self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
-        tiles = -(-p // 32)
+        tiles = ceil_div(p, 32)
         self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
         return device
 
@@ -507,10 +509,16 @@ class CudaBackend(Backend):
 
     # --- kernels -----------------------------------------------------------------------------------------------
 
-    def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> CudaKernel:
+    def kernel(
+        self,
+        source: str | Path,
+        expression: str,
+        structs: Sequence[Struct] = (),
+        constants: Mapping[str, int] = NO_CONSTANTS,
+    ) -> CudaKernel:
         key = str(source), expression
         if key not in self._kernels:
-            self._kernels[key] = self._load(PACKAGE_ROOT / source, expression, structs)
+            self._kernels[key] = self._load(PACKAGE_ROOT / source, expression, structs, constants)
         return self._kernels[key]
 
     def address(self, array: Any) -> int:
@@ -537,17 +545,22 @@ class CudaBackend(Backend):
         self._running.clear()
         self._in_flight.clear()
 
-    def _load(self, source: Path, expression: str, structs: Sequence[Struct]) -> CudaKernel:
+    def _load(
+        self, source: Path, expression: str, structs: Sequence[Struct], constants: Mapping[str, int]
+    ) -> CudaKernel:
         start = time.perf_counter()
         made_for = self._device_id, self._architecture, cache_folder()
-        load = functools.partial(self._load_function, source, expression, structs)
-        function = _functions.get((source, expression, *structs, made_for), (source, PACKAGE_ROOT / ASSERTIONS), load)
+        load = functools.partial(self._load_function, source, expression, structs, constants)
+        made_of = source, expression, *structs, tuple(constants.items()), made_for
+        function = _functions.get(made_of, (source, PACKAGE_ROOT / ASSERTIONS), load)
         self.compile_seconds += time.perf_counter() - start
         return CudaKernel(self, expression, function)
 
-    def _load_function(self, source: Path, expression: str, structs: Sequence[Struct]) -> _Function:
+    def _load_function(
+        self, source: Path, expression: str, structs: Sequence[Struct], constants: Mapping[str, int]
+    ) -> _Function:
         start = time.perf_counter()
-        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, {expression: structs}, self._architecture)
+        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, {expression: structs}, self._architecture, constants)
         entry = image.entries[expression]
         with self._on_device():
             try:
@@ -724,7 +737,7 @@ class CudaKernel(Kernel):
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: CudaStream | None,
-        together: bool,
+        cooperative: bool,
     ) -> None:
         # Through the driver and not through `RawKernel`, whose way from Python takes several times as long.
         piece = b"".join(itertools.chain.from_iterable(zip(self._gaps, encoded, strict=True)))
@@ -732,7 +745,7 @@ class CudaKernel(Kernel):
         with self._backend._launching(self.name), self._lock:
             self._function.allow_shared(shared_bytes)
             self._buffer.raw = piece
-            if together:
+            if cooperative:
                 addresses = ctypes.addressof(self._arguments)
                 self._driver.launchCooperativeKernel(self._pointer, *grid, *block, shared_bytes, handle, addresses)
             else:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends.arguments import Number, Parameter, Pointer, Struct, Unfit, described
 from gpupc_impl.backends.base import (
+    NO_CONSTANTS,
     PACKAGE_ROOT,
     Backend,
     BackendUnavailable,
@@ -35,6 +36,7 @@ from gpupc_impl.backends.launch import MAX_THREADS, Kernel
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import MadeOfSources, source_name
+from gpupc_impl.integers import round_up
 
 POLL_MS = 50
 """While a kernel runs, Python checks this often whether it was interrupted."""
@@ -189,11 +191,11 @@ class HostKernel(Kernel):
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: Stream | None,
-        together: bool,
+        cooperative: bool,
     ) -> None:
         if self._backend._recorder:
             self._backend._recorder.record(self, grid, block, shared_bytes, args, encoded)
-        padded = [value.ljust(-(-len(value) // 16) * 16, b"\0") for value in encoded]  # aligned as the strictest type
+        padded = [value.ljust(round_up(len(value), 16), b"\0") for value in encoded]  # aligned as the strictest type
         memory = ctypes.create_string_buffer(b"".join(padded))
         places = itertools.accumulate(map(len, padded), initial=ctypes.addressof(memory))
         pointers = (ctypes.c_void_p * (len(padded) + 1))(*places)
@@ -454,25 +456,34 @@ class HostBackend(Backend):
 
     # --- kernels ---------------------------------------------------------------------------------------------------
 
-    def kernel(self, source: str | Path, expression: str, structs: Sequence[Struct] = ()) -> HostKernel:
+    def kernel(
+        self,
+        source: str | Path,
+        expression: str,
+        structs: Sequence[Struct] = (),
+        constants: Mapping[str, int] = NO_CONSTANTS,
+    ) -> HostKernel:
         key = str(source), expression
         if key not in self._kernels:
             path, started = PACKAGE_ROOT / source, time.perf_counter()
             made_for = self._sanitizers, build.find_compiler(), build.cache_folder()
-            load = functools.partial(self._load_kernel, path, expression, structs)
+            load = functools.partial(self._load_kernel, path, expression, structs, constants)
             try:
-                loaded = _loaded.get((path, expression, *structs, made_for), (path, *build.BESIDE_KERNELS), load)
+                made_of = path, expression, *structs, tuple(constants.items()), made_for
+                loaded = _loaded.get(made_of, (path, *build.BESIDE_KERNELS), load)
             finally:
                 self.compile_seconds += time.perf_counter() - started
             self._kernels[key] = HostKernel(self, expression, loaded)
         return self._kernels[key]
 
-    def _load_kernel(self, path: Path, expression: str, structs: Sequence[Struct]) -> _Loaded:
+    def _load_kernel(
+        self, path: Path, expression: str, structs: Sequence[Struct], constants: Mapping[str, int]
+    ) -> _Loaded:
         if not path.is_file():
             raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
         path = path.resolve()
         _runtime(self._sanitizers)  # kernels refer to it
-        build_it = functools.partial(build.build_kernel, path, expression, structs, self._sanitizers)
+        build_it = functools.partial(build.build_kernel, path, expression, structs, self._sanitizers, constants)
         return _Loaded(path, _load(f"kernel {expression}", build_it), structs)
 
     def synchronize(self) -> None:

@@ -23,7 +23,7 @@ Dimensions = tuple[int, int, int]
 
 
 class Kernel(abc.ABC):
-    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0, stream=None, together=False)``.
+    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0, stream=None, cooperative=False)``.
 
     Args:
         name: what messages call it.
@@ -54,7 +54,7 @@ class Kernel(abc.ABC):
         args: Sequence[Any],
         shared_bytes: int = 0,
         stream: Stream | None = None,
-        together: bool = False,
+        cooperative: bool = False,
     ) -> None:
         """Launch the kernel.
 
@@ -65,8 +65,8 @@ class Kernel(abc.ABC):
                 exactly the type the kernel declares (``np.int32(5)``, never a bare ``5``), or a struct with its values.
             shared_bytes: dynamic shared memory a block.
             stream: where it is queued; None for the backend's own stream.
-            together: all blocks are on the device at once, so that they may wait for each other
-                (engine/kernels/grid_barrier.cuh): at most `resident_blocks`.
+            cooperative: a cooperative launch: all blocks are resident at once, so that they may wait for each other
+                (engine/kernels/grid_barrier.cuh); at most `resident_blocks` of them.
 
         Raises:
             KernelLaunchError: a bad configuration or argument, or a kernel that deadlocks at a barrier.
@@ -80,8 +80,11 @@ class Kernel(abc.ABC):
             if len(self._in_order) == MOST_KNOWN:
                 self._in_order.clear()
             self._in_order[asked] = known
-        if together and math.prod(known[0]) > (most := self.resident_blocks(math.prod(known[1]), shared_bytes)):
-            raise self._error(f"{math.prod(known[0])} blocks asked for together; of this size {most} are at once")
+        if cooperative and math.prod(known[0]) > (most := self.resident_blocks(math.prod(known[1]), shared_bytes)):
+            raise self._error(
+                f"{math.prod(known[0])} blocks asked for in a cooperative launch; "
+                f"{most} of this size are resident at once"
+            )
         if len(args) != len(self.parameters):
             raise self._error(f"takes {len(self.parameters)} arguments; {len(args)} given")
         encoded: list[bytes] = []
@@ -94,11 +97,11 @@ class Kernel(abc.ABC):
             name = f"{parameter.cpp}{unfit.field}" if in_struct else f"argument {len(encoded)}"
             raise self._error(f"{name} {unfit}") from None
         if 0 not in known[0]:
-            self._launch(*known, args, encoded, int(shared_bytes), stream, together)
+            self._launch(*known, args, encoded, int(shared_bytes), stream, cooperative)
 
     @abc.abstractmethod
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        """How many blocks of this kernel the device has room for at once; 0: it cannot launch them `together`.
+        """How many blocks of this kernel the device has room for at once; 0: it cannot launch it cooperatively.
 
         Args:
             threads: of a block.
@@ -114,7 +117,7 @@ class Kernel(abc.ABC):
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: Any,
-        together: bool,
+        cooperative: bool,
     ) -> None:
         """Run a launch that is in order; `encoded` are the bytes of the arguments."""
 

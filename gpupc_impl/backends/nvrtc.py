@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Word, struct_checks
+from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Word, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT, KernelCompilationError
 from gpupc_impl.backends.simt.build import is_own, open_cache
 from gpupc_impl.backends.sources import sources_of
@@ -80,18 +80,24 @@ def parameters(entry: Entry, structs: Sequence[Struct]) -> list[Parameter]:
 
 
 def compile_source(
-    nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struct]], architecture: str
+    nvrtc: Any,
+    source: Path,
+    kernels: Mapping[str, Sequence[Struct]],
+    architecture: str,
+    constants: Mapping[str, int] | None = None,
 ) -> tuple[bytes, dict[str, Entry], str]:
     """Compile some kernels of a source; returns their image, their entries and the PTX behind the image.
 
     Args:
         kernels: by expression, the structs among each kernel's parameters.
+        constants: values that Python relies on, by their names in the source.
 
     Raises:
-        KernelCompilationError: the source does not compile, or has other kernels or structs.
+        KernelCompilationError: the source does not compile, or has other kernels, structs or constants.
     """
     options = (*NVRTC_OPTIONS, f"-I{PACKAGE_ROOT}", f"-arch={architecture}")
-    program = nvrtc.createProgram(f"{source.read_text()}\n{struct_checks(kernels)}", str(source), (), ())
+    checks = declaration_checks(kernels, constants)
+    program = nvrtc.createProgram(f"{source.read_text()}\n{checks}", str(source), (), ())
     try:
         for expression in kernels:
             nvrtc.addNameExpression(program, expression)
@@ -111,7 +117,13 @@ def compile_source(
     return image, {expression: Entry(name, _parameters(ptx, name)) for expression, name in names.items()}, ptx
 
 
-def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struct]], architecture: str) -> Image:
+def compile_image(
+    nvrtc: Any,
+    source: Path,
+    kernels: Mapping[str, Sequence[Struct]],
+    architecture: str,
+    constants: Mapping[str, int] | None = None,
+) -> Image:
     """`compile_source` with its result kept on disk, by the content of all files that went into it.
 
     Two processes may compile the same kernels at once, and an entry is compiled again that is damaged or that somebody
@@ -124,7 +136,7 @@ def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struc
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
     files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
-    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, struct_checks(kernels), files)
+    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, declaration_checks(kernels, constants), files)
     key = hashlib.sha256(repr(material).encode()).hexdigest()
     folder = open_cache("cuda")
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
@@ -138,7 +150,7 @@ def compile_image(nvrtc: Any, source: Path, kernels: Mapping[str, Sequence[Struc
             return Image(image_path, entries, cached=True)
     except (OSError, ValueError, LookupError, TypeError):
         pass  # not there, or damaged
-    image, entries, _ = compile_source(nvrtc, source, kernels, architecture)
+    image, entries, _ = compile_source(nvrtc, source, kernels, architecture, constants)
     index = {
         "sha256": hashlib.sha256(image).hexdigest(),
         "kernels": {expression: dataclasses.asdict(entry) for expression, entry in entries.items()},

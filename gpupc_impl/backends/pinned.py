@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.integers import round_up
 
 KEPT_BYTES = 1 << 30
 """Free page-locked memory that is kept."""
@@ -115,7 +116,7 @@ def _size_class(size: int) -> int:
     if size <= 1 << 16:
         return 1 << 16
     step = 1 << (size.bit_length() - 3)
-    return -(-size // step) * step
+    return round_up(size, step)
 
 
 class Rows(NamedTuple):

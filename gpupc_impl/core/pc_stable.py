@@ -6,11 +6,12 @@ here, once, so that it is the same for all.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -47,21 +48,27 @@ class LevelOutcome:
     seconds: float | None = None
 
 
-class LevelSearch(Protocol):
-    """A method at work on one problem.
+class LevelSearch(abc.ABC):
+    """The search of a method for one problem, which the level loop drives."""
 
-    One that keeps the separating sets to itself until the end has a method ``separating_sets(adjacency)`` that hands
-    them over as `SeparatingSets`; the outcomes of its levels then hold none.
-    """
-
+    @abc.abstractmethod
     def run_level(self, level: int) -> LevelOutcome:
         """Make the level's tests and remove the edges that were separated."""
 
+    @abc.abstractmethod
     def adjacency(self) -> np.ndarray:
         """(p, p) bool: the edges left, in host memory."""
 
+    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets | None:
+        """The separating sets of all levels, from a search that collects them at its end.
+
+        None from a search whose `LevelOutcome` holds each level's sets.
+        """
+        return None
+
     def pmax(self) -> np.ndarray | None:
         """(p, p) float64 largest p-values, or None when they were not asked for."""
+        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +109,8 @@ def pc_stable(
             progress(Progress(level, outcome.edges, outcome.tests, elapsed))
         level += 1
     adjacency = search.adjacency()
-    if hasattr(search, "separating_sets"):
-        sepsets = search.separating_sets(adjacency)
-    else:
+    sepsets = search.separating_sets(adjacency)
+    if sepsets is None:
         sepsets = SeparatingSets.from_levels(adjacency, removed)
     return Skeleton(
         adjacency=adjacency,

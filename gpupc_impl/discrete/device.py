@@ -18,7 +18,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.backends.launch import MAX_GRID_Y, Kernel
-from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import SeparatingSets
@@ -28,6 +28,7 @@ from gpupc_impl.discrete.statistic import p_values
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS, MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
+from gpupc_impl.integers import ceil_div, round_up
 
 logger = logging.getLogger("gpupc_impl.discrete")
 """Says what memory a run takes, and how that of each level is laid out."""
@@ -226,7 +227,7 @@ class Level:
     largest_table: int
 
 
-class DiscreteSearch(abc.ABC):
+class DiscreteSearch(LevelSearch):
     """One search on one backend; a `LevelSearch` (see core/pc_stable.py).
 
     Between levels the host reads one row of counters. Separating sets stay on the device until the search ends.
@@ -481,7 +482,7 @@ class DiscreteSearch(abc.ABC):
             return False
         count = int(separates.sum())
         arguments = [self.best_keys, backend.upload(pairs[separates]), backend.upload(keys[separates]), np.int32(count)]
-        backend.kernel(*BETWEEN_LEVELS["settle"])((-(-count // SETTLE_THREADS),), (SETTLE_THREADS,), arguments)
+        backend.kernel(*BETWEEN_LEVELS["settle"])((ceil_div(count, SETTLE_THREADS),), (SETTLE_THREADS,), arguments)
         return True
 
     def _use_room(self, lists: dict[str, Any]) -> None:
@@ -524,7 +525,7 @@ class DiscreteSearch(abc.ABC):
         self.planes = backend.empty((total, self.plane_words), np.uint64)
         gpu = backend.warp_threads > 1
         block = bit_graph.WARPS * backend.warp_threads if gpu else 1
-        width = -(-self.plane_words // bit_graph.WARPS) if gpu else 1
+        width = ceil_div(self.plane_words, bit_graph.WARPS) if gpu else 1
         kernel = backend.kernel(*BETWEEN_LEVELS[f"pack_planes<{CODE_TYPES[self.code]}>"])
         kernel((width, min(self.p, MAX_GRID_Y)), (block,), [self.data, np.int32(self.p), self.planes])
 
@@ -590,7 +591,7 @@ def upload_all(backend: Backend, arrays: dict[str, np.ndarray]) -> dict[str, Any
 
 def _words(array: np.ndarray) -> int:
     """64-bit words that `upload_all` takes for an array."""
-    return -(-array.nbytes // ALIGNMENT) * (ALIGNMENT // 8)
+    return ceil_div(array.nbytes, ALIGNMENT) * (ALIGNMENT // 8)
 
 
 def _undecided_arrays(tests: int) -> dict[str, tuple[int | tuple[int, ...], type]]:
@@ -604,7 +605,7 @@ def _undecided_arrays(tests: int) -> dict[str, tuple[int | tuple[int, ...], type
 
 
 def padded_length(n: int) -> int:
-    return -(-n // ROW_ALIGNMENT) * ROW_ALIGNMENT
+    return round_up(n, ROW_ALIGNMENT)
 
 
 def largest_pair_table(problem: DiscreteProblem) -> int:

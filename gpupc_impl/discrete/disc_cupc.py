@@ -19,6 +19,7 @@ from gpupc_impl.discrete.device import (
     logger,
 )
 from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.integers import ceil_div
 
 MAX_THREADS = 512  # disc_cupc.cu: launch bounds
 LEVEL_ZERO_THREADS = 32
@@ -53,7 +54,7 @@ class DiscCuPC(DiscreteSearch):
 
     def make_level_zero(self, arguments: list) -> None:
         p, cells = self.p, largest_pair_table(self.problem)
-        width = -(-p // LEVEL_ZERO_THREADS)
+        width = ceil_div(p, LEVEL_ZERO_THREADS)
         tables, held = self._tables(0, width * p, LEVEL_ZERO_THREADS, cells)
         blocks = max(min(held, self.running // LEVEL_ZERO_THREADS), 1)
         width = min(width, blocks)
@@ -65,7 +66,7 @@ class DiscCuPC(DiscreteSearch):
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
         threads, backend = beta * gamma, self.backend
         degrees = backend.download(level.rows.degrees).astype(np.int64)
-        blocks = np.where(degrees > level.level, -(-degrees // beta), 0)
+        blocks = np.where(degrees > level.level, ceil_div(degrees, beta), 0)
         first_block = np.concatenate(([0], np.cumsum(blocks)))
         tables, held = self._tables(level.level, int(first_block[-1]), threads, level.largest_table)
         grid = max(min(held, self.running // threads), 1)
@@ -79,9 +80,9 @@ class DiscCuPC(DiscreteSearch):
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         p, params = self.p, self.run.params
-        threads, blocks = LEVEL_ZERO_THREADS, p * -(-p // LEVEL_ZERO_THREADS)
+        threads, blocks = LEVEL_ZERO_THREADS, p * ceil_div(p, LEVEL_ZERO_THREADS)
         if level:
-            threads, blocks = params["beta"] * params["gamma"], p * -(-p // params["beta"])
+            threads, blocks = params["beta"] * params["gamma"], p * ceil_div(p, params["beta"])
         if cells <= self._shared_cells(threads):
             cells = 0
         return min(self._held(blocks, threads) * threads * (cells * CELL_BYTES + 4 * level), left)

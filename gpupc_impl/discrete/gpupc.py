@@ -30,6 +30,7 @@ from gpupc_impl.discrete.device import (
     largest_pair_table,
 )
 from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.integers import ceil_div
 
 logger = logging.getLogger("gpupc_impl.discrete")
 
@@ -172,7 +173,7 @@ def shared_cells(
 def batch_doubles(level: int, words: int, parts: int) -> int:
     """Shared memory of a warp that makes many tests at a time (batches.cu, Room), in units of 8 bytes."""
     ints = 2 * BATCH_COLUMNS + level + 1 + BATCH_STRATA * (level - 1) + words
-    return parts + 32 + -(-ints // 2)
+    return parts + 32 + ceil_div(ints, 2)
 
 
 def _test_bytes(level: int, cells: int) -> int:
@@ -245,7 +246,7 @@ def plan_memory(
         dense_cells=dense,
         scratch_cells=scratch_cells,
         scratch_grid=(blocks, columns),
-        z=-(-rows // blocks),
+        z=ceil_div(rows, blocks),
         scratch_bytes=blocks * columns * block_bytes,
     )
 
@@ -292,7 +293,7 @@ class GpuPC(DiscreteSearch):
         if level:
             row_bytes = min(4 * (self.p - 1), self.backend.max_shared_bytes // 4)
             tables = self.shape["gamma"] * self.shape["beta"]
-            columns = -(-self.p // self.shape["beta"])
+            columns = ceil_div(self.p, self.shape["beta"])
         where = self.run.params["tables"]
         in_products = products.kept_bytes(self, left) if level else products.device_bytes(self, left)
         if cells <= shared_cells(level, cells, tables, row_bytes, self.backend.max_shared_bytes, where):
@@ -330,7 +331,7 @@ class GpuPC(DiscreteSearch):
             where: self._delta(units * gamma, self.shape["delta"], min(most, self.n // samples))
             for where, samples in SAMPLES_A_THREAD.items()
         }
-        grid = (max(level.busy, 1), min(-(-level.max_degree // beta), MAX_GRID_Y))
+        grid = (max(level.busy, 1), min(ceil_div(level.max_degree, beta), MAX_GRID_Y))
         splits = self._splits(units, deltas["shared"], _sets_of_an_edge(level), grid)
         row_bytes = 4 * level.max_degree
         use_shared = self.backend.name == "cuda" and row_bytes <= self.backend.max_shared_bytes // 4
@@ -377,8 +378,8 @@ class GpuPC(DiscreteSearch):
             return min(asked, most)
         if not self.threads_at_once:
             return 1
-        blocks = max(level.busy, 1) * -(-level.max_degree // BATCH_WARPS)
-        return max(1, min(BATCH_BLOCKS // blocks, -(-_sets_of_an_edge(level) // BATCH_SETS), most))
+        blocks = max(level.busy, 1) * ceil_div(level.max_degree, BATCH_WARPS)
+        return max(1, min(BATCH_BLOCKS // blocks, ceil_div(_sets_of_an_edge(level), BATCH_SETS), most))
 
     @property
     def _warps_at_once(self) -> int:
@@ -392,7 +393,7 @@ class GpuPC(DiscreteSearch):
         splits = batches.values["splits"]
         together = _edges_with_tests(level) * splits * BATCH_WARPS <= self._warps_at_once
         edges = 1 if together else min(BATCH_WARPS, max(1, self.backend.max_shared_bytes // (8 * doubles)))
-        grid = max(level.busy, 1), min(-(-level.max_degree // edges) * splits, MAX_GRID_Y)
+        grid = max(level.busy, 1), min(ceil_div(level.max_degree, edges) * splits, MAX_GRID_Y)
         after = [batches, level.busy_rows, np.int32(level.busy), np.int32(doubles)]
         kernel = self.backend.kernel(*batches_kernel(self.code, together))
         warps, shared_bytes = BATCH_WARPS if together else edges, 8 * edges * doubles
@@ -430,9 +431,9 @@ class GpuPC(DiscreteSearch):
         if self.run.params["delta"] or not self.threads_at_once:
             return 1
         gamma, beta = self.shape["gamma"], self.shape["beta"]
-        blocks, edge_blocks = QUEUED * self.threads_at_once // (delta * gamma * beta), -(-units // beta)
+        blocks, edge_blocks = QUEUED * self.threads_at_once // (delta * gamma * beta), ceil_div(units, beta)
         most = min(MAX_GRID_Y // columns, MOST_BLOCKS // (rows * columns))
-        return max(1, min(blocks // max(edge_blocks, 1), -(-sets // gamma), most))
+        return max(1, min(blocks // max(edge_blocks, 1), ceil_div(sets, gamma), most))
 
     def _launch_tests(
         self,
@@ -517,7 +518,7 @@ class GpuPC(DiscreteSearch):
 
 def _edges_with_tests(level: Level) -> int:
     """How many edges have tests on one side."""
-    return max(1, -(-level.busy_ends // 2))
+    return max(1, ceil_div(level.busy_ends, 2))
 
 
 def _sets_of_an_edge(level: Level) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from gpupc_impl.backends import Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.discrete.device import CELL_BYTES, DECIDE_PAIRS, PAIR_TABLES, PLANE_PRODUCTS, PRODUCTS, logger
+from gpupc_impl.integers import ceil_div
 
 if TYPE_CHECKING:
     from gpupc_impl.discrete.gpupc import GpuPC
@@ -84,14 +85,14 @@ def make_tests(search: GpuPC, argument: Filled) -> tuple[Made, Filled | None]:
             last=last,
             first_row=first_row,
         )
-        across, down = -(-(number - first_row) // TILE), -(-int(ends[last - 1] - first_row) // TILE)
+        across, down = ceil_div(number - first_row, TILE), ceil_div(int(ends[last - 1] - first_row), TILE)
         splits, block, threads, width = 1, (1,), 1, 1
         if gpu:
             backend.fill(counts, 0)
             tiles = across * down - down * (down - 1) // 2
-            most = -(-search.plane_words // STEP)
+            most = ceil_div(search.plane_words, STEP)
             splits = max(1, min(BLOCKS_A_MULTIPROCESSOR * backend.multiprocessors // tiles, most))
-            block, threads, width = (THREADS,), DECIDING_THREADS, -(-p // DECIDING_THREADS)
+            block, threads, width = (THREADS,), DECIDING_THREADS, ceil_div(p, DECIDING_THREADS)
         backend.kernel(*PLANE_PRODUCTS)((across, down, splits), block, [product])
         backend.kernel(*DECIDE_PAIRS)((width, min(last - first, MAX_GRID_Y)), (threads,), [argument, product])
     largest = math.prod(search.problem.descending[:2])

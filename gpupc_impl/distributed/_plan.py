@@ -14,6 +14,7 @@ import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.engine.bit_graph import row_words
+from gpupc_impl.integers import ceil_div, round_up
 from gpupc_impl.out_of_core._plan import COUNTER_BYTES, largest, rounded
 
 STEP = 32
@@ -141,7 +142,7 @@ def least_device_bytes(m: int, p: int, rows: int, knowledge: bool) -> int:
 def held_panels(m: int, p: int, rows: int, knowledge: bool, device_memory: int) -> int:
     """Panels that can be kept in so much memory."""
     free = device_memory - fixed_bytes(m, p) - block_bytes(rows)
-    return min(free // panel_bytes(p, rows, knowledge), -(-p // rows))
+    return min(free // panel_bytes(p, rows, knowledge), ceil_div(p, rows))
 
 
 def bytes_for_rows(m: int, p: int, level: int, widest: int, device_memory: int) -> int:
@@ -169,7 +170,7 @@ def choose(
     Raises:
         DeviceMemoryError: the smallest panels, or those that are asked for, do not fit.
     """
-    whole = -(-p // STEP) * STEP
+    whole = round_up(p, STEP)
 
     def fits(steps: int) -> bool:
         height = steps * STEP
@@ -177,7 +178,7 @@ def choose(
 
     if not rows:
         wanted = max(LEAST_PANELS, math.isqrt(2 * BLOCKS_A_WORKER * workers))
-        most = min(MOST_ROWS, whole, max(STEP, -(-p // (wanted * STEP)) * STEP))
+        most = min(MOST_ROWS, whole, max(STEP, ceil_div(p, wanted * STEP) * STEP))
         rows = STEP * largest(1, most // STEP, fits)
     rows = min(rows, whole)
     if not rows or not fits(rows // STEP):
@@ -194,7 +195,7 @@ def choose(
     return Plan(
         p=p,
         rows=rows,
-        panels=-(-p // rows),
+        panels=ceil_div(p, rows),
         held=held_panels(m, p, rows, knowledge, device_memory),
         device_bytes=least_device_bytes(m, p, rows, knowledge),
         host_bytes=host_bytes(rows),

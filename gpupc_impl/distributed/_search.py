@@ -24,7 +24,7 @@ from scipy import special
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
 from gpupc_impl.core import mapped
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, complete_graph
@@ -33,6 +33,7 @@ from gpupc_impl.distributed._sets import Blocks, ShardedSets
 from gpupc_impl.distributed.correlations import standardised
 from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import round_up
 from gpupc_impl.out_of_core import _gathered, _row_groups
 from gpupc_impl.views.progress import bar
 
@@ -122,7 +123,7 @@ def turn(client: Any) -> Iterator[None]:
             client.loop.add_callback(turns.refresh_callback.stop)  # Dask would go on until the client ends
 
 
-class DistributedSearch:
+class DistributedSearch(LevelSearch):
     """One search on a cluster; a `LevelSearch` (see core/pc_stable.py).
 
     Attributes:
@@ -189,7 +190,7 @@ class DistributedSearch:
             device_memory=min(each["device_memory"] for each in said.values()),
             host_memory=min(each["host_memory"] for each in said.values()),
             workers=len(said),
-            rows=-(-rows // _plan.STEP) * _plan.STEP,
+            rows=round_up(rows, _plan.STEP),
             knowledge=problem.fixed is not None,
         )
         asked = time.perf_counter()

@@ -34,6 +34,7 @@ from gpupc_impl.distributed.correlations import correlate, correlate_squares, mi
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import _gathered, _panels, _split_rows
 
 Result = TypeVar("Result")
@@ -250,7 +251,7 @@ class State:
     def launch(self, kernel: KernelSource, rows: int, arguments: list[Any]) -> None:
         """A kernel whose warps have rows."""
         warps = ROW_WARPS if self.backend.warp_threads > 1 else 1
-        grid = (max(1, -(-rows // warps)),)
+        grid = (max(1, ceil_div(rows, warps)),)
         self.backend.kernel(*kernel)(grid, (warps * self.backend.warp_threads,), arguments)
 
     # --- correlations ------------------------------------------------------------------------------------------------
@@ -354,13 +355,13 @@ class State:
             critical_r_squared=spec.critical[1],
             residual_tolerance=spec.residual_tolerance,
         )
-        splits = min(-(-others.values["count"] // (32 * _panels.WARPS)), _panels.MOST_SPLITS)
+        splits = min(ceil_div(others.values["count"], 32 * _panels.WARPS), _panels.MOST_SPLITS)
         kernel = self.backend.kernel(*_panels.SCANS["false"])
         kernel((own.values["count"], splits), (_panels.WARPS * self.backend.warp_threads,), [argument])
 
     def _keep(self, panel: Panel, first_j: int, n_j: int, members: Any) -> dict[str, np.ndarray]:
         """The pairs of a block that are edges after level 0 and after level 1, and what separated the others."""
-        backend, n_i, words = self.backend, len(panel.degrees), -(-n_j // 32)
+        backend, n_i, words = self.backend, len(panel.degrees), ceil_div(n_j, 32)
         bits = backend.empty_all(edges=((n_i, words), np.uint32), left=((n_i, words), np.uint32))
         removed = backend.empty(n_i, np.int32)
         argument = BLOCK(
@@ -439,7 +440,7 @@ class State:
         )
         shared_bytes = 4 * widest if 4 * widest <= backend.max_shared_bytes else 0
         most_sets = int(binomial_table(widest, level)[level, widest])
-        delta = max(1, min(-(-most_sets // THETA), -(-4 * backend.blocks_at_once // len(rows)), MOST_DELTA))
+        delta = max(1, min(ceil_div(most_sets, THETA), ceil_div(4 * backend.blocks_at_once, len(rows)), MOST_DELTA))
         arguments = [batch, search, np.bool_(shared_bytes > 0)]
         backend.kernel(*_gathered.kernel(level))((len(rows), delta), (THETA,), arguments, shared_bytes)
         found = backend.download(keys)

@@ -12,6 +12,7 @@ from gpupc_impl.backends import Backend, KernelSource, open_backend
 from gpupc_impl.core import mapped
 from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div
 
 CORRELATE = KernelSource("distributed/kernels/correlate.cu", "correlate")
 
@@ -40,7 +41,7 @@ def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None =
     for columns in mapped.pieces(p, COLUMNS_AT_ONCE):
         device = backend.upload(np.ascontiguousarray(samples[:, columns], np.float64))
         width = device.shape[1]
-        kernel((-(-width // threads),), (threads,), [device, np.int32(m), np.int32(width)])
+        kernel((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
         out[:, columns] = backend.download(device)
     return out
 
@@ -58,7 +59,7 @@ def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any,
     if n_rows and n_columns:
         height, width = TILES[backend.name]
         given = (samples, np.int32(m), np.int32(p), rows, np.int32(n_rows), columns, np.int32(n_columns))
-        grid = -(-n_columns // width), -(-n_rows // height)
+        grid = ceil_div(n_columns, width), ceil_div(n_rows, height)
         place = (out, np.int32(out.shape[1]), np.int32(first))
         backend.kernel(*CORRELATE)(grid, THREADS[backend.name], [*given, *place])
 
@@ -85,8 +86,8 @@ def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, siz
 
 def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
     """(tiles, 3) int32: matrix, first row and first column of each tile of square matrices of these sizes."""
-    across = -(-sizes // width)
-    counts = -(-sizes // height) * across
+    across = ceil_div(sizes, width)
+    counts = ceil_div(sizes, height) * across
     matrix = np.repeat(np.arange(len(sizes)), counts)
     number = np.arange(len(matrix)) - np.repeat(np.cumsum(counts) - counts, counts)
     row, column = np.divmod(number, across[matrix])
@@ -101,7 +102,7 @@ def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int)
     """
     n_other, p = other.shape
     numbers = [other, np.int32(n_other), np.int32(first_other), own, *map(np.int32, (len(own), first, p))]
-    backend.kernel(*MIRROR)((-(-n_other // 32), -(-len(own) // 32)), (32, 8), numbers)
+    backend.kernel(*MIRROR)((ceil_div(n_other, 32), ceil_div(len(own), 32)), (32, 8), numbers)
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from gpupc_impl.backends import Backend
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/bit_graph.cu"
 KERNELS = ("count_rows", "expand")
@@ -61,7 +62,7 @@ def pack_pairs(pairs: np.ndarray, p: int) -> np.ndarray:
 
 def row_words(p: int) -> int:
     """32-bit words of a row of p variables: a multiple of 4, so that kernels may read four at a time."""
-    return -(-p // 128) * 4
+    return ceil_div(p, 128) * 4
 
 
 class BitGraphs:
@@ -82,7 +83,7 @@ class BitGraphs:
         self.backend, self.p, self.words = backend, p, row_words(p)
         self.edges, self.most_degree = p * (p - 1) // 2, p - 1
         gpu = backend.warp_threads > 1
-        self._grid = (-(-p // WARPS) if gpu else min(p, HOST_BLOCKS),)
+        self._grid = (ceil_div(p, WARPS) if gpu else min(p, HOST_BLOCKS),)
         self._block = (WARPS * backend.warp_threads if gpu else 1,)
         shapes = self.arrays(p, graphs)
         arrays = backend.empty_all(**shapes) if memory is None else {name: memory[name] for name in shapes}

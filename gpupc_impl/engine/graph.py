@@ -15,6 +15,7 @@ import numpy as np
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.core.pc_stable import MAX_SETS
+from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/graph.cu"
 ROW_THREADS = 128  # of a block that works on one row; graph.cu: the same
@@ -171,7 +172,7 @@ def mark_pairs(backend: Backend, pairs: np.ndarray, value: np.uint8 | np.uint64,
     if count:
         kernel = backend.kernel(*KERNELS[f"mark_pairs<{CPP_TYPES[type(value)]}>"])
         numbers = np.int32(count), np.int32(len(matrix)), value
-        kernel((-(-count // ROW_THREADS),), (ROW_THREADS,), [backend.upload(pairs), *numbers, matrix])
+        kernel((ceil_div(count, ROW_THREADS),), (ROW_THREADS,), [backend.upload(pairs), *numbers, matrix])
 
 
 def tested_degrees(backend: Backend, degrees: Any, fixed: FixedPairs) -> tuple[Any, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from gpupc_impl.backends import Backend
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 from gpupc_impl.core.result import SeparatingSets
+from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/separating_sets.cu"
 KERNELS = ("merge_sets",)
@@ -88,7 +89,7 @@ def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
     structs = [found.struct for found in lists] + [nothing] * (len(LISTS.fields) - len(lists))
     given = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))
     threads = THREADS if backend.warp_threads > 1 else 1
-    blocks = min(-(-count // threads), MOST_BLOCKS if threads > 1 else backend.blocks_at_once)
+    blocks = min(ceil_div(count, threads), MOST_BLOCKS if threads > 1 else backend.blocks_at_once)
     backend.kernel(SOURCE, "merge_sets", (LISTS,))(
         (blocks,), (threads,), [given, out.pairs, out.offsets, out.sizes, out.members]
     )

@@ -4,12 +4,13 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.device import INVERSE, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import round_up
 
 KERNEL = LevelKernel(
     source="gaussian/kernels/baseline_1.cu",
     name="baseline_1",
     grid=lambda p, max_degree, level, params: (p, 1),
-    block=lambda p, max_degree, level, params: (min(params["threads"], -(-max_degree // 32) * 32), 1),
+    block=lambda p, max_degree, level, params: (min(params["threads"], round_up(max_degree, 32)), 1),
 )
 
 

@@ -7,12 +7,13 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.device import INVERSE, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import round_up
 
 
 def _block(p: int, max_degree: int, level: int, params: dict) -> tuple[int, int]:
     """A thread a test, as far as a block goes; the rest follow in strides."""
     tests = math.comb(max_degree - 1, level)
-    return min(params["threads"], -(-tests // 32) * 32), 1
+    return min(params["threads"], round_up(tests, 32)), 1
 
 
 KERNEL = LevelKernel(

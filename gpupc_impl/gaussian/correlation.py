@@ -8,6 +8,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div
 
 SOURCE = "gaussian/kernels/correlate.cu"
 KERNELS = ("standardise", "make_exact")
@@ -20,8 +21,8 @@ def device_correlation(backend: Backend, problem: GaussianProblem) -> Any:
     samples = backend.upload(problem.samples)
     m, p = samples.shape
     threads = 128 if backend.warp_threads > 1 else 1
-    backend.kernel(SOURCE, "standardise")((-(-p // threads),), (threads,), [samples, np.int32(m), np.int32(p)])
+    backend.kernel(SOURCE, "standardise")((ceil_div(p, threads),), (threads,), [samples, np.int32(m), np.int32(p)])
     correlation = backend.gram(samples)
-    tiles = -(-p // 32)
+    tiles = ceil_div(p, 32)
     backend.kernel(SOURCE, "make_exact")((tiles, tiles), (32, 8), [correlation, np.int32(p)])
     return correlation

@@ -5,13 +5,14 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.device import INVERSE, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div
 
 MAX_THREADS = 512  # cupc_e.cu: launch bounds
 
 KERNEL = LevelKernel(
     source="gaussian/kernels/cupc_e.cu",
     name="cupc_e",
-    grid=lambda p, max_degree, level, params: (p, min(-(-max_degree // params["beta"]), MAX_GRID_Y)),
+    grid=lambda p, max_degree, level, params: (p, min(ceil_div(max_degree, params["beta"]), MAX_GRID_Y)),
     block=lambda p, max_degree, level, params: (params["beta"], params["gamma"]),
 )
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div
 
 INVERSE = {
     "inverse": Parameter(
@@ -86,7 +87,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     return [LEVEL_ZERO, *graph.KERNELS.values(), *own, *pair_scan.all_kernels(max_level)]
 
 
-class GaussianSearch:
+class GaussianSearch(LevelSearch):
     """One search on one backend; a `LevelSearch` (see core/pc_stable.py)."""
 
     def __init__(self, problem: GaussianProblem, run: Run, level_kernel: LevelKernel):
@@ -114,7 +115,7 @@ class GaussianSearch:
 
     def _level_zero(self) -> LevelOutcome:
         p, problem = self.p, self.problem
-        tiles = -(-p // 32)
+        tiles = ceil_div(p, 32)
         arguments = [self.correlation, np.int32(p), np.float64(problem.critical_r_squared(0)), self.graph.edges]
         self.backend.kernel(*LEVEL_ZERO)((tiles, tiles), (32, 32), arguments)
         self.graph.begun = True

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
+from gpupc_impl.integers import ceil_div
 
 PAIR_BLOCK = Struct(
     "PairBlock",
@@ -46,7 +47,7 @@ of the pairs go (on an H200). The scan of a pair ends with the set that separate
 def tile_launch(n_i: int, n_j: int, residual_tolerance: float) -> tuple[KernelSource, tuple[int, int], tuple[int, int]]:
     """The kernel that tests n_i x n_j pairs in tiles, its grid and its block."""
     kernel = TILES["true" if residual_tolerance > 0 else "false"]
-    return kernel, (-(-n_j // TILE), -(-n_i // TILE)), (TILE_SIDE, TILE_SIDE)
+    return kernel, (ceil_div(n_j, TILE), ceil_div(n_i, TILE)), (TILE_SIDE, TILE_SIDE)
 
 
 def whole_matrix(correlation: Any, graph: Any, **fields: Any) -> Filled:

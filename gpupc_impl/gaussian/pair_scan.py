@@ -18,7 +18,7 @@ import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
 from gpupc_impl.backends.arguments import Filled
-from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, pc_stable, stop_reason
+from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
@@ -29,6 +29,7 @@ from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian import correlation, pair_block
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div, round_up
 
 PAIR_SOURCE = "gaussian/kernels/pair_scan.cu"
 PREFIX_SOURCE = "gaussian/kernels/prefix_scan.cu"
@@ -164,7 +165,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     return [*kernels, *pair_block.TILES.values()]
 
 
-class PairScan:
+class PairScan(LevelSearch):
     """One search on one backend; a `LevelSearch` (core/pc_stable.py).
 
     Args:
@@ -336,7 +337,7 @@ class PairScan:
 
     def _scan_pairs(self, start: int, left: int) -> None:
         """Make the tests of level 1 pair by pair."""
-        splits = self.params["splits"] or max(1, min(-(-self.p // 128), MOST_BLOCKS // self.p, 8))
+        splits = self.params["splits"] or max(1, min(ceil_div(self.p, 128), MOST_BLOCKS // self.p, 8))
         kernel = self.backend.kernel(PAIR_SOURCE, f"pair_scan_one<{_flag(self._pmax is not None)}>", (SEARCH,))
         arguments = [self.search, self._critical_one, np.int32(start), np.int32(left)]
         kernel((self.p, splits), (self._threads,), arguments)
@@ -379,7 +380,7 @@ class PairScan:
         backend.kernel(*kernel)(grid, threads, [block])
         graphs = np.int32(start), np.int32(left)
         backend.kernel(PAIR_SOURCE, "keep_unseparated", (SEARCH,))(
-            (-(-p // 32), max(1, min(words // 64, 16))), (self._threads,), [self.search, *graphs, counters]
+            (ceil_div(p, 32), max(1, min(words // 64, 16))), (self._threads,), [self.search, *graphs, counters]
         )
 
     def _level(self, level: int, start: int, left: int, middle: int) -> None:
@@ -528,7 +529,7 @@ class PairScan:
         numbers = [*map(np.int32, (self.graph, first, last, self.params["run"]))]
         limits = np.int64(shared_bytes), np.int64(len(self.fields["best"]) // 2), np.float64(most_tests)
         arguments = [self.search, self.critical, *numbers, *limits, pairs, sets, result]
-        kernel((blocks,), (self._threads,), arguments, shared_bytes, together=True)
+        kernel((blocks,), (self._threads,), arguments, shared_bytes, cooperative=True)
         rows = self.graphs.read_together(first, last)
         for level, (before, row) in enumerate(itertools.pairwise(rows), first):
             self._known[level] = LevelOutcome(
@@ -565,7 +566,7 @@ class PairScan:
     def _upload_tables(self, longest: int) -> None:
         """Binomials for rows of up to `longest` in the levels that follow, and critical values of those that may run
         together behind them."""
-        table = _binomials(-(-longest // 32) * 32, self.levels_ahead)
+        table = _binomials(round_up(longest, 32), self.levels_ahead)
         device = self.backend.upload(np.concatenate((table.reshape(-1), self._critical_later.view(np.uint64))))
         self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
         self.critical = device[table.size :].view(np.float64)
@@ -631,7 +632,7 @@ def _list_bytes(level: int, edges: int) -> int:
 
 def _cells(level: int, longest: int) -> int:
     """float64 for what a warp knows of a prefix in rows of up to `longest` (kernels/prefix_scan.cu, cells_of_warp)."""
-    return (3 * level - 1) * longest + -(-longest // 2)
+    return (3 * level - 1) * longest + ceil_div(longest, 2)
 
 
 def _later_levels(first: int, last: int) -> str:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import special
 
-from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
@@ -208,7 +208,7 @@ METHOD = Method(
 """Not in the registry: it solves no problem that the others do."""
 
 
-class PairwiseSearch:
+class PairwiseSearch(LevelSearch):
     """One search; a `LevelSearch` (core/pc_stable.py)."""
 
     def __init__(self, problem: PairwiseProblem, pmax: bool):

@@ -21,9 +21,10 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.checkpoint import Checkpoint, State
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.mapped import pieces
-from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import NO_PAIRS
+from gpupc_impl.integers import ceil_div, round_up
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 logger = logging.getLogger("gpupc_impl.nonlinear")
@@ -331,7 +332,7 @@ class Engine:
     def __init__(self, problem: NonlinearProblem, backend: Backend, params: Mapping[str, object], racing: bool = False):
         self.problem, self.backend, self.racing = problem, backend, racing
         self.n, self.lanes = problem.n_samples, problem.permutations + 1
-        self.stride = -(-self.lanes // LANES) * LANES
+        self.stride = round_up(self.lanes, LANES)
         beta, gamma = int(params["beta"]), int(params["gamma"])
         tuning = TUNING[backend.name]
         self.selection = params["selection"]
@@ -446,7 +447,7 @@ class Engine:
         tests = sets * tests_per_set
         sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in self._arrays(level, sets).values()]
         sizes += [4 * sets * (level + 1), 13 * tests, 8 * tests * self.lanes, self._scratch_bytes(level, tests)]
-        return sum(-(-size // ALLOCATION) * ALLOCATION for size in sizes)
+        return sum(round_up(size, ALLOCATION) for size in sizes)
 
     def _sort_bytes(self) -> int:
         """permutation.cu, permute_freely: what a block needs to sort priorities."""
@@ -465,14 +466,14 @@ class Engine:
     def _list_bytes(self) -> int:
         """permutation.cu, nearest: the lists of a block."""
         entries = self.tuning.nearest * self.problem.k_perm
-        return -(-entries * self.key_dtype.itemsize // 8) * 8 + 4 * entries
+        return round_up(entries * self.key_dtype.itemsize, 8) + 4 * entries
 
     def _workspace_bytes(self, level: int) -> int:
         """estimate.cu: what a block needs, without the buffers of distances."""
         n, key = self.n, self.key_dtype.itemsize
         listed = n + 1 + (n + 1) % 2
         size = self.stride * (8 + key + 4) + 4 * listed + key * (n + 1 + n + (n if level else 0))
-        return -(-size // VECTOR_BYTES) * VECTOR_BYTES
+        return round_up(size, VECTOR_BYTES)
 
     def _estimate_blocks(self, level: int, tests: int) -> int:
         """Blocks that share the samples of a test."""
@@ -486,7 +487,7 @@ class Engine:
 
     def _neighbour_bytes(self, level: int) -> int:
         """buckets.cu: the lists of one sample of one test."""
-        padded = -(-(self.n - 1) // ENTRIES) * ENTRIES
+        padded = round_up(self.n - 1, ENTRIES)
         return (2 if level else 1) * padded * ENTRY_BYTES[self.kind]
 
     def _listed_bytes(self, level: int) -> int:
@@ -502,8 +503,8 @@ class Engine:
     def _work(self, width: int, lanes: int, samples: int) -> tuple[int, int]:
         """Pieces of work that samples of a test are to warps, in a group of `width` lanes and in all lanes."""
         warp = min(self.tuning.buckets, LANES)
-        groups = -(-lanes // width)
-        of_group, of_last = (-(-samples // (warp // lanes)) for lanes in (width, lanes - (groups - 1) * width))
+        groups = ceil_div(lanes, width)
+        of_group, of_last = (ceil_div(samples, warp // lanes) for lanes in (width, lanes - (groups - 1) * width))
         return of_group, (groups - 1) * of_group + of_last
 
     def _scratch_bytes(self, level: int, tests: int) -> int:
@@ -568,10 +569,10 @@ class Engine:
                 scratch = buffers["distances"][part] if "distances" in buffers else None
                 arranged = buffers["members"][part]
                 self._kernel("arrange_members")(
-                    (-(-self.n // ARRANGING), count), (tuning.lists,), [data, self._order, arranged]
+                    (ceil_div(self.n, ARRANGING), count), (tuning.lists,), [data, self._order, arranged]
                 )
                 self._kernel("nearest")(
-                    (-(-self.n // tuning.nearest), count),
+                    (ceil_div(self.n, tuning.nearest), count),
                     (tuning.nearest,),
                     [data, self._order, arranged, np.int32(k), knn, scratch],
                     shared_bytes=0 if "distances" in buffers else self._list_bytes(),
@@ -580,7 +581,7 @@ class Engine:
                     buffers["used"] = None
                     buffers["used"] = backend.full((self._capacity[1], perm, self.n), 0, np.int32)
                     self._kernel("assign_racing")(
-                        (-(-self.n // tuning.nearest), count),
+                        (ceil_div(self.n, tuning.nearest), count),
                         (tuning.nearest,),
                         [data, shuffles, np.int32(perm), buffers["used"], rows],
                     )
@@ -596,7 +597,7 @@ class Engine:
                     )
             if self.side_by_side:
                 self._kernel("lay_side_by_side")(
-                    (-(-self.n // 32), self.stride // 32, count),
+                    (ceil_div(self.n, 32), self.stride // 32, count),
                     (tuning.transpose,),
                     [data, rows, *map(np.int32, (self.lanes, self.stride, self._together())), buffers["columns"][part]],
                 )
@@ -647,7 +648,7 @@ class Engine:
         while first < last:
             yield TESTS(**values | {"lanes": last - first, "partials": partials[first:]}), first
             numbers = np.int32(first), np.int32(last), np.int32(self.problem.critical_count)
-            close((-(-values["count"] // threads),), (threads,), [tests, *numbers, counts])
+            close((ceil_div(values["count"], threads),), (threads,), [tests, *numbers, counts])
             first, last = last, min(ROUND_GROWTH * last, self.lanes)
 
     def _estimate_by_counting(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
@@ -694,14 +695,14 @@ class Engine:
             counters=(1 + self.shares, np.uint32),
         )
         room, remembered = self._room(level), self._remembered(level)
-        for part in pieces(count, -(-count // -(-count // fitting))):  # as many as fit, but equally many
+        for part in pieces(count, ceil_div(count, ceil_div(count, fitting))):  # as many as fit, but equally many
             some = part.stop - part.start
             its = {name: values[name][part] for name in ("first", "partials")}
             if counts is not None:
                 its["open"] = values["open"][part]
             device_tests = TESTS(**values | its | {"count": some})
             arguments = [sets, device_tests, memory["arranged"]]
-            self._kernel("arrange")((-(-n // ARRANGING), some), (self.tuning.lists,), arguments)
+            self._kernel("arrange")((ceil_div(n, ARRANGING), some), (self.tuning.lists,), arguments)
             parts = list(pieces(n, min(n, listed // some)))
             made = None
             for staged, first in self._stages(device_tests, None if counts is None else counts[part]):
@@ -727,7 +728,7 @@ class Engine:
             first=samples.start,
             samples=samples.stop - samples.start,
             near=self._near(level),
-            padded=-(-(self.n - 1) // ENTRIES) * ENTRIES,
+            padded=round_up(self.n - 1, ENTRIES),
             wanted=self._listed_finely(level),
             fine_low=fine_low,
             fine_shift=fine_shift,
@@ -749,7 +750,7 @@ class Engine:
             (blocks,),
             (threads,),
             arguments,
-            shared_bytes=self._cell_bytes * BINS * -(-threads // LANES) * LANES,
+            shared_bytes=self._cell_bytes * BINS * ceil_div(threads, LANES) * LANES,
         )
         return arguments
 
@@ -757,8 +758,8 @@ class Engine:
         enough, count = 1.1 * self._first_guess(level) / LANES, tests.values["count"]
         rows = next((rows for rows in REGISTERS_ROWS if rows >= enough), REGISTERS_ROWS[-1])
         threads = self.tuning.registers
-        groups = -(-tests.values["lanes"] // REGISTERS_LANES)
-        most = -(-self.n // (threads // LANES * LEAST_SAMPLES))
+        groups = ceil_div(tests.values["lanes"], REGISTERS_LANES)
+        most = ceil_div(self.n, threads // LANES * LEAST_SAMPLES)
         blocks = max(1, min(self.tuning.sharing // (groups * count), most))
         arguments = [sets, tests, lists, self._columns(first, REGISTERS_LANES)]
         self.backend.kernel(*registers_kernel(level, rows))(
@@ -834,7 +835,7 @@ class Engine:
         kept = next((capacity for capacity in IN_REGISTERS if k <= capacity), 0)
         each = 2 * (level + 2) * self.dtype.itemsize  # the thread's samples in shared memory
         threads = max(1, min(threads, self.shared_limit // each))
-        items = -(-self.n // threads) * self.lanes * tests.values["count"]
+        items = ceil_div(self.n, threads) * self.lanes * tests.values["count"]
         blocks = min(items, 2**31 - 1) if kept else min(items, self._insertion_blocks())
         scratch = None if kept else self.backend.empty(blocks * threads * k, self.key_dtype)
         self._kernel("estimate_by_insertion", str(kept))(
@@ -919,7 +920,7 @@ def _device_values(problem: NonlinearProblem, counting: bool) -> tuple[str, np.n
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-class Search(abc.ABC):
+class Search(LevelSearch):
     """One search on one backend: what both methods share of a `LevelSearch` (core/pc_stable.py).
 
     A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). Its separating set

@@ -14,6 +14,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core._plan import Plan
 from gpupc_impl.out_of_core._removed import Found, in_threads, take_out
 
@@ -61,7 +62,7 @@ class Layout(abc.ABC):
 
     def read_bits(self, rows: slice, columns: slice, target: np.ndarray) -> None:
         """A block of the graph, a bit a pair, into a staging area of 32-bit words."""
-        block, target_bytes, width = self.adjacency[rows, columns], target.view(np.uint8), -(-length(columns) // 8)
+        block, target_bytes, width = self.adjacency[rows, columns], target.view(np.uint8), ceil_div(length(columns), 8)
 
         def pack(part: slice) -> None:
             target_bytes[part, :width] = np.packbits(block[part], axis=1, bitorder="little")

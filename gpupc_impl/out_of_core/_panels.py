@@ -13,6 +13,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.gaussian import pair_block
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import _removed
 from gpupc_impl.out_of_core._layout import Layout, length, pieces
 from gpupc_impl.out_of_core._pairs import PairResults, result_bytes
@@ -119,7 +120,7 @@ class Panels(Layout):
         tolerance, numbers = np.float64(self.problem.residual_tolerance), (count, rows.start, self.p)
         pipeline.launch(
             self.backend.kernel(*TWINS),
-            (-(-count // WARPS),),
+            (ceil_div(count, WARPS),),
             (WARPS * self.backend.warp_threads,),
             [target.c, *map(np.int32, numbers), tolerance, target.has_twin],
         )
@@ -175,5 +176,5 @@ class Panels(Layout):
             residual_tolerance=self.problem.residual_tolerance,
         )
         kernel = self.backend.kernel(*SCANS["false" if results.smallest is None else "true"])
-        splits = min(-(-n_j // (32 * WARPS)), MOST_SPLITS)
+        splits = min(ceil_div(n_j, 32 * WARPS), MOST_SPLITS)
         results.pipeline.launch(kernel, (n_i, splits), (WARPS * self.backend.warp_threads,), [argument])

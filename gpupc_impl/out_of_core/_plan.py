@@ -15,6 +15,7 @@ import numpy as np
 from gpupc_impl.core.pc_stable import MAX_SETS
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.gaussian.pair_scan import PairScan
+from gpupc_impl.integers import ceil_div, round_up
 
 SMALLEST_BLOCK = 32
 STAGING_BYTES = 1 << 28
@@ -28,11 +29,11 @@ COUNTER_BYTES = 4096
 
 def rounded(nbytes: int) -> int:
     """What the device's allocator takes for an array."""
-    return -(-nbytes // 512) * 512
+    return round_up(nbytes, 512)
 
 
 def words(bits: int) -> int:
-    return -(-bits // 32)
+    return ceil_div(bits, 32)
 
 
 def largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
@@ -170,7 +171,7 @@ def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
     rows = largest(1, p, lambda rows: _panel_bytes(p, rows, columns, pair_bytes) <= budget)
     if rows < 1:
         return None
-    rows = -(-p // -(-p // rows))  # panels of equal height
+    rows = ceil_div(p, ceil_div(p, rows))  # panels of equal height
     row_bytes = 8 * p + 4 * row_words(p)
     starts = np.arange(0, p, rows)
     heights = np.minimum(rows, p - starts)
@@ -193,7 +194,7 @@ def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
     if side < low:
         return None
     pairs, bits = _upper_totals(p, side)
-    sides = -(-p // side)
+    sides = ceil_div(p, side)
     # Each of p variables is in a side of as many blocks of pairs as there are sides, and each of those takes all of its
     # correlations and bits.
     row_bytes = 8 * p + 4 * (p // side * words(side) + words(p % side))

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.checkpoint import Checkpoint, State, make_folder
-from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.engine.graph import COUNTER_SHAPE
@@ -28,7 +28,7 @@ from gpupc_impl.out_of_core._square_blocks import LevelZero, SquareBlocks
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
 
-class BlockSearch:
+class BlockSearch(LevelSearch):
     """One search on one backend; a `LevelSearch` (see core/pc_stable.py).
 
     Attributes:

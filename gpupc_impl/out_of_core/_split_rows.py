@@ -12,6 +12,7 @@ import numpy as np
 from gpupc_impl.backends import DeviceMemoryError, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
 from gpupc_impl.engine.graph import BINOMIALS
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import _plan
 from gpupc_impl.out_of_core._layout import release_large
 
@@ -89,7 +90,7 @@ def _queue_tests(
     sets = math.prod(math.comb(of_block[b][1], count) for b, count in counts.items())
     pipeline.launch(
         layout.backend.kernel(*kernel(layout.level)),
-        (min(BLOCKS, -(-sets // THREADS)),),
+        (min(BLOCKS, ceil_div(sets, THREADS)),),
         (THREADS,),
         [
             SPLIT_ROW(

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import _plan, _removed
 from gpupc_impl.out_of_core._layout import Layout, length, upper_blocks
 from gpupc_impl.out_of_core._pairs import ZERO, PairResults, result_bytes
@@ -37,7 +38,7 @@ class LevelZero(Layout):
             numbers = map(np.int32, (n_i, n_j, rows.start, columns.start))
             pipeline.launch(
                 kernel,
-                (-(-n_i * n_words // ZERO_THREADS),),
+                (ceil_div(n_i * n_words, ZERO_THREADS),),
                 (ZERO_THREADS,),
                 [device_c, *numbers, np.float64(self.critical), device_edges, np.int32(n_words)],
             )

@@ -12,6 +12,7 @@ from gpupc_impl.engine import graph
 from gpupc_impl.gaussian import cupc_s, pair_block
 from gpupc_impl.gaussian.device import GaussianSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import _pairs, _plan
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
@@ -90,7 +91,9 @@ class PairSearch(GaussianSearch):
         critical = np.float64(self.problem.critical_r_squared(0))
         numbers = map(np.int32, (p, p, 0, 0))
         backend.kernel(*_pairs.ZERO)(
-            (-(-p * n_words // THREADS),), (THREADS,), [self.correlation, *numbers, critical, bits, np.int32(n_words)]
+            (ceil_div(p * n_words, THREADS),),
+            (THREADS,),
+            [self.correlation, *numbers, critical, bits, np.int32(n_words)],
         )
         block = pair_block.whole_matrix(
             self.correlation,

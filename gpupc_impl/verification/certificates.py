@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.verification.answer import Answer
 
 _PAIRS_AT_ONCE = 1 << 20
@@ -26,7 +27,7 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
     names = answer.problem.names
     removed = answer.problem.n_variables * (answer.problem.n_variables - 1) // 2 - answer.skeleton.n_edges
     removed -= len(answer.gaps)
-    stride = 1 if answer.retest.affordable is None else -(-removed // max(answer.retest.affordable, 1)) or 1
+    stride = 1 if answer.retest.affordable is None else ceil_div(removed, max(answer.retest.affordable, 1)) or 1
     checked, failures, offset = 0, _broken(answer), 0
     for pairs, members in _removed(answer):
         some = np.arange(-offset % stride, len(pairs), stride)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpupc_impl.core.family import Strength, get_family
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.views.progress import bar
 from gpupc_impl.views.result import Result, edges_with_kind, numbered_edges, skeleton_of
 
@@ -95,7 +96,7 @@ def _of_removed(skeleton: Skeleton, pairs: np.ndarray, test: Strength, shown: An
     ordered, alpha = _owner_first(skeleton, pairs, given), skeleton.problem.alpha
     for level in np.unique(sizes):
         chosen = np.flatnonzero(sizes == level)
-        for some in np.array_split(chosen, -(-len(chosen) // TESTS_AT_ONCE)):
+        for some in np.array_split(chosen, ceil_div(len(chosen), TESTS_AT_ONCE)):
             members = np.array([given[k] for k in some], np.int64).reshape(len(some), level)
             p_values[some], effects[some] = test(ordered[some], members)
             other = some[p_values[some] < alpha]  # a set of both ends' neighbours may have separated from the other end

@@ -471,9 +471,9 @@ def test_blocks_together_wait_for_each_other_and_see_what_was_written(backend, s
     assert blocks >= backend.multiprocessors
     values = backend.upload(np.tile(np.arange(blocks, dtype=np.int32), (2, 1)))
     arrived = backend.full(1, 0, np.uint64)
-    kernel((blocks,), (128,), [values, arrived, np.int32(rounds)], shared_bytes, together=True)
+    kernel((blocks,), (128,), [values, arrived, np.int32(rounds)], shared_bytes, cooperative=True)
     expected = (np.arange(blocks) + rounds) % blocks + rounds
     np.testing.assert_array_equal(backend.download(values)[rounds % 2], expected)
     assert backend.download(arrived)[0] == rounds * blocks
-    with pytest.raises(KernelLaunchError, match="blocks asked for together"):
-        kernel((blocks + 1,), (128,), [values, arrived, np.int32(1)], shared_bytes, together=True)
+    with pytest.raises(KernelLaunchError, match="blocks asked for in a cooperative launch"):
+        kernel((blocks + 1,), (128,), [values, arrived, np.int32(1)], shared_bytes, cooperative=True)

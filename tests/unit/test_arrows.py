@@ -17,7 +17,11 @@ from gpupc_impl.core.family import families
 ROOT = Path(gpupc_impl.__file__).parents[1]
 FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed"}
 
+UTILITIES = {"integers"}
+"""Rooms without imports of their own that all others may import; the picture leaves them out."""
+
 MAY_USE = {
+    **{utility: set() for utility in UTILITIES},
     "backends": set(),
     "core": {"backends"},
     "tables": {"core"},
@@ -88,7 +92,7 @@ def arrows() -> Iterator[tuple[str, str, str, str]]:
     for module, path in MODULES.items():
         for line, imported in imports(module, path):
             start, end = room(module), room(imported)
-            if end is not None and start != end:
+            if end is not None and end not in UTILITIES and start != end:
                 yield f"{path.relative_to(ROOT)}:{line}", start, end, imported
 
 

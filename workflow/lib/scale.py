@@ -29,6 +29,7 @@ import numpy as np
 import simpy
 
 from gpupc_impl.distributed._plan import BLOCKS_A_WORKER, LEAST_PANELS, MOST_ROWS, STEP, Plan
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.measurement.record import Record, load_records
 
 ROOT = Path(__file__).parents[2]
@@ -193,7 +194,7 @@ class Cost:
 def panel_rows(p: int, workers: int) -> int:
     """Variables of a panel, where memory does not ask for fewer."""
     wanted = max(LEAST_PANELS, math.isqrt(2 * BLOCKS_A_WORKER * workers))
-    return min(MOST_ROWS, max(STEP, -(-p // (wanted * STEP)) * STEP))
+    return min(MOST_ROWS, max(STEP, ceil_div(p, wanted * STEP) * STEP))
 
 
 def cost(shape: Shape, rates: Rates, workers: int = 1) -> Cost:
@@ -204,7 +205,7 @@ def cost(shape: Shape, rates: Rates, workers: int = 1) -> Cost:
     """
     p, n = shape.p, shape.n
     rows = panel_rows(p, workers)
-    panels = -(-p // rows)
+    panels = ceil_div(p, rows)
     blocks = panels * (panels + 1) // 2
     fixed, panel, block = 8 * n * p + 4 * p, rows * (8 * p + p / 8 + 5), 8 * rows**2 + rows**2 / 4 + 16 * rows
     device = fixed + 2 * panel + block
@@ -591,7 +592,7 @@ def shares(shape: Shape, rates: Rates, workers: int) -> dict[str, float]:
         "tests of level 1": found.blocks * found.block_s / workers,
         "tests of level 2": found.later_s / workers,
         "scheduler": found.blocks * tasks.task_s,
-        "reading samples": -(-workers // rates.machine) * tasks.numbers_s,
+        "reading samples": ceil_div(workers, rates.machine) * tasks.numbers_s,
         "writing shards": found.blocks * tasks.write_s,
     }
 

@@ -21,11 +21,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupc_impl.backends.arguments import ASSERTIONS, Struct, struct_checks
+from gpupc_impl.backends.arguments import ASSERTIONS, Struct, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT, BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
 from gpupc_impl.backends.sources import source_name, sources_of
@@ -164,10 +164,14 @@ def kernel_unit(source: Path, expression: str, checks: str = "") -> str:
 
 
 def build_kernel(
-    source: Path, expression: str, structs: Sequence[Struct] = (), sanitizers: tuple[str, ...] = ()
+    source: Path,
+    expression: str,
+    structs: Sequence[Struct] = (),
+    sanitizers: tuple[str, ...] = (),
+    constants: Mapping[str, int] | None = None,
 ) -> Path:
-    """The shared library of one kernel, which takes these structs, from the cache or compiled now."""
-    unit = kernel_unit(source, expression, struct_checks({expression: structs}))
+    """The shared library of one kernel with these structs and constants, from the cache or compiled now."""
+    unit = kernel_unit(source, expression, declaration_checks({expression: structs}, constants))
     flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared")
 
     def make(output: Path, native: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-// A barrier of all the threads of a launch, whose blocks must all be on the device (`together=True` at the launch).
+// A barrier of all the threads of a launch, whose blocks must all be on the device (`cooperative=True` at the launch).
 #pragma once
 
 #include "backends/simt/portable.cuh"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import KernelCompilationError, KernelLaunchError, Pointer, Struct, open_backend, replay
-from gpupc_impl.backends.arguments import struct_checks
+from gpupc_impl.backends.arguments import declaration_checks
 from gpupc_impl.backends.simt import build
 
 SOURCE = """
@@ -41,6 +41,8 @@ __global__ void spread(const __grid_constant__ Numbers given, double* out) {
     for (int k = 0; k < 13; ++k) out[k] = values[k];
     if (given.out != nullptr) given.out[0] = 7;
 }
+
+constexpr int WIDTH = 4;
 
 struct Pair {
     int first, second;
@@ -194,7 +196,7 @@ def test_a_declaration_that_does_not_fit_does_not_compile(backend, source, expre
 
 
 def test_a_nested_struct_is_checked_as_well():
-    checks = struct_checks({"spread": [NUMBERS]})
+    checks = declaration_checks({"spread": [NUMBERS]})
     assert "decltype(Inner::weights), double*>" in checks
     assert checks.index("sizeof(Inner) == 16") < checks.index("sizeof(Numbers) ==")
 
@@ -210,3 +212,10 @@ def test_a_replayed_launch_has_the_structs_of_the_recorded_one(source, tmp_path,
     (result,) = replay.replay(tmp_path / "launches")
     assert result.clean, result.report
     assert result.launches == 2
+
+
+def test_a_constant_that_differs_between_python_and_the_source_does_not_compile(source):
+    backend = open_backend("host")
+    assert backend.kernel(source, "both<3>", [PAIR, OTHER], {"WIDTH": 4}) is not None
+    with pytest.raises(KernelCompilationError, match="Python declares WIDTH as 5"):
+        open_backend("host").kernel(source, "both<3>", [PAIR, OTHER], {"WIDTH": 5})

@@ -36,6 +36,7 @@ from gpupc_impl.backends import (
 from gpupc_impl.backends import Pointer as ToArray
 from gpupc_impl.backends.cuda import MIRROR, CudaBackend
 from gpupc_impl.backends.sources import MadeOfSources
+from gpupc_impl.integers import round_up
 
 KIB = 1024
 
@@ -200,7 +201,7 @@ class Pool:
 
     def malloc(self, size):
         working()
-        taken = -(-size // 512) * 512
+        taken = round_up(size, 512)
         if self.used + self.kept + taken > self.has:
             raise OutOfMemory
         self.used += taken
@@ -247,7 +248,7 @@ class Launch(NamedTuple):
     arguments: bytes
     shared_bytes: int
     stream: Stream
-    together: bool = False
+    cooperative: bool = False
 
 
 def launch_kernel(function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra):
@@ -354,7 +355,7 @@ PARAMETERS = {
 
 @pytest.fixture
 def compiled(monkeypatch):
-    def compile_image(nvrtc_, source, kernels, architecture):
+    def compile_image(nvrtc_, source, kernels, architecture, constants):
         assert architecture == "sm_90"
         entries = {
             name: nvrtc.Entry(f"_{name}", PARAMETERS.get(name, ("u64", "u64", "u32", "f64"))) for name in kernels
@@ -637,7 +638,7 @@ def test_a_product_takes_of_the_budget(backend, cupy):
     samples = backend.empty((300, 20), np.float64)
     transposed, right, out = backend.gram(samples)
     assert (transposed, right, out.shape, out.dtype) == ("transposed", samples, (20, 20), np.float64)
-    assert backend.memory_used == -(-samples.nbytes // 512) * 512 + -(-out.nbytes // 512) * 512
+    assert backend.memory_used == round_up(samples.nbytes, 512) + round_up(out.nbytes, 512)
     del out, right
     with pytest.raises(DeviceMemoryError):
         backend.gram(backend.empty((2, 80), np.float64))
@@ -647,7 +648,7 @@ def test_backends_share_what_is_loaded(cupy, monkeypatch):
     """And the shared memory that CUDA was asked to grant: who asks for less takes nothing from who asked for more."""
     images = []
 
-    def compile_image(nvrtc_, source, kernels, architecture):
+    def compile_image(nvrtc_, source, kernels, architecture, constants):
         images.append(source.name)
         return nvrtc.Image(Path("image"), {name: nvrtc.Entry(name, ("u64", "u32")) for name in kernels}, cached=True)
 
@@ -808,15 +809,15 @@ def test_blocks_that_wait_for_each_other_are_launched_together(backend, argument
     kernel = backend.kernel("a.cu", "kernel")
     assert kernel.resident_blocks(128, 60 * KIB) == 132
     assert kernel.resident_blocks(512, 0) == 4 * 132
-    kernel([132], [128], arguments, shared_bytes=60 * KIB, together=True)
+    kernel([132], [128], arguments, shared_bytes=60 * KIB, cooperative=True)
     kernel([133], [128], arguments, shared_bytes=60 * KIB)
     together, alone = Function.launches
-    assert (together.together, alone.together) == (True, False)
+    assert (together.cooperative, alone.cooperative) == (True, False)
     assert together[:3] == ("_kernel", (132, 1, 1), (128, 1, 1))
     assert (together.shared_bytes, together.stream) == (60 * KIB, backend._stream)
     assert together.arguments == struct.pack("=QQid", arguments[0].data.ptr, 0, 3, 0.5)
-    with pytest.raises(KernelLaunchError, match="133 blocks asked for together; of this size 132 are at once"):
-        kernel([133], [128], arguments, shared_bytes=60 * KIB, together=True)
+    with pytest.raises(KernelLaunchError, match=r"133 blocks asked for .*; 132 of this size are resident at once"):
+        kernel([133], [128], arguments, shared_bytes=60 * KIB, cooperative=True)
 
 
 def test_a_device_without_cooperative_launches(cupy, compiled):
@@ -825,8 +826,8 @@ def test_a_device_without_cooperative_launches(cupy, compiled):
     backend = open_backend("cuda")
     kernel = backend.kernel("a.cu", "kernel")
     assert kernel.resident_blocks(128, 0) == 0
-    with pytest.raises(KernelLaunchError, match="1 blocks asked for together; of this size 0 are at once"):
-        kernel([1], [128], [None, None, np.int32(3), np.float64(0.5)], together=True)
+    with pytest.raises(KernelLaunchError, match=r"1 blocks asked for .*; 0 of this size are resident at once"):
+        kernel([1], [128], [None, None, np.int32(3), np.float64(0.5)], cooperative=True)
 
 
 def test_structs_arrive_by_value(backend, arguments):

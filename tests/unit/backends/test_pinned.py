@@ -13,6 +13,7 @@ import pytest
 
 from gpupc_impl.backends import pinned
 from gpupc_impl.backends.pinned import AHEAD, COPIERS, Copy, PinnedPool, Rows, pieces, staged_download, staged_upload
+from gpupc_impl.integers import ceil_div
 
 CHUNK = 1000
 ROUND = 5500
@@ -289,7 +290,7 @@ def test_what_goes_up_is_what_arrives(pool, memory, size):
     data, device = random_bytes(size), Device(size)
     data.setflags(write=size % 2 == 0)
     kept = staged_upload(pool, data, pieces(size), device.send, device.sent)
-    assert len(kept) == min(2, -(-size // (5 * CHUNK)) or 1)
+    assert len(kept) == min(2, ceil_div(size, 5 * CHUNK) or 1)
     assert device.queued == len(pieces(size))
     device.read()
     np.testing.assert_array_equal(device.bytes, data)

@@ -27,7 +27,7 @@ from gpupc_impl import (
 )
 from gpupc_impl.core import colliders, orientation
 from gpupc_impl.core.knowledge import with_knowledge
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import solve
@@ -233,7 +233,7 @@ class OracleProblem(Problem):
     fingerprint = "0"
 
 
-class OracleSearch:
+class OracleSearch(LevelSearch):
     """PC-stable with an oracle for its tests; a `LevelSearch`."""
 
     def __init__(self, problem):

@@ -7,7 +7,7 @@ import pytest
 
 from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.core.pc_stable import LevelOutcome, pc_stable, stop_reason
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable, stop_reason
 from gpupc_impl.core.result import edges_to_adjacency
 
 
@@ -15,7 +15,7 @@ def problem(p=5, n_samples=100, max_level=None):
     return GaussianProblem.from_correlation(np.eye(p), n_samples=n_samples, max_level=max_level)
 
 
-class Search:
+class Search(LevelSearch):
     """A search whose levels are written down."""
 
     OUTCOMES = (

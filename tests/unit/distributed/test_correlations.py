@@ -24,6 +24,7 @@ from gpupc_impl.distributed.correlations import (
     tiles_of,
 )
 from gpupc_impl.gaussian.canonical import fma
+from gpupc_impl.integers import ceil_div
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -74,7 +75,7 @@ def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
     out = backend.full((p, 80), 9.0, np.float64)
     on_device = [backend.upload(array) for array in (samples, rows, columns)]
     numbers = [on_device[0], *map(np.int32, (m, p)), on_device[1], np.int32(p), on_device[2], np.int32(70)]
-    grid = -(-70 // width), -(-p // height)
+    grid = ceil_div(70, width), ceil_div(p, height)
     backend.kernel(source, "correlate")(grid, (16, 16), [*numbers, out, np.int32(80), np.int32(first)])
     assert np.array_equal(backend.download(out)[:, first : first + 70], sub_matrix(backend, samples, rows, columns))
     assert (backend.download(out)[:, [0, 1, 2, 73, 79]] == 9).all()

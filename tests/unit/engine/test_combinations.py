@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.pc_stable import MAX_SETS
 from gpupc_impl.engine.graph import binomial_table
+from gpupc_impl.integers import ceil_div
 
 UNRANK = Path(__file__).parent / "kernels" / "unrank.cu"
 
@@ -27,7 +28,7 @@ def unrank(backend, n, level, ranks, max_n=None):
     ranks = np.asarray(ranks, np.uint64)
     out = backend.empty((len(ranks), level), np.int32)
     backend.kernel(UNRANK, "unrank")(
-        (-(-len(ranks) // 64),),
+        (ceil_div(len(ranks), 64),),
         (64,),
         [
             backend.upload(binomial_table(max_n, level)),

@@ -459,8 +459,8 @@ def test_levels_whose_rows_are_too_long_to_run_together_run_alone(kib):
 def test_blocks_that_wait_for_each_other_are_one_on_the_host(backend):
     kernel = backend.kernel(PREFIX_SOURCE, "later_levels<1, 5>", (SEARCH, RESULT))
     assert kernel.resident_blocks(4, 0) == 1
-    with pytest.raises(KernelLaunchError, match="2 blocks asked for together; of this size 1 are at once"):
-        kernel((2,), (1,), [], together=True)
+    with pytest.raises(KernelLaunchError, match=r"2 blocks asked for .*; 1 of this size are resident at once"):
+        kernel((2,), (1,), [], cooperative=True)
 
 
 @pytest.mark.parametrize(("critical", "tolerance"), bounds.CASES)

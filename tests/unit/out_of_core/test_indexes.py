@@ -21,6 +21,7 @@ from gpupc_impl.engine import graph
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.device import SEARCH
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import _pairs
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -193,7 +194,7 @@ def test_level_zero_for_real():
 def test_panels_longer_than_two_to_the_31(kernel):
     """Level 1 of the last rows of a panel of all rows: rows that begin beyond 2^31 entries."""
     backend = open_backend("host", 2**60)
-    n_words, first = -(-P // 32), P - 3
+    n_words, first = ceil_div(P, 32), P - 3
     try:
         panel, bits = backend.empty(P * P, np.float64), backend.empty(P * n_words, np.uint32)
     except DeviceMemoryError as error:
@@ -205,7 +206,7 @@ def test_panels_longer_than_two_to_the_31(kernel):
     graph[:, P - 3 :] = ~np.eye(3, dtype=bool)
     panel[first * P :] = rows.ravel()
     packed = np.zeros((3, 4 * n_words), np.uint8)
-    packed[:, : -(-P // 8)] = np.packbits(graph, axis=1, bitorder="little")
+    packed[:, : ceil_div(P, 8)] = np.packbits(graph, axis=1, bitorder="little")
     bits[first * n_words :] = packed.view(np.uint32).ravel()
     keys, counters = backend.full((P, 3), 2**32 - 1, np.uint32), backend.full(COUNTER_SHAPE, 0, np.uint64)
     for i in range(first):  # no edges elsewhere: the words that hold the three columns
