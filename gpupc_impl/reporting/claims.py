@@ -16,6 +16,7 @@ Verdicts (`verdict`), on every one of our numbers, rounded to the claim's decima
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -82,6 +83,12 @@ class Evidence:
                     return run
         what = "-".join([label(method), *map(str, choices[0].values())])
         raise Missing(f"{what} not measured" if dataset in self.datasets else "not in this run")
+
+    def of_setting(self, method: str, setting: str) -> Evidence:
+        """The same evidence with one setting of a method alone."""
+        alone = copy.copy(self)
+        alone.runs = [run for run in self.runs if run.method != method or run.setting == setting]
+        return alone
 
     def of(self, dataset: str, method: str) -> list[VerifiedRecord]:
         return [run for run in self.runs if run.dataset == dataset and run.method == method]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,11 @@ def is_stale(method: str, backend: str, code: str) -> bool:
         return not still_made_by(get_method(method), backend, code)
     except UnknownMethod:
         return True
+
+
+def in_grid(run: VerifiedRecord) -> bool:
+    """Whether a setting is one configuration of a grid, which is named after its parameters: ``cupc-e-2-32``."""
+    return re.fullmatch(rf"{re.escape(run.method)}(-\d+)+", run.setting) is not None
 
 
 def datasets_of(runs: Iterable[VerifiedRecord]) -> list[str]:

@@ -14,7 +14,7 @@ from gpupc_impl.reporting.catalogue import table
 from gpupc_impl.reporting.cells import label
 from gpupc_impl.reporting.claims import Missing, Quantity, over, over_datasets, seconds, seconds_of
 from gpupc_impl.reporting.papers.cupc import CUPC, PAPER, PARALLEL, SELECTED, SERIAL
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.runs import VerifiedRecord, device_backends, in_grid, on_backend
 from gpupc_impl.reporting.tables import Table
 
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
@@ -24,17 +24,27 @@ PAPER_SIZE = {"n": 1000, "m": 10000, "d": 0.1}
 
 
 def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:
-    """n, m and d of a generated data set (section 5.6)."""
-    found = GENERATED.fullmatch(run.dataset_facts.get("source") or "")
-    return found and {"n": int(found[1]), "m": int(found[2]), "d": float(found[3])}
+    """n, m and d of a generated data set that is searched as in section 5.6, without a residual tolerance.
+
+    A search of such a data set with another tolerance is another problem, and belongs to no series of Fig. 10.
+    """
+    source = GENERATED.fullmatch(run.dataset_facts.get("source") or "")
+    if source is None or (run.problem or {}).get("residual_tolerance") != 0:
+        return None
+    return {"n": int(source[1]), "m": int(source[2]), "d": float(source[3])}
 
 
 class Evidence(claims.Evidence):
-    """With the histograms of section 5.5; without runs that make another test than the paper's default."""
+    """With the histograms of section 5.5; without runs that make another test than the paper's default.
+
+    Attributes:
+        grid: the configurations of Figs. 7 and 8.
+    """
 
     def __init__(self, runs: Iterable[VerifiedRecord], backend: str, shared: Iterable[shared_sets.Sharing]):
         same_test = [run for run in runs if run.params.get("inverse") != "pseudo"]
         super().__init__(same_test, backend, {method: [params] for method, params in SELECTED.items()})
+        self.grid = [run for run in on_backend(same_test, backend) if in_grid(run)]
         self.shared = {found.dataset: found for found in shared}
 
 
@@ -66,15 +76,18 @@ def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
 
 
 def configurations(evidence: Evidence, dataset: str, method: str) -> list[float]:
-    """Performance of every measured configuration relative to the selected one."""
-    selected = seconds_of(evidence.run(dataset, method))
-    times: dict[tuple, float] = {}
-    for run in evidence.of(dataset, method):
-        if run.counts:
-            times.setdefault(tuple(sorted(run.params.items())), run.median)
-    if len(times) < 2:
-        raise Missing(f"no other configuration of {label(method)} measured")
-    return [selected / time for time in times.values()]
+    """Performance of every configuration of a grid relative to the selected one, as Figs. 7 and 8 show it.
+
+    The selected configuration is the one that was measured as a part of the grid: the same parameters outside of it may
+    have been run with another rule for separating sets, or on another day.
+    """
+    grid = [run for run in evidence.grid if (run.dataset, run.method) == (dataset, method)]
+    if not grid:
+        raise Missing(f"no grid of {label(method)} measured" if dataset in evidence.datasets else "not in this run")
+    selected = next((run for run in grid if SELECTED[method].items() <= run.params.items()), None)
+    if selected is None:
+        raise Missing(f"{'-'.join([label(method), *map(str, SELECTED[method].values())])} not measured in the grid")
+    return [seconds_of(selected) / run.median for run in grid if run.counts]
 
 
 def heatmap(method: str) -> Quantity:

@@ -107,10 +107,14 @@ def test_searches_are_medians_of_the_graphs_of_a_size(table):
         search("gpucmiknn-parallel", 4.0, p=10, k=200),
         search("gpucmiknn-parallel", 1.0, p=10, k=200, params={"selection": "counting"}),
     ]
+    runs += [
+        search("gpucmiknn-single", 40.0, p=30),
+        search("gpucmiknn-parallel", 1.0, p=30, params={"selection": "auto"}),
+    ]
     rows = table(runs)
     assert judged(rows["parallel-up-to-1000"]) == (1200, 1200, "holds")
     assert judged(rows["parallel-up-to-240"]) == (150, 150, "less")
-    assert judged(rows["parallel-over-single"]) == (2, 2, "holds")
+    assert judged(rows["parallel-over-single"]) == (2, 2, "holds")  # and not 40 of one selection over the other
     assert judged(rows["parallel-over-N"]) == (pytest.approx(1200 / 450), pytest.approx(1200 / 450), "holds")
     assert judged(rows["cpu-8"]) == (3, 3, "holds")
     assert judged(rows["cpu-8-at-200"]) == (0.5, 0.5, "holds")

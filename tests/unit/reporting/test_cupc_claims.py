@@ -13,7 +13,7 @@ REPORTED = read_csv(ROOT / "results" / "reported" / "cupc_claims.csv")
 PARAMS = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta": 2}}
 
 
-def record(dataset, method, warm, *, setting=None, params=None, status="ok", source=None, levels=None):
+def record(dataset, method, warm, *, setting=None, params=None, status="ok", source=None, levels=None, problem=None):
     cpu = method.startswith("stable")
     return {
         "setting": setting or method,
@@ -24,7 +24,7 @@ def record(dataset, method, warm, *, setting=None, params=None, status="ok", sou
         "params": params or PARAMS.get(method, {}),
         "separating_sets": "canonical",
         "dataset": {"name": dataset, "source": source},
-        "problem": None,
+        "problem": problem,
         "status": status,
         "why": None,
         "limits": {"time_s": 60.0},
@@ -34,10 +34,11 @@ def record(dataset, method, warm, *, setting=None, params=None, status="ok", sou
     }
 
 
-def generated(n, m, d, seed, e, s):
+def generated(n, m, d, seed, e, s, tolerance=0):
     """One graph of section 5.6, with the times of cuPC-E and cuPC-S."""
     name, source = f"dag-{n}-{m}-{d}-{seed}", f"generated: cuPC section 5.6, p={n}, m={m}, density={d}, seed={seed}"
-    return [record(name, "cupc-e", [e], source=source), record(name, "cupc-s", [s], source=source)]
+    facts = {"source": source, "problem": {"residual_tolerance": tolerance}}
+    return [record(name, "cupc-e", [e], **facts), record(name, "cupc-s", [s], **facts)]
 
 
 @pytest.fixture
@@ -110,9 +111,11 @@ def test_an_experiment_verifies_its_own_settings(tmp_path, save):
 
 def test_configurations_are_found_by_method_and_parameters(table):
     def cell(beta, gamma, time):
-        return record("nci-60", "cupc-e", [time], setting=f"x{beta}y{gamma}", params={"beta": beta, "gamma": gamma})
+        setting = f"cupc-e-{beta}-{gamma}"
+        return record("nci-60", "cupc-e", [time], setting=setting, params={"beta": beta, "gamma": gamma})
 
-    rows = table([cell(2, 128, 2.0), cell(2, 16, 1.2), cell(2, 32, 1.3), record("nci-60", "cupc-e", [1.4])])
+    alone = record("nci-60", "cupc-e", [1.4]) | {"separating_sets": "first-come"}  # not of the grid
+    rows = table([alone, cell(2, 128, 2.0), cell(2, 16, 1.2), cell(2, 32, 1.3)])
     assert rows["fig7-range"]["measured_on"] == "nci-60 (3 configurations)"
     assert rows["fig7-range"]["ours_low"] == pytest.approx(1.3 / 2)
     assert rows["fig7-range"]["verdict"] == "holds"
@@ -126,6 +129,7 @@ def test_series_vary_one_thing_and_take_the_median_of_the_graphs(table):
     records += [*generated(200, 1000, 0.1, 0, 5.0, 2.0), *generated(50, 500, 0.7, 0, 9.0, 1.0)]
     records += [*generated(100, 1000, 0.2, 0, 10.0, 2.0), *generated(100, 1000, 0.3, 0, 11.0, 3.0)]
     records += [*generated(100, 1000, 0.4, 0, 12.0, 4.0)]
+    records += generated(100, 1000, 0.02, 0, 99.0, 99.0, tolerance=1e-10)  # another problem, so no point of the series
     rows = table(records)
     assert rows["runtime-over-n"]["ours_low"] == pytest.approx(2.5)
     assert "cuPC-E, n = 100, 200 (m = 1000, d = 0.1)" in rows["runtime-over-n"]["measured_on"]
@@ -139,7 +143,8 @@ def test_series_vary_one_thing_and_take_the_median_of_the_graphs(table):
 def test_a_reference_that_hit_its_limit_is_a_lower_bound(table):
     graph = generated(1000, 10000, 0.1, 0, 0.005, 0.002)
     name, source = graph[0]["dataset"].values()
-    slow = record(name, "stable-serial", [], status="timeout", source=source)
+    problem = {"residual_tolerance": 0}
+    slow = record(name, "stable-serial", [], status="timeout", source=source, problem=problem)
     rows = table([*graph, slow])
     assert rows["cupc-e-over-stable-fast"]["ours_low"] == pytest.approx(12_000)
     assert rows["cupc-e-over-stable-fast"]["verdict"] == "holds"

@@ -72,7 +72,7 @@ def test_levels_over_the_number_of_variables(table):
     assert judged(rows["tests-level-0-5000"]) == (12_497_500, 12_497_500, "holds")
     assert rows["tests-level-1-55000"]["verdict"] == "holds"
     assert judged(rows["more-tests"])[2] == "holds"
-    assert judged(rows["less-time"]) == (0.4, 0.4, "holds")
+    assert judged(rows["less-time"]) == (0.15, 0.15, "holds")  # panels at both sizes: no blocks at 55,000
 
 
 def test_wide_data(table):
