@@ -34,8 +34,11 @@ from gpupc_impl import (
 from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
+from gpupc_impl.distributed import machine, panel_plan, preparation, row_tasks, shards, supervision, worker_state
+from gpupc_impl.distributed.address_space import empty_graph
+from gpupc_impl.distributed.cluster import ClientAddress, open_client
 from gpupc_impl.distributed.correlations import fixed_order_problem
+from gpupc_impl.distributed.supervision import ClusterFailure
 
 REASON = unavailable(methods()["distributed"], "host")
 pytestmark = [pytest.mark.skipif(REASON is not None, reason=str(REASON)), pytest.mark.xdist_group("distributed")]
@@ -65,7 +68,7 @@ def assert_same(found, expected):
     assert found.stopped_because == expected.stopped_because
 
 
-def shards(folder: Path) -> dict[str, bytes]:
+def read_shards(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.npz")}
 
 
@@ -73,7 +76,7 @@ def contents(folder: Path) -> dict[str, bytes | str]:
     """The bytes of blocks; of rows the digest of their keys, since how many tests were made goes by the clock."""
     return {
         name: content if name.startswith("blocks") else json.loads(str(np.load(folder / name)["described"]))["sha256"]
-        for name, content in shards(folder).items()
+        for name, content in read_shards(folder).items()
     }
 
 
@@ -122,7 +125,7 @@ def test_equals_in_core(search, data):
 
 
 def test_groups_of_rows_in_many_tasks(search, monkeypatch):
-    monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
+    monkeypatch.setattr(row_tasks, "LEAST_WORK", 1.0)
     x = sample(np.random.default_rng(1), 120, 60, 6)
     found = search(x, 0.2, workers=3, panel=32)
     assert found.levels_run > 3
@@ -146,13 +149,13 @@ def test_background_knowledge(search):
 def test_memory_of_a_worker(search):
     """No worker holds more than its panels, and a budget that cannot do is refused with what could."""
     x = sample(np.random.default_rng(3), 300, 40, 3)
-    least = _plan.least_device_bytes(40, 300, 32, False)
-    found = search(x, 0.05, workers=3, panel=32, device_memory_limit=least + _plan.panel_bytes(300, 32, False))
+    least = panel_plan.least_device_bytes(40, 300, 32, False)
+    found = search(x, 0.05, workers=3, panel=32, device_memory_limit=least + panel_plan.panel_bytes(300, 32, False))
     report = found.facts["distributed"]
     assert report["plan"]["held"] == 3 < report["plan"]["panels"] == 10
     for worker in report["levels"][0]["workers"].values():
         assert worker["panels_held"] <= 3
-        assert worker["peak_device_bytes"] <= least + _plan.panel_bytes(300, 32, False) < 8 * 300 * 300
+        assert worker["peak_device_bytes"] <= least + panel_plan.panel_bytes(300, 32, False) < 8 * 300 * 300
     assert_same(found, in_core(x, 0.05))
     with pytest.raises(DeviceMemoryError, match=rf"{least:,} bytes of device memory.*device_memory_limit"):
         search(x, 0.05, device_memory_limit=least - 1)
@@ -163,7 +166,7 @@ def test_memory_of_a_worker(search):
 def test_a_profiler_keeps_what_ended_tasks_held(search):
     """As Dask's does, for longer: a worker of the least memory waits for it."""
     x = sample(np.random.default_rng(14), 300, 40, 3)
-    least, over = _plan.least_device_bytes(40, 300, 32, False), threading.Event()
+    least, over = panel_plan.least_device_bytes(40, 300, 32, False), threading.Event()
 
     def profile():
         while not over.is_set():
@@ -183,20 +186,20 @@ def test_a_profiler_keeps_what_ended_tasks_held(search):
 
 def watch_states():
     """Of a worker's process: count states, and what of older ones is in memory when one is made."""
-    opened, before = _worker.open_backend, weakref.WeakSet()
-    _worker.made = _worker.beside = 0
+    opened, before = worker_state.open_backend, weakref.WeakSet()
+    worker_state.made = worker_state.beside = 0
 
     def open_backend(*how):
-        _worker.made += 1
-        _worker.beside = max(_worker.beside, sum(each.memory_used for each in before))
+        worker_state.made += 1
+        worker_state.beside = max(worker_state.beside, sum(each.memory_used for each in before))
         before.add(one := opened(*how))
         return one
 
-    _worker.open_backend = open_backend
+    worker_state.open_backend = open_backend
 
 
 def watched():
-    return _worker.made, _worker.beside
+    return worker_state.made, worker_state.beside
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -204,9 +207,9 @@ def test_two_searches_at_once(workers, monkeypatch, caplog):
     """They take turns. Where they cannot, since Dask took a slow client's turn, no worker has two in its memory."""
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
+    monkeypatch.setattr(supervision, "MESSAGE_INTERVAL", 0.05)
     x = [sample(np.random.default_rng(20 + k), 130 + 20 * k, 50, 4) for k in range(2)]
-    least = [_plan.least_device_bytes(50, data.shape[1], 32, False) for data in x]
+    least = [panel_plan.least_device_bytes(50, data.shape[1], 32, False) for data in x]
     expected, found = [in_core(data, 0.1, max_level=2) for data in x], [None, None]
     how = {"threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
     with (
@@ -233,7 +236,7 @@ def test_two_searches_at_once(workers, monkeypatch, caplog):
         find_both()
         assert list(client.run(watched).values()) == [(2, 0)] * workers
         assert "another search is at work" in caplog.text
-        monkeypatch.setattr(_search, "turn", lambda client: contextlib.nullcontext())
+        monkeypatch.setattr(supervision, "turn", lambda client: contextlib.nullcontext())
         find_both()
         made, beside = zip(*client.run(watched).values(), strict=True)
         assert min(made) > 4  # tasks of both came one after the other
@@ -244,7 +247,7 @@ def test_workers_are_killed(tmp_path, monkeypatch):
     """One among the tasks of levels 0 and 1, the other among those of level 2."""
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
+    monkeypatch.setattr(row_tasks, "LEAST_WORK", 1.0)
     x, caught = sample(np.random.default_rng(4), 300, 60, 6), {}
     steps = {"blocks": "levels 0 and 1", "level-2": "level 2"}
     how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
@@ -306,15 +309,15 @@ def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
     how = {"panel": 32, "max_level": 2}
 
     def kill(process):
-        while len(shards(stopped)) < 20:
+        while len(read_shards(stopped)) < 20:
             time.sleep(0.005)
         os.killpg(process.pid, signal.SIGKILL)
 
     with a_cluster(tmp_path / "cluster") as (client, scheduler):
         threading.Thread(target=kill, args=(scheduler,), daemon=True).start()
-        with pytest.raises(_search.ClusterFailure, match="folder="):
+        with pytest.raises(ClusterFailure, match="folder="):
             search(x, 0.1, client=client, folder=str(stopped), **how)
-    there = shards(stopped)
+    there = read_shards(stopped)
     expected = search(x, 0.1, folder=str(whole), **how)
     tasks = expected.facts["distributed"]["levels"][0]["tasks"]
     assert 20 <= len(there) < tasks
@@ -362,20 +365,19 @@ def test_a_cluster_of_its_own_with_processes():
 
 
 def test_a_process_has_a_gpu_of_its_own(monkeypatch):
-    from distributed import Client
-
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    with _cluster._local_cluster("cuda", 0) as cluster, Client(cluster) as client:
+    monkeypatch.setattr(CudaBackend, "unavailable", lambda: None)
+    with open_client(ClientAddress(""), "cuda", 0) as client:
         seen = client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
     assert sorted(seen.values()) == ["3", "5"]
-    with pytest.raises(InvalidParameter, match="at most 2"):
-        _cluster._local_cluster("cuda", 3)
+    with pytest.raises(InvalidParameter, match="at most 2"), open_client(ClientAddress(""), "cuda", 3):
+        pass
 
 
 def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
     """A folder of the same name with numbers of an old search is not the client's."""
     x = sample(np.random.default_rng(10), 40, 50, 3)
-    monkeypatch.setattr(_shards, "SEEN_WITHIN", 0.2)
+    monkeypatch.setattr(shards, "SEEN_WITHIN", 0.2)
     write_text = Path.write_text
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(
@@ -384,7 +386,7 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
         with pytest.raises(InvalidProblem, match=r"does not see.*folder="):
             search(x, folder=str(tmp_path))
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(_shards.Folder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
+        elsewhere.setattr(shards.ShardFolder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
         with pytest.raises(InvalidProblem, match=r"float64 \(50, 9\) in .*, not float64 \(50, 40\)"):
             search(x, folder=str(tmp_path))
     assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
@@ -395,21 +397,22 @@ def test_another_searchs_folder_is_refused_before_work(search, tmp_path, monkeyp
     x = sample(np.random.default_rng(13), 40, 50, 3)
     search(x, folder=tmp_path)
     there = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.setattr(_search, "standardised", lambda *_: pytest.fail("the samples were standardised"))
+    monkeypatch.setattr(preparation, "standardised", lambda *_: pytest.fail("the samples were standardised"))
     with pytest.raises(InvalidProblem, match="holds shards of other data"):
         search(2 + x[::-1] ** 3, folder=tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == there
 
 
 def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
-    wide = _search.no_edges(200_000)
+    wide = empty_graph(200_000)
     wide[150_000, 3] = True
     assert wide[150_000].sum() == 1
     limited = (
-        "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); from gpupc_impl.distributed import _search"
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); "
+        "from gpupc_impl.distributed.address_space import empty_graph"
     )
     done = subprocess.run(
-        [sys.executable, "-c", f"{limited}; _search.no_edges(200_000)"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", f"{limited}; empty_graph(200_000)"], cwd=ROOT, capture_output=True, text=True
     )
     assert "InvalidProblem: the adjacency matrix of 200,000 variables" in done.stderr
 
@@ -417,17 +420,17 @@ def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
 def test_a_worker_that_joins_with_less_memory(search, monkeypatch):
     """It keeps fewer panels, and takes the rows of a task in parts."""
     x = sample(np.random.default_rng(13), 300, 40, 3)
-    least = _plan.least_device_bytes(40, 300, 32, False)
-    parts, split = [], _plan.share_out
-    monkeypatch.setattr(_worker, "budget", lambda spec: least)
-    monkeypatch.setattr(_plan, "share_out", lambda *how: parts.append(list(split(*how))) or iter(parts[-1]))
+    least = panel_plan.least_device_bytes(40, 300, 32, False)
+    parts, split = [], panel_plan.share_out
+    monkeypatch.setattr(worker_state, "budget", lambda spec: least)
+    monkeypatch.setattr(panel_plan, "share_out", lambda *how: parts.append(list(split(*how))) or iter(parts[-1]))
     found = search(x, 0.2, panel=32, device_memory_limit=16 * MB)
     assert found.facts["distributed"]["plan"]["held"] == 10
     (worker,) = found.facts["distributed"]["levels"][0]["workers"].values()
     assert worker["panels_held"] == 2
     assert max(map(len, parts)) > 1
     assert_same(found, in_core(x, 0.2))
-    monkeypatch.setattr(_worker, "budget", lambda spec: least - 1)
+    monkeypatch.setattr(worker_state, "budget", lambda spec: least - 1)
     with pytest.raises(DeviceMemoryError, match=f"needs {least:,}"):
         search(x, 0.2, panel=32, device_memory_limit=16 * MB)
 
@@ -436,15 +439,15 @@ def test_a_worker_that_joins_with_less_memory(search, monkeypatch):
 def test_a_cluster_without_workers(lost, monkeypatch, tmp_path):
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
-    monkeypatch.setattr(_search, "WITHOUT_WORKERS", 0.2)
+    monkeypatch.setattr(supervision, "MESSAGE_INTERVAL", 0.05)
+    monkeypatch.setattr(supervision, "WORKER_TIMEOUT", 0.2)
     how = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
     with LocalCluster(n_workers=int(lost), **how) as cluster, Client(cluster) as client:
-        write = _shards.write
-        monkeypatch.setattr(_shards, "write", lambda *what: (cluster.scale(0), time.sleep(0.1), write(*what))[-1])
+        write = shards.write
+        monkeypatch.setattr(shards, "write", lambda *what: (cluster.scale(0), time.sleep(0.1), write(*what))[-1])
         x = sample(np.random.default_rng(14), 200, 40, 3)
         how = {"client": client, "panel": 32, "folder": str(tmp_path), "transpose": False}
-        with pytest.raises(_search.ClusterFailure, match="no worker"):
+        with pytest.raises(ClusterFailure, match="no worker"):
             skeleton(x, method="distributed", backend="host", **how)
 
 
@@ -456,7 +459,7 @@ def test_a_full_disk(search, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(_shards, "write", write)
+        full.setattr(shards, "write", write)
         with pytest.raises(OSError, match="No space left") as caught:
             search(x, folder=str(tmp_path))
     assert "folder=" in caught.value.__notes__[0]
@@ -471,8 +474,8 @@ def test_a_full_disk(search, tmp_path, monkeypatch):
 
 def test_nothing_is_kept_after_a_search(clients, monkeypatch):
     """Not even by cycles: on a GPU the next search would find the memory taken."""
-    made, opened = [], _worker.open_backend
-    monkeypatch.setattr(_worker, "open_backend", lambda *how: made.append(weakref.ref(one := opened(*how))) or one)
+    made, opened = [], worker_state.open_backend
+    monkeypatch.setattr(worker_state, "open_backend", lambda *how: made.append(weakref.ref(one := opened(*how))) or one)
     gc.disable()
     try:
         skeleton(sample(np.random.default_rng(11), 40, 50, 3), method="distributed", backend="host", client=clients[3])
@@ -527,12 +530,12 @@ def test_what_it_refuses(search, monkeypatch):
         with pytest.raises(BackendUnavailable, match="on cuda: there is no GPU; give the client of another cluster"):
             skeleton(x, method="distributed", backend="host", workers_on="cuda")
     with monkeypatch.context() as lost:
-        lost.setattr(_worker, "probe", lost_worker)
-        with pytest.raises(_search.ClusterFailure, match="a worker was lost"):
+        lost.setattr("gpupc_impl.distributed.worker.probe", lost_worker)
+        with pytest.raises(ClusterFailure, match="a worker was lost"):
             search(x)
     with monkeypatch.context() as other:
         said = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
-        other.setattr(_cluster, "code", lambda: next(said))
+        other.setattr(machine, "code_digest", lambda: next(said))
         with pytest.raises(BackendUnavailable, match="another version"):
             search(x)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -13,7 +13,7 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.gaussian import pair_scan
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
-from gpupc_impl.out_of_core import _plan
+from gpupc_impl.out_of_core import memory_plan
 
 LAYOUTS = ("auto", "blocks", "panels", "gather")
 REASON = unavailable(methods()["out-of-core-block"], "host")
@@ -29,7 +29,7 @@ def sample(rng: np.random.Generator, p: int, m: int, degree: float, hubs: int = 
 
 
 def least_budget(problem: GaussianProblem, pmax: bool = False) -> int:
-    return _plan.least_budget(problem.n_variables, problem.max_level, problem.degrees_of_freedom, pmax)
+    return memory_plan.least_budget(problem.n_variables, problem.max_level, problem.degrees_of_freedom, pmax)
 
 
 def in_core(problem: GaussianProblem, **options) -> Skeleton:
@@ -126,10 +126,10 @@ def test_rows_that_do_not_fit_are_split(level, monkeypatch):
     expected = in_core(problem, pmax=True)
     assert expected.levels_run == level + 1
     assert expected.pseudo_inverses or level == 1
-    split, original = [], _plan.longest_piece
-    monkeypatch.setattr(_plan, "longest_piece", lambda *given: split.append(given) or original(*given))
+    split, original = [], memory_plan.longest_piece
+    monkeypatch.setattr(memory_plan, "longest_piece", lambda *given: split.append(given) or original(*given))
     for size in (1024, 2048):
-        monkeypatch.setattr("gpupc_impl.out_of_core._gathered.Gathered.largest_arena", lambda *given, size=size: size)
+        monkeypatch.setattr("gpupc_impl.out_of_core.gathered.Gathered.largest_arena", lambda *given, size=size: size)
         split.clear()
         found = out_of_core(problem, None, layout="gather", pmax=True)
         assert split, "no row was split"
@@ -162,7 +162,7 @@ def test_a_sufficient_budget_is_in_core_with_the_tests_of_pair_scan():
     data = rng.standard_normal((60, 1)) + rng.standard_normal((60, 100))
     data[:, 5] = data[:, 70]
     problem = GaussianProblem.from_data(data, alpha=0.1)
-    first = _plan.pair_scan(100, None, False).device_bytes
+    first = memory_plan.pair_scan(100, None, False).device_bytes
     pair_scan = skeleton(problem, method="pair-scan", backend="host", pmax=True)
     for budget, layouts in {
         10**6: ["core", "core", "core"],

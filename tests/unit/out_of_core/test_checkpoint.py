@@ -77,13 +77,13 @@ def test_killed_in_a_level_by_the_system(tmp_path):
         import os, signal
         from gpupc_impl import skeleton
         from gpupc_impl.core.family import load_problem
-        from gpupc_impl.out_of_core._gathered import Gathered
+        from gpupc_impl.out_of_core.gathered import Gathered
 
         test_batch = Gathered.test_batch
 
         def kill(self, batch):
             test_batch(self, batch)
-            if self.level == 2:
+            if self.context.level == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Gathered.test_batch = kill
@@ -155,7 +155,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_any_work(tmp_path, monkeyp
     def no_work(*given):
         raise AssertionError("a level was begun")
 
-    monkeypatch.setattr("gpupc_impl.out_of_core._search.BlockSearch.run_level", no_work)
+    monkeypatch.setattr("gpupc_impl.out_of_core.search.BlockSearch.run_level", no_work)
     (tmp_path / "file").write_text("no folder")
     path = str(tmp_path / "file" / "below")
     with pytest.raises(InvalidProblem, match=f"{parameter} '.*below' cannot be written: no folder for it can be made"):

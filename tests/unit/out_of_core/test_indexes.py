@@ -22,7 +22,7 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.device import SEARCH
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core import _pairs
+from gpupc_impl.out_of_core import pairs as pair_kernels
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -190,7 +190,7 @@ def test_level_zero_for_real():
     print(done.stdout)
 
 
-@pytest.mark.parametrize("kernel", [_pairs.EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
+@pytest.mark.parametrize("kernel", [pair_kernels.EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
 def test_panels_longer_than_two_to_the_31(kernel):
     """Level 1 of the last rows of a panel of all rows: rows that begin beyond 2^31 entries."""
     backend = open_backend("host", 2**60)
@@ -211,7 +211,7 @@ def test_panels_longer_than_two_to_the_31(kernel):
     keys, counters = backend.full((P, 3), 2**32 - 1, np.uint32), backend.full(COUNTER_SHAPE, 0, np.uint64)
     for i in range(first):  # no edges elsewhere: the words that hold the three columns
         bits[i * n_words + first // 32 : (i + 1) * n_words] = 0
-    grid, block = ((P,), (1, 4)) if kernel == _pairs.EDGES else ((1, math.ceil(P / 64)), (16, 16))
+    grid, block = ((P,), (1, 4)) if kernel == pair_kernels.EDGES else ((1, math.ceil(P / 64)), (16, 16))
     block_of_pairs = pair_block.PAIR_BLOCK(
         rows_i=panel,
         rows_j=panel[first * P :],

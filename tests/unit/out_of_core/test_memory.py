@@ -15,7 +15,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core import _layout, _plan
+from gpupc_impl.out_of_core import host_blocks, memory_plan
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -36,9 +36,9 @@ def no_work(*given):
 
 def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch):
     problem = make_problem()
-    least = _plan.least_budget(90, None, problem.degrees_of_freedom, False)
+    least = memory_plan.least_budget(90, None, problem.degrees_of_freedom, False)
     with monkeypatch.context() as patched:
-        patched.setattr("gpupc_impl.out_of_core._search.BlockSearch.run_level", no_work)
+        patched.setattr("gpupc_impl.out_of_core.search.BlockSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"needs at least {least:,} bytes .* set device_memory_limit to"):
             skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least - 1)
     found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least)
@@ -150,9 +150,9 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
         from gpupc_impl import skeleton
         from gpupc_impl.gaussian import large
         from gpupc_impl.measurement.worker import peak_process_bytes
-        from gpupc_impl.out_of_core import _layout
+        from gpupc_impl.out_of_core import host_blocks
 
-        _layout.KEPT_SHARE = 0  # as where the matrix takes most of the memory
+        host_blocks.KEPT_SHARE = 0  # as where the matrix takes most of the memory
         rng = np.random.default_rng(0)
         data = rng.standard_normal((200, 20_000))
         for j in range(1, 20_000):
@@ -175,11 +175,11 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
 def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, monkeypatch, share, released):
     np.save(tmp_path / "a.npy", np.zeros((256, 256)))
     matrix, seen = np.load(tmp_path / "a.npy", mmap_mode="r"), []
-    monkeypatch.setattr(_layout.mapped, "release", seen.append)
-    monkeypatch.setattr(_layout, "memory_bytes", lambda: matrix.nbytes)
-    monkeypatch.setattr(_layout, "KEPT_SHARE", share)
-    _layout.release_large(matrix)
-    _layout.release_large(np.zeros((1024, 1024)))
+    monkeypatch.setattr(host_blocks.mapped, "release", seen.append)
+    monkeypatch.setattr(host_blocks, "memory_bytes", lambda: matrix.nbytes)
+    monkeypatch.setattr(host_blocks, "KEPT_SHARE", share)
+    host_blocks.release_large(matrix)
+    host_blocks.release_large(np.zeros((1024, 1024)))
     assert len(seen) == released
 
 
@@ -189,7 +189,7 @@ def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, mon
 @pytest.mark.parametrize(("max_level", "pmax"), [(None, False), (0, False), (None, True)])
 def test_managed_memory_is_never_oversubscribed_unasked(monkeypatch, max_level, pmax):
     problem = make_problem(max_level=max_level)
-    needed = _plan.core(90, max_level, pmax).device_bytes
+    needed = memory_plan.core(90, max_level, pmax).device_bytes
     with monkeypatch.context() as patched:
         patched.setattr("gpupc_impl.gaussian.device.GaussianSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"may need {needed:,} bytes .* allow_oversubscription"):
@@ -209,12 +209,12 @@ def test_managed_memory_holds_edges_that_all_go_at_level_two():
     correlation = factors @ np.array([[1.0, 0.2], [0.2, 1.0]]) @ factors.T
     np.fill_diagonal(correlation, 1)
     problem = GaussianProblem.from_correlation(correlation, n_samples=100_000, max_level=2)
-    needed = _plan.core(p, 2, False).device_bytes
+    needed = memory_plan.core(p, 2, False).device_bytes
     found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
     every, others = p * (p - 1) // 2, (p - 2) * (p - 3) // 2
     assert found.edges_per_level[:2] == (every, every)
     assert found.edges_per_level[2] <= every - others
-    assert _plan.core(p, 1, False).device_bytes < found.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert memory_plan.core(p, 1, False).device_bytes < found.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_managed_memory_is_oversubscribed_when_asked():
@@ -232,7 +232,7 @@ def test_managed_memory_is_oversubscribed_when_asked():
 
 def test_managed_memory_on_a_device_that_seems_smaller():
     problem = make_problem(p=300, max_level=1)
-    needed = _plan.core(300, 1, False).device_bytes + _plan.pair_bytes(300)
+    needed = memory_plan.core(300, 1, False).device_bytes + memory_plan.pair_bytes(300)
     assert 2_000_000 < needed < 4_000_000
     with pytest.raises(DeviceMemoryError, match=rf"may need {needed:,} bytes .* of 2,000,000 bytes"):
         skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=2)

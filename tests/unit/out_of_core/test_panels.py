@@ -8,7 +8,7 @@ from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core._pairs import PairResults
+from gpupc_impl.out_of_core.pairs import PairResults
 
 METHOD = get_method("out-of-core-block")
 P = 90

@@ -5,11 +5,11 @@ from collections import Counter, OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupc_impl.distributed._plan import Plan
+from gpupc_impl.distributed.panel_plan import PanelPlan
 
 
-def plan_of(panels: int, held: int = 2) -> Plan:
-    return Plan(p=32 * panels, rows=32, panels=panels, held=held, device_bytes=0, host_bytes=0, budget=0)
+def plan_of(panels: int, held: int = 2) -> PanelPlan:
+    return PanelPlan(p=32 * panels, rows=32, panels=panels, held=held, device_bytes=0, host_bytes=0, budget=0)
 
 
 @given(panels=st.integers(1, 40), workers=st.integers(1, 12))

@@ -1,13 +1,13 @@
 """What a worker may take of its machine."""
 
-from gpupc_impl.distributed import _cluster
+from gpupc_impl.distributed import machine
 
 
 def test_memory_of_a_control_group(tmp_path, monkeypatch):
-    without = _cluster.free_memory()
+    without = machine.free_memory()
     for name, content in (("max", "5000000"), ("current", "3000000"), ("stat", "anon 7\ninactive_file 1000000\n")):
         (tmp_path / f"memory.{name}").write_text(content)
-    monkeypatch.setattr(_cluster, "GROUPS", tmp_path)
-    assert _cluster.free_memory() == 3_000_000 < without
+    monkeypatch.setattr(machine, "CONTROL_GROUPS", tmp_path)
+    assert machine.free_memory() == 3_000_000 < without
     (tmp_path / "memory.max").write_text("max\n")
-    assert _cluster.free_memory() > 3_000_000
+    assert machine.free_memory() > 3_000_000
