@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpupc_impl.backends import KernelSource
-from gpupc_impl.distributed.block_search import KEEP, LIST
 from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES
+from gpupc_impl.distributed.worker_search import KEEP, LIST
 from gpupc_impl.distributed.worker_state import DECIDE
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -85,9 +84,6 @@ class PanelPlan:
         row, column = np.divmod(at[word], bits.shape[1])
         first = np.array([i, j]) * self.rows
         return (np.stack([row, STEP * column + bit], axis=1) + first).astype(np.int32)
-
-    def facts(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 def _clustered(rows: range, columns: range) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import tempfile
 import time
@@ -103,7 +104,7 @@ class DistributedSearch(LevelSearch):
         seconds = {"plan": planned - started, "write_numbers": written - planned, "read_numbers": ready - written}
         self.report |= {
             "seconds_before_levels": seconds,
-            "plan": plan.facts(),
+            "plan": dataclasses.asdict(plan),
             "workers": len(offers),
             "devices": [offer["describe"] for offer in offers.values()],
             "levels": self._runner.levels,

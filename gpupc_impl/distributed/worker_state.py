@@ -122,15 +122,8 @@ class WorkerState:
         self.seconds[step] += now - self._last_lap
         self._last_lap = now
 
-    def launch(
-        self,
-        kernel: KernelSource,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        arguments: list[Any],
-        shared_bytes: int = 0,
-    ) -> None:
-        self.backend.kernel(*kernel)(grid, block, arguments, shared_bytes)
+    def launch(self, kernel: KernelSource, *launch: Any) -> None:
+        self.backend.kernel(*kernel)(*launch)
 
     def launch_rows(self, kernel: KernelSource, rows: int, arguments: list[Any]) -> None:
         """Launch a kernel that gives each warp a range of rows."""

@@ -1,17 +1,20 @@
-"""Blocks of the correlation matrix and of the graph, copied from the host's memory into staging areas."""
+"""The host's data: blocks of the matrix and of the graph, copied into staging areas, by several threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends.machine import memory_bytes
+from gpupc_impl.backends.machine import available_cores, memory_bytes
 from gpupc_impl.backends.pinned import Copy
 from gpupc_impl.core import mapped
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core.threads import in_threads
+
+THREADS = 8
+"""The most threads: this many saturate the memory's bandwidth."""
 
 COPY_BYTES = 4 << 20
 """Bytes of a block of the matrix that a thread copies at a time."""
@@ -51,10 +54,7 @@ def gather(matrix: Any, members: np.ndarray, target: np.ndarray) -> None:
 
 
 def release_large(matrix: Any) -> None:
-    """Drop the resident pages of a mapped matrix that would take much of the machine's memory.
-
-    A smaller one keeps its pages: it is read many times, and dropped pages have to be mapped again.
-    """
+    """Drop the resident pages of a mapped matrix that takes much of the machine's memory; a smaller one keeps them."""
     array = mapped.base_memmap(matrix)
     if array is not None and array.nbytes > KEPT_SHARE * memory_bytes():
         mapped.release(array)
@@ -75,3 +75,13 @@ def pieces(whole: slice, size: int) -> Iterator[slice]:
 
 def length(part: slice) -> int:
     return part.stop - part.start
+
+
+def in_threads(work: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
+    """The results of `work` for the parts, in order; the parts are divided among threads."""
+    waiting: Sequence[Any] = list(parts)
+    threads = min(THREADS, available_cores(), len(waiting))
+    if threads < 2:
+        return [work(part) for part in waiting]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, waiting))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
 from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.registry import Run
 from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -24,28 +24,22 @@ class LevelContext:
     """What a layout takes of the search in order to run a level.
 
     Attributes:
-        level: the size of conditioning sets.
         adjacency: (p, p) bool on the host: the graph, which the level updates.
         largest_p: (p, p) float64 largest p-values so far, which the level updates, or None.
         counters: uint64 on the device: the tests of the level (see engine/kernels/tally.cuh).
-        first_come: whether any separating set ends the tests of an edge, not only the canonical one.
         budget: device memory in bytes.
         staging_bytes: pinned host memory of each pipeline.
-        theta, delta: cuPC-S's launch parameters, for gathered rows.
     """
 
     level: int
     problem: GaussianProblem
-    backend: Backend
+    run: Run
     pipelines: Pipelines
     adjacency: np.ndarray
     largest_p: np.ndarray | None
     counters: Any
-    first_come: bool
     budget: int
     staging_bytes: int
-    theta: int
-    delta: int
 
     @property
     def p(self) -> int:
@@ -54,6 +48,11 @@ class LevelContext:
     @functools.cached_property
     def critical_r_squared(self) -> float:
         return self.problem.critical_r_squared(self.level)
+
+    @property
+    def first_come(self) -> bool:
+        """Whether any separating set ends the tests of an edge, not only the canonical one."""
+        return self.run.separating_sets == "first-come"
 
 
 class Layout(abc.ABC):
@@ -75,11 +74,7 @@ class Layout(abc.ABC):
         """Run the level's tests, and remove the separated edges from the graph."""
 
     def record_p_values(self, i: np.ndarray, j: np.ndarray, smallest: np.ndarray) -> None:
-        """Update the largest p-values of pairs.
-
-        Args:
-            smallest: for each pair, the bits of the smallest r^2 of its tests, or `NO_KEY` if there was no test.
-        """
+        """Update the largest p-values of pairs from the bits of the smallest r^2 of each, `NO_KEY` without a test."""
         problem, largest_p, tested = self.context.problem, self.context.largest_p, smallest != NO_KEY
         i, j, r_squared = i[tested], j[tested], smallest[tested].view(np.float64)
         p_values = problem.p_value(r_squared, self.context.level)
@@ -92,7 +87,7 @@ class Layout(abc.ABC):
         if largest_p is not None:
             i, j = pairs.T
             largest_p[i, j] = largest_p[j, i] = removed_p_values(context.problem, pairs, sets)
-        tests, undefined, pseudo_inverses = map(int, context.backend.download(context.counters).sum(axis=0)[:3])
+        tests, undefined, pseudo_inverses = map(int, context.run.backend.download(context.counters).sum(axis=0)[:3])
         return LevelOutcome(*self.count(), tests, pairs, sets, undefined, pseudo_inverses)
 
     def count(self) -> tuple[int, int]:

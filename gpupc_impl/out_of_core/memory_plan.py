@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -54,9 +53,6 @@ class MemoryPlan:
     bytes_down: int = 0
     staging_bytes: int = 0
 
-    def facts(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
     def __str__(self) -> str:
         return (
             f"{self.layout} of {self.rows:,} x {self.columns:,} (at most {self.device_bytes:,} bytes of device memory, "
@@ -69,7 +65,7 @@ class MemoryPlan:
 
 def pair_scan(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
     """The search of `pair-scan` up to level 1; the memory of later levels depends on the graph."""
-    return MemoryPlan("core", PairScan.first_bytes(p, max_level, pmax), p, p, p, _half_matrix_bytes(p))
+    return MemoryPlan("core", PairScan.first_bytes(p, max_level, pmax), p, p, p, 4 * p * (p + 1))  # half the matrix
 
 
 def core(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
@@ -90,12 +86,7 @@ def core(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
         level += 1
     # The smaller terms are degrees, counts of removed edges and the starts of their lists; rounding; counters.
     device_bytes = 17 * pairs + 16 * (p + 1) + level_bytes + 16 * 512 + COUNTER_BYTES
-    return MemoryPlan("core", device_bytes, p, p, p, _half_matrix_bytes(p))
-
-
-def _half_matrix_bytes(p: int) -> int:
-    """One triangle of a symmetric matrix, with its diagonal."""
-    return 4 * p * (p + 1)
+    return MemoryPlan("core", device_bytes, p, p, p, 4 * p * (p + 1))
 
 
 def pair_bytes(p: int) -> int:

@@ -10,6 +10,7 @@ from gpupc_impl.backends import KernelSource
 from gpupc_impl.engine.graph import NO_KEY, ROWS
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER, PAIR_BLOCK, tile_launch
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import separations
 from gpupc_impl.out_of_core.host_blocks import length
 from gpupc_impl.out_of_core.layout import Layout
@@ -20,6 +21,7 @@ ZERO = KernelSource(SOURCE, "level_zero_block")
 RANKS = KernelSource(SOURCE, "rank_members", (ROWS,))
 EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
 
+ZERO_THREADS = 128
 EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
 """The thread block of `level_one_edges`, (threads an edge, edges): a GPU reads a row with a warp, a core in a loop."""
 
@@ -27,6 +29,18 @@ EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
 def result_areas(layout: Layout, pairs: int) -> dict[str, int]:
     """Bytes of a pipeline's areas for the results of so many pairs, by name."""
     return {"keys": 4 * pairs} | ({} if layout.context.largest_p is None else {"smallest": 8 * pairs})
+
+
+def level_zero_launch(c: Any, i0: int, j0: int, critical_r_squared: float, edges: Any) -> tuple[Any, ...]:
+    """The launch that decides the pairs of a block: kernel, grid, thread block, arguments.
+
+    Args:
+        c: (n_i, n_j) float64 correlations on the device, of the variables from `i0` and from `j0` on.
+        edges: (n_i, words) uint32 on the device, for a bit a pair.
+    """
+    numbers = map(np.int32, (*c.shape, i0, j0))
+    arguments = [c, *numbers, np.float64(critical_r_squared), edges, np.int32(edges.shape[1])]
+    return ZERO, (ceil_div(edges.size, ZERO_THREADS),), (ZERO_THREADS,), arguments
 
 
 def level_one_launch(
@@ -98,7 +112,7 @@ class PairResults:
             residual_tolerance=tolerance,
             first_come=context.first_come,
         )
-        kernel, grid, block = level_one_launch(context.backend.name, n_i, n_j, in_tiles, tolerance)
+        kernel, grid, block = level_one_launch(context.run.backend.name, n_i, n_j, in_tiles, tolerance)
         pipeline.launch(kernel, grid, block, [argument])
 
     def fetch(self) -> None:

@@ -14,22 +14,16 @@ from gpupc_impl.integers import ceil_div
 SOURCE = "out_of_core/kernels/panels.cu"
 PANEL_ROWS = Struct(
     "PanelRows",
-    c=Pointer(np.float64),
-    near=Pointer(np.uint32),
-    has_twin=Pointer(np.uint8),
-    first=np.int32,
-    count=np.int32,
+    **{"c": Pointer(np.float64), "near": Pointer(np.uint32), "has_twin": Pointer(np.uint8)},
+    **dict.fromkeys(("first", "count"), np.int32),
 )
 PANEL = Struct(
     "Panel",
     **dict.fromkeys("ij", PANEL_ROWS),
-    p=np.int32,
-    words=np.int32,
+    **dict.fromkeys(("p", "words"), np.int32),
     members=Pointer(np.uint32),
-    min_r_squared=Pointer(np.uint64),
-    counters=Pointer(np.uint64),
-    critical_r_squared=np.float64,
-    residual_tolerance=np.float64,
+    **dict.fromkeys(("min_r_squared", "counters"), Pointer(np.uint64)),
+    **dict.fromkeys(("critical_r_squared", "residual_tolerance"), np.float64),
 )
 TWINS = KernelSource(SOURCE, "mark_twins")
 SCANS = {flag: KernelSource(SOURCE, f"scan_panel<{flag}>", (PANEL,)) for flag in ("true", "false")}
@@ -39,9 +33,6 @@ WARPS = 4
 
 MOST_SPLITS = 8
 """The most thread blocks that divide the partners of a row among themselves."""
-
-Launch = tuple[KernelSource, tuple[int, ...], tuple[int, ...], list[Any]]
-"""A kernel, its grid, its thread block, and its arguments."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +57,7 @@ class DeviceRows:
 
     @property
     def argument(self) -> Filled:
-        """The `PANEL_ROWS` that the kernel takes."""
-        first, count = self.first, len(self.has_twin)
-        return PANEL_ROWS(c=self.c, near=self.near, has_twin=self.has_twin, first=first, count=count)
+        return PANEL_ROWS(**vars(self), count=len(self.has_twin))
 
     def part(self, variables: slice) -> DeviceRows:
         """The rows of some of the variables."""
@@ -76,44 +65,22 @@ class DeviceRows:
         return DeviceRows(variables.start, self.c[own], self.near[own], self.has_twin[own])
 
 
-def twins_launch(backend: Backend, rows: DeviceRows, residual_tolerance: float) -> Launch:
-    """The launch that fills `has_twin` of some rows."""
+def twins_launch(backend: Backend, rows: DeviceRows, residual_tolerance: float) -> tuple[Any, ...]:
+    """The launch that fills `has_twin` of some rows: kernel, grid, thread block, arguments."""
     count, p = rows.c.shape
     numbers = map(np.int32, (count, rows.first, p))
     arguments = [rows.c, *numbers, np.float64(residual_tolerance), rows.has_twin]
     return TWINS, (ceil_div(count, WARPS),), (WARPS * backend.warp_threads,), arguments
 
 
-def scan_launch(
-    backend: Backend,
-    rows: DeviceRows,
-    columns: DeviceRows,
-    *,
-    members: Any,
-    min_r_squared: Any,
-    counters: Any,
-    critical_r_squared: float,
-    residual_tolerance: float,
-) -> Launch:
-    """The launch that tests the edges i < j between some rows and others.
+def scan_launch(backend: Backend, rows: DeviceRows, columns: DeviceRows, **fields: Any) -> tuple[Any, ...]:
+    """The launch that tests the edges i < j between some rows and others: kernel, grid, thread block, arguments.
 
     Args:
-        members: (rows, columns) uint32 on the device, written where a pair is separated.
-        min_r_squared: (rows, columns) uint64 on the device for the bits of the smallest r^2 of each pair, or None.
-        counters: uint64 on the device (engine/kernels/tally.cuh).
+        fields: the other fields of `PANEL`, from `members` on (see kernels/panels.cu).
     """
     p = rows.c.shape[1]
-    argument = PANEL(
-        i=rows.argument,
-        j=columns.argument,
-        p=p,
-        words=row_words(p),
-        members=members,
-        min_r_squared=min_r_squared,
-        counters=counters,
-        critical_r_squared=critical_r_squared,
-        residual_tolerance=residual_tolerance,
-    )
+    panel = PANEL(i=rows.argument, j=columns.argument, p=p, words=row_words(p), **fields)
     grid = len(rows.has_twin), min(ceil_div(len(columns.has_twin), 32 * WARPS), MOST_SPLITS)
-    kernel = SCANS["false" if min_r_squared is None else "true"]
-    return kernel, grid, (WARPS * backend.warp_threads,), [argument]
+    kernel = SCANS["false" if fields["min_r_squared"] is None else "true"]
+    return kernel, grid, (WARPS * backend.warp_threads,), [panel]

@@ -24,7 +24,7 @@ class Panels(Layout):
     def run(self) -> LevelOutcome:
         p, plan, graph, pipelines = self.context.p, self.plan, self.context.adjacency, self.context.pipelines
         n_words = row_words(p)
-        arrays = self.context.backend.empty_all(
+        arrays = self.context.run.backend.empty_all(
             c=((plan.rows, p), np.float64), near=((plan.rows, n_words), np.uint32), has_twin=(plan.rows, np.uint8)
         )
         pipelines.allocate(
@@ -63,7 +63,7 @@ class Panels(Layout):
             host_blocks.read_bits(context.adjacency, rows, everything, near)
         target = target or DeviceRows(rows.start, device_c, device_near, device_twins)
         pipeline.upload((target.c, c), (target.near, near))
-        pipeline.launch(*twins_launch(context.backend, target, context.problem.residual_tolerance))
+        pipeline.launch(*twins_launch(context.run.backend, target, context.problem.residual_tolerance))
         return target
 
     def _test(self, pipeline: Pipeline, panel: DeviceRows, partners: DeviceRows) -> None:
@@ -89,7 +89,7 @@ class Panels(Layout):
             )
         else:
             launch = scan_launch(
-                context.backend,
+                context.run.backend,
                 panel,
                 partners,
                 members=results.members,
@@ -107,7 +107,7 @@ class Panels(Layout):
         The scan of a pair that nothing separates goes through all of its neighbours. The share of such pairs is
         estimated from the blocks merged so far.
         """
-        if self.context.backend.name not in pair_block.TILED or not self.tested or results.smallest is not None:
+        if self.context.run.backend.name not in pair_block.TILED or not self.tested or results.smallest is not None:
             return False
         separated = sum(len(block.others) for block in self.separations)
         return (1 - separated / self.tested) * results.share * pair_block.GAIN >= 1

@@ -20,9 +20,7 @@ ROW_SEARCH = Struct(  # row_search.cuh
     "RowSearch",
     **dict.fromkeys(("keys", "min_r_squared", "counters"), Pointer(np.uint64)),
     binomial=BINOMIALS,
-    critical_r_squared=np.float64,
-    residual_tolerance=np.float64,
-    pivot_tolerance=np.float64,
+    **dict.fromkeys(("critical_r_squared", "residual_tolerance", "pivot_tolerance"), np.float64),
     first_come=np.bool_,
 )
 
@@ -33,21 +31,15 @@ def gathered_kernel(level: int) -> KernelSource:
 
 
 def gathered_launch(
-    backend: Backend, level: int, batch: Filled, search: Filled, *, rows: int, longest: int, theta: int, delta: int
-) -> tuple[KernelSource, tuple[int, int], tuple[int], list[Any], int]:
-    """A launch that tests all sets of some rows.
+    backend: Backend, level: int, batch: Filled, search: Filled, rows: int, longest: int, theta: int, delta: int
+) -> tuple[Any, ...]:
+    """The launch that tests all sets of some rows: kernel, grid, thread block, arguments, bytes of shared memory.
 
     Args:
         batch, search: the `BATCH` and the `ROW_SEARCH`.
-        rows: the number of rows.
-        longest: the most neighbours of a row. Rows are copied to shared memory if it holds one of this length.
-        theta: threads of a thread block.
-        delta: thread blocks that divide the sets of a row among themselves.
-
-    Returns:
-        the kernel, its grid, its thread block, its arguments, and the bytes of shared memory.
+        longest: the most neighbours of a row; rows are copied to shared memory if it can hold one of this length.
+        theta, delta: threads of a thread block, and thread blocks that divide the sets of a row among themselves.
     """
-    row_bytes = 4 * longest
-    use_shared = row_bytes <= backend.max_shared_bytes
+    use_shared = 4 * longest <= backend.max_shared_bytes
     arguments = [batch, search, np.bool_(use_shared)]
-    return gathered_kernel(level), (rows, delta), (theta,), arguments, row_bytes if use_shared else 0
+    return gathered_kernel(level), (rows, delta), (theta,), arguments, 4 * longest if use_shared else 0

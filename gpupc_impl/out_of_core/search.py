@@ -67,10 +67,11 @@ class BlockSearch(LevelSearch):
         self.in_core: InCore | None = None
         if core is not None:
             self.in_core = InCore(problem, run, self.pipelines, core, level_by_level=self.checkpoint is not None)
+        forecast = {"level_0": self._zero, "level_1": self._one}
         self.report = {
             "budget_bytes": self.budget,
             "least_budget_bytes": least,
-            "forecast": {"level_0": self._zero.facts(), "level_1": self._one.facts() if self._one else None},
+            "forecast": {level: plan and dataclasses.asdict(plan) for level, plan in forecast.items()},
             "levels": [],
             "resumed_at_level": self._replayed or None,
             "peak_device_bytes": 0,
@@ -127,7 +128,7 @@ class BlockSearch(LevelSearch):
             self.report["levels"].append(
                 {
                     "level": level,
-                    **plan.facts(),
+                    **dataclasses.asdict(plan),
                     "blocks": self.pipelines.blocks,
                     "bytes_up": self.pipelines.bytes_up,
                     "bytes_down": self.pipelines.bytes_down,
@@ -211,20 +212,8 @@ class BlockSearch(LevelSearch):
             self._leave_core()
         counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
         self.backend.synchronize()  # the pipelines' streams do not wait for the backend's own
-        context = LevelContext(
-            level,
-            self.problem,
-            self.backend,
-            self.pipelines,
-            self.adjacency_left,
-            self.largest_p,
-            counters,
-            first_come=self.run.separating_sets == "first-come",
-            budget=self.budget,
-            staging_bytes=self.staging_bytes,
-            theta=self.params["theta"],
-            delta=self.params["delta"],
-        )
+        state = self.adjacency_left, self.largest_p, counters
+        context = LevelContext(level, self.problem, self.run, self.pipelines, *state, self.budget, self.staging_bytes)
         layout = self._layout(context)
         return layout.run(), layout.plan
 

@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.out_of_core.threads import in_threads
+from gpupc_impl.out_of_core.host_blocks import in_threads
 
 PAIRS_AT_ONCE = 1 << 22
 """Pairs that a thread handles at a time."""

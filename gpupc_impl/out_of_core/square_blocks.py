@@ -8,16 +8,12 @@ import numpy as np
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import host_blocks, separations
-from gpupc_impl.out_of_core.host_blocks import length, upper_blocks
+from gpupc_impl.out_of_core.host_blocks import in_threads, length, upper_blocks
 from gpupc_impl.out_of_core.layout import Layout
 from gpupc_impl.out_of_core.memory_plan import words
-from gpupc_impl.out_of_core.pairs import ZERO, PairResults, result_areas
+from gpupc_impl.out_of_core.pairs import PairResults, level_zero_launch, result_areas
 from gpupc_impl.out_of_core.pipelines import Pipeline
-from gpupc_impl.out_of_core.threads import in_threads
-
-ZERO_THREADS = 128
 
 
 class LevelZero(Layout):
@@ -25,7 +21,7 @@ class LevelZero(Layout):
 
     def run(self) -> LevelOutcome:
         problem, pipelines, largest_p = self.context.problem, self.context.pipelines, self.context.largest_p
-        side, critical = self.plan.rows, np.float64(self.context.critical_r_squared)
+        side, critical = self.plan.rows, self.context.critical_r_squared
         pipelines.allocate({"c": 8 * side * side, "edges": 4 * side * words(side)})
         for rows, columns in upper_blocks(self.context.p, side):
             pipeline = pipelines.next()
@@ -38,13 +34,7 @@ class LevelZero(Layout):
                     largest_p[rows, columns] = problem.p_value(np.square(c), 0)
                     largest_p[columns, rows] = largest_p[rows, columns].T
             pipeline.upload((device_c, c))
-            numbers = map(np.int32, (n_i, n_j, rows.start, columns.start))
-            pipeline.launch(
-                ZERO,
-                (ceil_div(n_i * n_words, ZERO_THREADS),),
-                (ZERO_THREADS,),
-                [device_c, *numbers, critical, device_edges, np.int32(n_words)],
-            )
+            pipeline.launch(*level_zero_launch(device_c, rows.start, columns.start, critical, device_edges))
             pipeline.download((edges, device_edges))
             pipeline.merge_with(functools.partial(self._merge, rows, columns, edges))
         pipelines.finish()
@@ -73,7 +63,7 @@ class SquareBlocks(Layout):
         context, side = self.context, self.plan.rows
         pipelines, graph = context.pipelines, context.adjacency
         c, bits = 8 * side * side, 4 * side * words(side)
-        pair_pipeline = Pipeline(context.backend, 2, pipelines.timeline)
+        pair_pipeline = Pipeline(context.run.backend, 2, pipelines.timeline)
         pair_pipeline.allocate({"c": c, "edges": bits} | result_areas(self, side * side))
         pipelines.allocate({"c_i": c, "c_j": c, "bits_i": bits, "bits_j": bits})
         try:

@@ -12,7 +12,6 @@ from gpupc_impl.engine import graph
 from gpupc_impl.gaussian import cupc_s, pair_block
 from gpupc_impl.gaussian.device import GaussianSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import memory_plan, pairs
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
@@ -88,13 +87,9 @@ class PairSearch(GaussianSearch):
         smallest = None if self._pmax is None else backend.full((p, p), graph.NO_KEY, np.uint64)
         members = backend.full((p, p), pair_block.NO_MEMBER, np.uint32)
         bits = backend.empty((p, n_words), np.uint32)
-        critical = np.float64(self.problem.critical_r_squared(0))
-        numbers = map(np.int32, (p, p, 0, 0))
-        backend.kernel(*pairs.ZERO)(
-            (ceil_div(p * n_words, THREADS),),
-            (THREADS,),
-            [self.correlation, *numbers, critical, bits, np.int32(n_words)],
-        )
+        critical = self.problem.critical_r_squared(0)
+        kernel, grid, threads, arguments = pairs.level_zero_launch(self.correlation, 0, 0, critical, bits)
+        backend.kernel(*kernel)(grid, threads, arguments)
         block = pair_block.whole_matrix(
             self.correlation,
             bits,

@@ -10,11 +10,10 @@ import numpy as np
 from gpupc_impl import GaussianProblem
 from gpupc_impl.backends import open_backend
 from gpupc_impl.distributed import machine, panel_plan
-from gpupc_impl.distributed.block_search import search_block
 from gpupc_impl.distributed.correlations import standardised
-from gpupc_impl.distributed.row_search import search_rows
 from gpupc_impl.distributed.shards import ShardFolder
 from gpupc_impl.distributed.spec import RowGroup, SearchSpec
+from gpupc_impl.distributed.worker_search import search_block, search_rows
 from gpupc_impl.distributed.worker_state import WorkerState
 from gpupc_impl.engine.row_graph import RowGraph
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupc_impl.out_of_core import separations, threads
+from gpupc_impl.out_of_core import host_blocks, separations
 from gpupc_impl.out_of_core.host_blocks import upper_blocks
 from gpupc_impl.out_of_core.pairs import MEMBER, NO_MEMBER
 
@@ -15,7 +15,7 @@ def small_parts(monkeypatch):
     """Many parts for several threads, whatever the machine has."""
     monkeypatch.setattr(separations, "PAIRS_AT_ONCE", 16)
     monkeypatch.setattr(separations, "TILE", 3)
-    monkeypatch.setattr(threads, "available_cores", lambda: 3)
+    monkeypatch.setattr(host_blocks, "available_cores", lambda: 3)
 
 
 def random_members(p: int, share: float, seed: int) -> np.ndarray:
@@ -90,4 +90,4 @@ def test_nothing_is_removed():
 
 def test_a_fault_in_a_thread_is_raised():
     with pytest.raises(ZeroDivisionError):
-        threads.in_threads(lambda part: 1 // part, [2, 1, 0])
+        host_blocks.in_threads(lambda part: 1 // part, [2, 1, 0])
