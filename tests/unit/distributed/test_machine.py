@@ -1,4 +1,4 @@
-"""What a worker may take of its machine."""
+"""The memory that a worker may take of its machine is limited by its control group."""
 
 from gpupc_impl.distributed import machine
 

@@ -1,4 +1,5 @@
-"""Budgets of device memory: kept, refused with what would do, and never oversubscribed unasked."""
+"""Budgets of device memory are kept, or refused with the bytes that suffice; managed memory is oversubscribed only on
+request."""
 
 import csv
 import logging
@@ -41,10 +42,10 @@ def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch):
         patched.setattr("gpupc_impl.out_of_core.search.BlockSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"needs at least {least:,} bytes .* set device_memory_limit to"):
             skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least - 1)
-    found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least)
-    assert found.facts["out_of_core"]["peak_device_bytes"] <= least
-    assert found.facts["out_of_core"]["least_budget_bytes"] == least
-    assert found == skeleton(problem, method="cupc-s", backend="host")
+    result = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least)
+    assert result.facts["out_of_core"]["peak_device_bytes"] <= least
+    assert result.facts["out_of_core"]["least_budget_bytes"] == least
+    assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
 def test_the_refusal_survives_a_process_boundary():
@@ -69,18 +70,18 @@ def test_the_forecast_is_logged_before_the_run(caplog):
 
 @pytest.mark.parametrize(("n_samples", "max_level"), [(100, 0), (4, None)])
 def test_a_forecast_without_level_one_is_logged(caplog, n_samples, max_level):
-    """A budget that holds level 0 but no plan of level 1, which is not asked for, or has too few samples."""
+    """The budget holds level 0 but no plan of level 1, which is not requested, or has too few samples."""
     caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
     problem = GaussianProblem.from_correlation(np.eye(1000), n_samples=n_samples, max_level=max_level)
-    found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=22_000)
-    assert found.levels_run == 1
-    assert found.facts["out_of_core"]["forecast"]["level_1"] is None
+    result = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=22_000)
+    assert result.levels_run == 1
+    assert result.facts["out_of_core"]["forecast"]["level_1"] is None
     assert [record.getMessage().rpartition(", ")[2] for record in caplog.records] == ["no level 1"]
 
 
 @pytest.mark.parametrize("method", ["out-of-core-block", "out-of-core-um"])
 def test_the_peak_is_that_of_the_run(method):
-    """Neither what the backend held before counts, nor what it holds beside the run."""
+    """What the backend held before the run, or holds beside it, does not count."""
     problem, budget, held = make_problem(), 2_000_000, 10_000_000
     alone = solve(problem, get_method(method), open_backend("host", budget))
     expected = alone.facts["out_of_core"]["peak_device_bytes"]
@@ -88,16 +89,16 @@ def test_the_peak_is_that_of_the_run(method):
     backend.empty(held + budget, np.uint8)
     beside = backend.empty(held, np.uint8)
     for _ in range(2):
-        found = solve(problem, get_method(method), backend)
-        assert found.facts["out_of_core"]["peak_device_bytes"] == expected
+        result = solve(problem, get_method(method), backend)
+        assert result.facts["out_of_core"]["peak_device_bytes"] == expected
         assert backend.memory_peak == beside.nbytes + expected
 
 
 def test_a_smaller_budget_takes_more_blocks():
     problem = make_problem(300, max_level=1)
     blocks = [
-        [level["blocks"] for level in found.facts["out_of_core"]["levels"]]
-        for found in (
+        [level["blocks"] for level in result.facts["out_of_core"]["levels"]]
+        for result in (
             skeleton(problem, method="out-of-core-block", backend="host", layout="blocks", device_memory_limit=limit)
             for limit in (200_000, 10_000_000)
         )
@@ -108,7 +109,7 @@ def test_a_smaller_budget_takes_more_blocks():
 
 def test_the_timeline_tells_every_step(tmp_path):
     path = tmp_path / "timeline.csv"
-    found = skeleton(
+    result = skeleton(
         make_problem(), method="out-of-core-block", backend="host", device_memory_limit=150_000, timeline=str(path)
     )
     with open(path) as file:
@@ -116,9 +117,9 @@ def test_the_timeline_tells_every_step(tmp_path):
     assert list(rows[0]) == ["level", "block", "step", "stream", "start_s", "end_s"]
     assert {row["step"] for row in rows} == {"extract", "transfer", "kernel", "merge"}
     assert {row["stream"] for row in rows} == {"0", "1"}
-    assert {int(row["level"]) for row in rows} == set(range(found.levels_run))
+    assert {int(row["level"]) for row in rows} == set(range(result.levels_run))
     assert all(0 <= float(row["start_s"]) <= float(row["end_s"]) for row in rows)
-    for level in found.facts["out_of_core"]["levels"]:
+    for level in result.facts["out_of_core"]["levels"]:
         for step, seconds in level["seconds"].items():
             of_step = [row for row in rows if (row["level"], row["step"]) == (str(level["level"]), step)]
             total = sum(float(row["end_s"]) - float(row["start_s"]) for row in of_step)
@@ -144,7 +145,7 @@ def test_blocks_of_pairs_have_a_stream_and_numbers_of_their_own(tmp_path):
 
 @pytest.mark.slow
 def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
-    """Levels 0 and 1 of a sparse problem whose correlation matrix lies in a file, in 4 GiB of process memory."""
+    """Levels 0 and 1 of a sparse problem with its matrix in a file take less than 4 GiB of process memory."""
     script = f"""
         import numpy as np
         from gpupc_impl import skeleton
@@ -194,15 +195,15 @@ def test_managed_memory_is_never_oversubscribed_unasked(monkeypatch, max_level, 
         patched.setattr("gpupc_impl.gaussian.device.GaussianSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"may need {needed:,} bytes .* allow_oversubscription"):
             skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed - 1, pmax=pmax)
-    found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed, pmax=pmax)
-    assert found.facts["out_of_core"]["peak_device_bytes"] <= needed
-    assert found.facts["out_of_core"]["forecast_bytes"] == needed
+    result = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed, pmax=pmax)
+    assert result.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert result.facts["out_of_core"]["forecast_bytes"] == needed
     expected = skeleton(problem, method="cupc-s", backend="host", pmax=pmax)
-    assert found == expected
+    assert result == expected
 
 
 def test_managed_memory_holds_edges_that_all_go_at_level_two():
-    """Variables 0 and 1 separate all the others, and neither does alone: their sets take more than those of level 1."""
+    """Variables 0 and 1 together separate all others, but neither does alone, so sets take more than at level 1."""
     p = 150
     weights = np.random.default_rng(0).uniform(0.4, 0.6, (p - 2, 2))
     factors = np.concatenate([np.eye(2), weights])
@@ -210,24 +211,24 @@ def test_managed_memory_holds_edges_that_all_go_at_level_two():
     np.fill_diagonal(correlation, 1)
     problem = GaussianProblem.from_correlation(correlation, n_samples=100_000, max_level=2)
     needed = memory_plan.core(p, 2, False).device_bytes
-    found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
+    result = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
     every, others = p * (p - 1) // 2, (p - 2) * (p - 3) // 2
-    assert found.edges_per_level[:2] == (every, every)
-    assert found.edges_per_level[2] <= every - others
-    assert memory_plan.core(p, 1, False).device_bytes < found.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert result.edges_per_level[:2] == (every, every)
+    assert result.edges_per_level[2] <= every - others
+    assert memory_plan.core(p, 1, False).device_bytes < result.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_managed_memory_is_oversubscribed_when_asked():
     problem = make_problem()
-    found = skeleton(
+    result = skeleton(
         problem,
         method="out-of-core-um",
         backend="host",
         device_memory_limit=1000,
         allow_oversubscription=True,
     )
-    assert found.facts["out_of_core"]["peak_device_bytes"] > 1000
-    assert found == skeleton(problem, method="cupc-s", backend="host")
+    assert result.facts["out_of_core"]["peak_device_bytes"] > 1000
+    assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
 def test_managed_memory_on_a_device_that_seems_smaller():
@@ -236,10 +237,10 @@ def test_managed_memory_on_a_device_that_seems_smaller():
     assert 2_000_000 < needed < 4_000_000
     with pytest.raises(DeviceMemoryError, match=rf"may need {needed:,} bytes .* of 2,000,000 bytes"):
         skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=2)
-    found = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=4)
-    assert found == skeleton(problem, method="cupc-s", backend="host")
-    assert found.facts["out_of_core"]["budget_bytes"] == 4_000_000
-    assert found.facts["out_of_core"]["peak_device_bytes"] <= needed
+    result = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=4)
+    assert result == skeleton(problem, method="cupc-s", backend="host")
+    assert result.facts["out_of_core"]["budget_bytes"] == 4_000_000
+    assert result.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_the_budget_holds_again_after_managed_memory():

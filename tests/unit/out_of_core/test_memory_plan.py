@@ -1,4 +1,4 @@
-"""Plans of the block-based search: what they take is what is allocated, and what they move is what moves."""
+"""The plans of the block-based search predict what it allocates and the bytes that it moves."""
 
 import math
 
@@ -47,7 +47,7 @@ def test_least_budgets_grow_with_the_levels(p):
 
 
 def test_the_papers_setting():
-    """TCGA in 2 GiB: the square blocks of the default size move several times what panels move in the same memory."""
+    """TCGA in 2 GiB: square blocks of the default size move more than twice the bytes of panels in the same memory."""
     budget, p = 2 * 2**30, 55_572
     panels, blocks = memory_plan.panels(p, budget, 2560), memory_plan.blocks(p, budget, 2560)
     assert (blocks.rows, blocks.width) == (2560, 2560)
@@ -72,8 +72,8 @@ def test_the_papers_setting():
 def test_a_complete_graph_moves_what_the_forecast_says(p, block_size, budget, layout):
     problem = GaussianProblem.from_correlation(np.full((p, p), 0.5) + 0.5 * np.eye(p), n_samples=1000, max_level=1)
     backend = open_backend("host", budget)
-    found = solve(problem, get_method("out-of-core-block"), backend, {"block_size": block_size, "layout": layout})
-    report = found.facts["out_of_core"]
+    result = solve(problem, get_method("out-of-core-block"), backend, {"block_size": block_size, "layout": layout})
+    report = result.facts["out_of_core"]
     for level, forecast in zip(report["levels"], report["forecast"].values(), strict=True):
         assert level["layout"] == forecast["layout"]
         assert (level["bytes_up"], level["bytes_down"]) == (forecast["bytes_up"], forecast["bytes_down"])

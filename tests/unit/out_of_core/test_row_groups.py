@@ -49,7 +49,7 @@ def test_rows_that_share_their_neighbours_are_gathered_together():
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 12))
 def test_compositions_cover_all_sets_once(n, level, piece):
     lengths = [min(piece, n - start) for start in range(0, n, piece)]
-    found = list(compositions(lengths, level))
-    assert len({tuple(sorted(chosen.items())) for chosen in found}) == len(found)
-    sets = sum(math.prod(math.comb(lengths[b], count) for b, count in chosen.items()) for chosen in found)
+    chosen_counts = list(compositions(lengths, level))
+    assert len({tuple(sorted(chosen.items())) for chosen in chosen_counts}) == len(chosen_counts)
+    sets = sum(math.prod(math.comb(lengths[b], count) for b, count in chosen.items()) for chosen in chosen_counts)
     assert sets == math.comb(n, level)

@@ -1,4 +1,4 @@
-"""Lists of removed pairs, put together from blocks by threads, are those that sorting gives."""
+"""Lists of separated pairs that threads merge from blocks are those that sorting gives."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ from gpupc_impl.out_of_core.pairs import MEMBER, NO_MEMBER
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    """Many parts for several threads, whatever the machine has."""
+    """Use many parts and several threads, whatever the machine has."""
     monkeypatch.setattr(separations, "PAIRS_AT_ONCE", 16)
     monkeypatch.setattr(separations, "TILE", 3)
     monkeypatch.setattr(host_blocks, "available_cores", lambda: 3)
 
 
 def random_members(p: int, share: float, seed: int) -> np.ndarray:
-    """(p, p) uint32: members of sets above the diagonal, some found from the second side; elsewhere `NO_MEMBER`."""
+    """(p, p) uint32: members of sets above the diagonal, some from the second side; elsewhere `NO_MEMBER`."""
     chance = np.random.default_rng(seed)
     members = chance.integers(0, p, (p, p), dtype=np.uint32) | (chance.integers(0, 2, (p, p), dtype=np.uint32) << 31)
     members[np.tril_indices(p)] = NO_MEMBER
@@ -32,14 +32,14 @@ def random_members(p: int, share: float, seed: int) -> np.ndarray:
 )
 def test_blocks_make_one_ascending_list(p, side, share, seed):
     members = random_members(p, share, seed)
-    found = []
+    blocks = []
     for rows, columns in upper_blocks(p, side):
         block = np.ascontiguousarray(members[rows, columns])
-        found += separations.find(block, NO_MEMBER, MEMBER, rows, columns)
-    pairs, sets = separations.in_order(found, p)
+        blocks += separations.find(block, NO_MEMBER, MEMBER, rows, columns)
+    pairs, sets = separations.in_order(blocks, p)
     expected = np.argwhere(members != NO_MEMBER)
     assert pairs.dtype == sets.dtype == np.int32
-    assert found == []  # freed as it was read
+    assert blocks == []  # it is emptied while it is read
     np.testing.assert_array_equal(pairs, expected)
     np.testing.assert_array_equal(sets[:, 0], members[tuple(expected.T)] & MEMBER)
 
