@@ -33,9 +33,9 @@ class TaskRunner:
 
     def __init__(self, client: Any, spec: SearchSpec, folder: str, show_progress: bool):
         self._client, self._spec, self._show_progress = client, spec, show_progress
-        self._advice = "search again, with folder=... for what is done to be kept"
+        self._advice = "search again, with folder=... to keep finished shards"
         if folder:
-            self._advice = f"search again with folder={folder!r}, and no more is made than is missing"
+            self._advice = f"search again with folder={folder!r}, which makes only the missing shards"
         self._numbers: dict[str, str] = {}  # of workers, by name
         self.levels: list[dict[str, Any]] = []
 

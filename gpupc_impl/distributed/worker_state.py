@@ -176,7 +176,7 @@ class WorkerState:
     # --- panels ------------------------------------------------------------------------------------------------------
 
     def panel(self, number: int, keep: int) -> Panel:
-        """A panel, which is computed unless it is in memory; the least recently used one makes room, except `keep`."""
+        """A panel, computed unless it is in memory; the least recently used one, but not `keep`, is dropped for it."""
         if number not in self._panels:
             while len(self._panels) >= self.capacity:
                 del self._panels[next(other for other in self._panels if other != keep)]

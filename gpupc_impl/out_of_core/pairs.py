@@ -9,7 +9,7 @@ import numpy as np
 from gpupc_impl.backends import KernelSource
 from gpupc_impl.engine.graph import NO_KEY, ROWS
 from gpupc_impl.gaussian import pair_block
-from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER, PAIR_BLOCK, tile_launch
+from gpupc_impl.gaussian.pair_block import PAIR_BLOCK, tile_launch
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import separations
 from gpupc_impl.out_of_core.host_blocks import length
@@ -127,4 +127,4 @@ class PairResults:
             self.layout.record_p_values(i + self.rows.start, j + self.columns.start, smallest[i, j])
         self.layout.tested += self.pairs
         keys, _ = self._areas["keys"]
-        self.layout.separations += separations.find(keys, NO_MEMBER, MEMBER, self.rows, self.columns)
+        self.layout.separations += separations.find(keys, self.rows, self.columns)

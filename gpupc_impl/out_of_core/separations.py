@@ -12,6 +12,7 @@ import dataclasses
 import numpy as np
 
 from gpupc_impl.core import mapped
+from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 PAIRS_AT_ONCE = 1 << 22
@@ -41,23 +42,20 @@ class BlockSeparations:
     members: np.ndarray
 
 
-def find(
-    members: np.ndarray, no_member: np.uint32, member_bits: np.uint32, rows: slice, columns: slice
-) -> list[BlockSeparations]:
+def find(members: np.ndarray, rows: slice, columns: slice) -> list[BlockSeparations]:
     """The separated pairs of a block.
 
     Args:
-        members: (rows, columns) uint32: `no_member` for a pair that nothing separates, else the member in
-            `member_bits`.
+        members: (rows, columns) uint32: `NO_MEMBER` for a pair that nothing separates, else the member in `MEMBER`.
         rows, columns: the variables of the block.
     """
     width = columns.stop - columns.start
 
     def find_in(part: slice) -> BlockSeparations:
         cells = members[part]
-        separated = cells != no_member
+        separated = cells != NO_MEMBER
         counts, at = np.count_nonzero(separated, axis=1), np.flatnonzero(separated)
-        separators = cells.reshape(-1)[at] & member_bits
+        separators = cells.reshape(-1)[at] & MEMBER
         at -= np.repeat(np.arange(len(counts)) * width - columns.start, counts)
         return BlockSeparations(rows.start + part.start, counts, at.astype(np.int32), separators.view(np.int32))
 

@@ -53,17 +53,18 @@ __global__ void keep_block(const Block b) {
             const int home = b.first_j / 32 + w;
             const long long from = static_cast<long long>(r) * b.row_words + home;
             const unsigned edges = b.near[from] & above(b.first_i + r, home);
-            unsigned gone = 0;
+            unsigned separated = 0;
             if (b.members != nullptr) {
                 const unsigned* members = b.members + static_cast<long long>(r) * b.n_j + 32 * w;
-                gone = edges & ballot(min(b.n_j - 32 * w, LANES), [&](int lane) { return members[lane] != NO_MEMBER; });
-                if (b.required != nullptr) gone &= ~b.required[from];
+                separated =
+                    edges & ballot(min(b.n_j - 32 * w, LANES), [&](int lane) { return members[lane] != NO_MEMBER; });
+                if (b.required != nullptr) separated &= ~b.required[from];
             }
-            removed += __popc(gone);
+            removed += __popc(separated);
             if (warp_leader()) {
                 const long long to = static_cast<long long>(r) * b.words + w;
                 b.edges[to] = edges;
-                b.left[to] = edges & ~gone;
+                b.left[to] = edges & ~separated;
             }
         }
         if (warp_leader()) b.removed[r] = removed;
@@ -77,13 +78,14 @@ __global__ void list_members(const Block b, const long long* starts, int* listed
         long long slot = starts[r];
         for (int w = 0; w < b.words; ++w) {
             const long long cell = static_cast<long long>(r) * b.words + w;
-            const unsigned gone = b.edges[cell] & ~b.left[cell];
-            if (gone == 0) continue;
+            const unsigned separated = b.edges[cell] & ~b.left[cell];
+            if (separated == 0) continue;
             const unsigned* members = b.members + static_cast<long long>(r) * b.n_j + 32 * w;
             each_lane(LANES, [&](int lane) {
-                if (gone >> lane & 1) listed[slot + __popc(gone & ~(~0u << lane))] = static_cast<int>(members[lane]);
+                if (!(separated >> lane & 1)) return;
+                listed[slot + __popc(separated & ~(~0u << lane))] = static_cast<int>(members[lane]);
             });
-            slot += __popc(gone);
+            slot += __popc(separated);
         }
     }
 }

@@ -46,16 +46,16 @@ __global__ void __launch_bounds__(512)
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
-        unsigned long long next = search.found(slots);  // loaded one neighbour ahead, to hide latency
+        unsigned long long next = search.best_key(slots);  // loaded one neighbour ahead, to hide latency
         for (int position = 0; position < n; ++position) {
             const int j = row.neighbours[position];
             const long long slot = slots + position;
-            const unsigned long long found = next, key = set_key(i, j, t);
-            if (position + 1 < n) next = search.found(slot + 1);
+            const unsigned long long best = next, key = set_key(i, j, t);
+            if (position + 1 < n) next = search.best_key(slot + 1);
             bool member = false;
 #pragma unroll
             for (int a = 0; a < L; ++a) member |= position == positions[a];
-            if (member || search.settled(found, key)) continue;
+            if (member || search.settled(best, key)) continue;
             search.test(tally, S.residuals(C, p, i, j, c_i[j]), slot, batch.mirrors[slot], key);
         }
     }

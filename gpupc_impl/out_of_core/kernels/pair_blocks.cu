@@ -13,12 +13,12 @@ __global__ void level_zero_block(const double* c, int n_i, int n_j, int i0, int 
     const long long i = at / words;
     if (i >= n_i) return;
     const int first = static_cast<int>(at % words) * 32, last = min(first + 32, n_j);
-    unsigned found = 0;
+    unsigned bits = 0;
     for (int j = first; j < last; ++j) {
         const double r = c[i * n_j + j];
-        found |= static_cast<unsigned>(i0 + i != j0 + j && r * r > critical_r_squared) << (j - first);
+        bits |= static_cast<unsigned>(i0 + i != j0 + j && r * r > critical_r_squared) << (j - first);
     }
-    edges[at] = found;
+    edges[at] = bits;
 }
 
 // Level 1 of a block of pairs with one separation-set block: the tests of each edge (i, j) given each variable s that

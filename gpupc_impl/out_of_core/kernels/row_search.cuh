@@ -12,11 +12,11 @@ struct RowSearch {
     double critical_r_squared, residual_tolerance, pivot_tolerance;
     bool first_come;
 
-    __device__ __forceinline__ unsigned long long found(long long slot) const { return load_relaxed(&keys[slot]); }
+    __device__ __forceinline__ unsigned long long best_key(long long slot) const { return load_relaxed(&keys[slot]); }
 
-    // Returns whether a test with this key can no longer change the answer, given the best key found so far.
-    __device__ __forceinline__ bool settled(unsigned long long found, unsigned long long key) const {
-        return ::settled(first_come, found, key);
+    // Returns whether a test with this key can no longer change the answer, given the best key so far.
+    __device__ __forceinline__ bool settled(unsigned long long best, unsigned long long key) const {
+        return ::settled(first_come, best, key);
     }
 
     // Decides the test with residuals h and the given key for the edge at `slot`, and counts it. `mirror` is the slot

@@ -4,7 +4,7 @@
 // The row's n neighbours are cut into blocks of consecutive positions. One launch tests the sets S that have a given
 // number of members in each of some blocks, against the neighbours in one block, so that only the correlations among
 // these blocks are on the device. If q blocks of lengths n_q contribute m_q members each, there are prod C(n_q, m_q)
-// sets. Set t of a launch is found by reading t as a mixed-radix number whose digits are ranks in the blocks. Its rank
+// sets. Set t of a launch results from reading t as a mixed-radix number whose digits are ranks in the blocks. Its rank
 // among all C(n, L) sets of the row follows from its positions x_0 < ... < x_{L-1}:
 //
 //     rank = C(n, L) - 1 - sum_a C(n - 1 - x_a, L - a)
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(512)
             for (int a = 0; a < L; ++a) member |= position == positions[a];
             if (member) continue;
             const unsigned long long key = position >= before ? rank : SECOND_SIDE | rank;
-            if (search.settled(search.found(position), key)) continue;
+            if (search.settled(search.best_key(position), key)) continue;
             const int j = to.base + (position - to.first) + (position >= before);
             search.test(tally, S.residuals(C, size, i, j, c_i[j]), position, position, key);
         }

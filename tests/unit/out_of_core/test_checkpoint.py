@@ -119,7 +119,7 @@ def test_a_checkpoint_without_p_values_is_refused_when_they_are_asked_for(tmp_pa
         search(make_problem(), path, pmax=True)
 
 
-@pytest.mark.parametrize(("written", "asked"), [("first-come", "canonical"), ("canonical", "first-come")])
+@pytest.mark.parametrize(("written", "requested"), [("first-come", "canonical"), ("canonical", "first-come")])
 def test_a_checkpoint_with_sets_chosen_by_another_rule_is_refused(tmp_path, written, requested):
     path = tmp_path / "checkpoint.npz"
     with pytest.raises(Killed):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
 from gpupc_impl.out_of_core import host_blocks, separations
 from gpupc_impl.out_of_core.host_blocks import upper_blocks
-from gpupc_impl.out_of_core.pairs import MEMBER, NO_MEMBER
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_blocks_make_one_ascending_list(p, side, share, seed):
     blocks = []
     for rows, columns in upper_blocks(p, side):
         block = np.ascontiguousarray(members[rows, columns])
-        blocks += separations.find(block, NO_MEMBER, MEMBER, rows, columns)
+        blocks += separations.find(block, rows, columns)
     pairs, sets = separations.in_order(blocks, p)
     expected = np.argwhere(members != NO_MEMBER)
     assert pairs.dtype == sets.dtype == np.int32
