@@ -1,7 +1,7 @@
 """Where the arrays of a problem lie in memory.
 
 A GPU copies from page-locked memory by itself; from any other the host copies first, which for a matrix of correlations
-takes a third of a search (docs/performance.md). So whoever makes a problem for a backend makes it `inside` memory of
+takes a third of a search (docs/log.md). So whoever makes a problem for a backend makes it `inside` memory of
 that backend, and no family has to know of one.
 """
 

@@ -145,7 +145,7 @@ MAX_PLANES = 32
 """Variables with more categories have no planes."""
 
 PLANE_CELLS = {"cuda": 64, "host": 2048}
-"""The most cells of a table that is counted by planes; beyond, samples are counted faster (docs/performance.md)."""
+"""The most cells of a table that is counted by planes; beyond, samples are counted faster (docs/design/discrete.md)."""
 
 COUNTING = Parameter(
     "bit-planes",

@@ -46,7 +46,7 @@ SHARED_TABLE_CELLS = 12288
 At most 2^16 (tables.cuh, count_packed)."""
 
 SORTED_FROM = {"cuda": 40, "host": 4}
-"""Tables of more cells than so many a sample are not made: sorting the samples is faster (docs/performance.md)."""
+"""Tables of more cells than so many a sample are not made: sorting the samples is faster (docs/log.md)."""
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """The paper's on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""

@@ -12,7 +12,7 @@ FAMILY = Family(
     problem=GaussianProblem,
     retest=Retest,
     strength=Strength,
-    # On a GPU and on cores alike pair-scan is ahead of all others (docs/performance.md); without a C++ compiler there
+    # On a GPU and on cores alike pair-scan is ahead of all others (docs/design/gaussian.md); without a C++ compiler there
     # is the compiled reference.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
     packages=(

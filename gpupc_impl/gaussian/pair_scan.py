@@ -1,4 +1,4 @@
-"""pair-scan: what one would build today; not from a paper (docs/performance.md).
+"""pair-scan: what one would build today; not from a paper (docs/design/gaussian.md).
 
 A pair is tested from both its ends at once, in one ascending scan over the third variable (level 1; in tiles of pairs
 where nearly all of them last), or over the last member of a set whose other members are worked into the covariances
@@ -137,7 +137,7 @@ PARAMETERS = {
 @method(
     "pair-scan",
     family="gaussian",
-    source="ours: docs/performance.md",
+    source="ours: docs/design/gaussian.md",
     summary="a warp a pair or a prefix of sets, 32 last members at a time, both sides in one scan",
     params=PARAMETERS,
 )

@@ -19,7 +19,12 @@ import pytest
 from gpupc_impl.reporting.catalogue import entries
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "datasets" / "README.md"]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "design").glob("*.md")),
+    ROOT / "datasets" / "README.md",
+]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 """Run as a whole by tests/unit/test_tutorials.py."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

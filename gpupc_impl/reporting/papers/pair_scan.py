@@ -1,4 +1,4 @@
-"""`pair-scan`, our own method (docs/performance.md): how its time grows with the number of variables."""
+"""`pair-scan`, our own method (docs/design/gaussian.md): how its time grows with the number of variables."""
 
 from __future__ import annotations
 

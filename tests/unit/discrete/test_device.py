@@ -780,7 +780,7 @@ class WatchedBackend(HostBackend):
 
 
 def test_a_level_is_five_launches_and_one_read():
-    """docs/performance.md: four where it removes nothing. Codes go up once and without padding."""
+    """docs/design/discrete.md: four where it removes nothing. Codes go up once and without padding."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     watched = WatchedBackend()
     found = run(problem, "gpupc", watched)
