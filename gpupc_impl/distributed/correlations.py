@@ -1,4 +1,4 @@
-"""Correlations whose bits are the same wherever they are made: kernels/correlate.cu, and problems that have them."""
+"""Correlations whose bits do not depend on where they are computed (kernels/correlate.cu), and problems with them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
-CORRELATE = KernelSource("distributed/kernels/correlate.cu", "correlate")
-
-SQUARES = KernelSource("distributed/kernels/correlate.cu", "correlate_squares")
-MIRROR = KernelSource("distributed/kernels/correlate.cu", "mirror")
+SOURCE = "distributed/kernels/correlate.cu"
+CORRELATE = KernelSource(SOURCE, "correlate")
+SQUARES = KernelSource(SOURCE, "correlate_squares")
+MIRROR = KernelSource(SOURCE, "mirror")
 
 TILES = {"cuda": (128, 64), "host": (64, 64)}
-"""Rows and columns of a tile (kernels/correlate.cu)."""
+"""Rows and columns of a tile, by backend."""
+
+TILE_CONSTANTS = {name: {"TILE_ROWS": rows, "TILE_COLUMNS": columns} for name, (rows, columns) in TILES.items()}
 
 THREADS = {"cuda": (16, 16), "host": (1, 1)}
+"""The thread block of a tile, by backend."""
 
 COLUMNS_AT_ONCE = 512
-"""Variables that are standardised together: what the device holds of them is small."""
+"""Variables that are standardised at a time, so that the device holds few of them."""
 
 
 def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """(m, p) columns with mean zero and length one, zeros for constant ones: the same bits on every backend.
+    """(m, p) columns with mean 0 and Euclidean length 1, and zeros for constant ones, the same on any backend.
 
     Args:
-        out: where they go, such as a mapped file; a new array by default.
+        samples: (m, p).
+        out: (m, p) float64 array for the result, such as a mapped file; a new one by default.
     """
     m, p = samples.shape
     out = np.empty((m, p)) if out is None else out
@@ -47,45 +51,50 @@ def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None =
 
 
 def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any, first: int = 0) -> None:
-    """Queue the correlations of some variables with others.
+    """Queue the computation of the correlations of some variables with others.
 
     Args:
         samples: (m, p) float64, standardised, on the device.
         rows, columns: int32 variables, on the device.
-        out: (rows, width) float64, on the device: they go into its columns from `first` on.
+        out: (rows, width) float64, on the device: the correlations go into its columns from `first` on.
     """
     m, p = samples.shape
     n_rows, n_columns = len(rows), len(columns)
     if n_rows and n_columns:
         height, width = TILES[backend.name]
-        given = (samples, np.int32(m), np.int32(p), rows, np.int32(n_rows), columns, np.int32(n_columns))
+        inputs = (samples, np.int32(m), np.int32(p), rows, np.int32(n_rows), columns, np.int32(n_columns))
         grid = ceil_div(n_columns, width), ceil_div(n_rows, height)
-        place = (out, np.int32(out.shape[1]), np.int32(first))
-        backend.kernel(*CORRELATE)(grid, THREADS[backend.name], [*given, *place])
+        target = (out, np.int32(out.shape[1]), np.int32(first))
+        _tile_kernel(CORRELATE, backend)(grid, THREADS[backend.name], [*inputs, *target])
 
 
 def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, sizes: np.ndarray) -> Any:
-    """Queue the correlations among the variables of each of some groups.
+    """Queue the computation of a correlation matrix for each of some groups of variables.
 
     Args:
         samples: (m, p) float64, standardised, on the device.
         variables: int32 variables, group after group.
-        sizes: (groups,) how many each group has.
+        sizes: (groups,) the number of variables of each group.
 
     Returns:
-        the groups' square matrices, one after the other, float64 on the device.
+        the square matrices, one after the other, float64 on the device.
     """
     m, p = samples.shape
     out = backend.empty(int(np.square(sizes).sum()), np.float64)
     starts, places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, np.square(sizes)))
     tiles = tiles_of(sizes, *TILES[backend.name])
     arrays = map(backend.upload, (variables, starts, places, tiles))
-    backend.kernel(*SQUARES)((len(tiles),), THREADS[backend.name], [samples, np.int32(m), np.int32(p), *arrays, out])
+    inputs = [samples, np.int32(m), np.int32(p), *arrays, out]
+    _tile_kernel(SQUARES, backend)((len(tiles),), THREADS[backend.name], inputs)
     return out
 
 
+def _tile_kernel(kernel: KernelSource, backend: Backend) -> Any:
+    return backend.kernel(*kernel._replace(constants=TILE_CONSTANTS[backend.name]))
+
+
 def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
-    """(tiles, 3) int32: matrix, first row and first column of each tile of square matrices of these sizes."""
+    """(tiles, 3) int32: the matrix, first row and first column of each tile of square matrices of these sizes."""
     across = ceil_div(sizes, width)
     counts = ceil_div(sizes, height) * across
     matrix = np.repeat(np.arange(len(sizes)), counts)
@@ -95,10 +104,10 @@ def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int) -> None:
-    """Queue the copying of entries that other whole rows have already.
+    """Queue the copying of entries of whole rows `own` that whole rows `other` have already, by symmetry.
 
     Args:
-        other, own: (rows, p) float64 of the variables from `first_other` and from `first` on.
+        other, own: (rows, p) float64 on the device: the rows of the variables from `first_other` and from `first` on.
     """
     n_other, p = other.shape
     numbers = [other, np.int32(n_other), np.int32(first_other), own, *map(np.int32, (len(own), first, p))]
@@ -106,37 +115,38 @@ def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int)
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:
-    """(p, p) correlations of (m, p) samples: those of `distributed`, to the bit, in memory.
+    """(p, p) correlations of (m, p) samples, with the bits of those that method `distributed` computes.
 
     Args:
-        backend: where they are made; by default a GPU where one is visible, else this machine's cores.
+        backend: where they are computed; by default a GPU if one is visible, else this machine's cores.
     """
     backend = backend or open_backend()
     device = backend.upload(standardised(backend, samples))
     p = samples.shape[1]
-    every = backend.upload(np.arange(p, dtype=np.int32))
+    variables = backend.upload(np.arange(p, dtype=np.int32))
     out = backend.empty((p, p), np.float64)
-    correlate(backend, device, every, every, out)
+    correlate(backend, device, variables, variables, out)
     return backend.download(out)
 
 
 def fixed_order_problem(
     data: Any, *, names: Sequence[str] | None = None, backend: Backend | None = None, **search: Any
 ) -> GaussianProblem:
-    """The problem that `GaussianProblem.from_data` makes, with the correlations of `distributed`, to the bit.
+    """The problem of `GaussianProblem.from_data`, but with the correlations that method `distributed` computes.
 
-    Every method gives the answer to it that `distributed` gives to the data. The matrix is in memory, 8 p^2 bytes.
+    The correlations agree to the bit, so every method gives the answer to this problem that `distributed` gives to the
+    data. The matrix takes 8 p^2 bytes of memory.
 
     Args:
         data: (m, p) samples by variables.
         backend: see `fixed_order_correlation`.
-        search: alpha, max_level and the test's parameters, as `from_data` takes them.
+        search: alpha, max_level and the parameters of the test, as `from_data` takes them.
 
     Raises:
         InvalidProblem: the data or a parameter cannot be used.
     """
-    given = GaussianProblem.from_data(data, names=names, correlations="device", **search)
-    assert given.samples is not None
-    matrix = fixed_order_correlation(given.samples, backend)
+    problem = GaussianProblem.from_data(data, names=names, correlations="device", **search)
+    assert problem.samples is not None
+    matrix = fixed_order_correlation(problem.samples, backend)
     matrix.setflags(write=False)
-    return dataclasses.replace(given, correlation=matrix, correlations="host", samples=None)
+    return dataclasses.replace(problem, correlation=matrix, correlations="host", samples=None)

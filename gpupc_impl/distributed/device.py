@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gpupc_impl.backends import KernelSource
-from gpupc_impl.distributed import _worker
 from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES
+from gpupc_impl.distributed.worker_search import KEEP, LIST
+from gpupc_impl.distributed.worker_state import DECIDE
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Those of its own; the others are out_of_core's."""
-    return [CORRELATE, SQUARES, MIRROR, _worker.DECIDE, _worker.KEEP, _worker.LIST]
+    """The method's own kernels; it uses those of `out_of_core` as well."""
+    return [CORRELATE, SQUARES, MIRROR, DECIDE, KEEP, LIST]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpupc_impl.backends import KernelSource
-from gpupc_impl.out_of_core import _gathered, _pairs, _panels, _split_rows
+from gpupc_impl.out_of_core import pairs, panel_scan
+from gpupc_impl.out_of_core.row_tests import gathered_kernel
+from gpupc_impl.out_of_core.split_rows import split_kernel
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Every kernel of `out-of-core-block` out of core, but for those of `pair-scan`; `out-of-core-um` has cuPC-S's."""
-    of_levels = [source.kernel(level) for source in (_gathered, _split_rows) for level in range(1, max_level + 1)]
-    of_pairs = [_pairs.ZERO, _pairs.RANKS, _pairs.EDGES]
-    return [*of_pairs, _panels.TWINS, *_panels.SCANS.values(), *of_levels]
+    """The kernels of both methods, but for those that `pair-scan` and `cupc-s` have as well."""
+    of_levels = [kernel(level) for kernel in (gathered_kernel, split_kernel) for level in range(1, max_level + 1)]
+    return [pairs.ZERO, pairs.RANKS, pairs.EDGES, panel_scan.TWINS, *panel_scan.SCANS.values(), *of_levels]

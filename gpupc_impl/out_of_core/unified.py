@@ -12,8 +12,7 @@ from gpupc_impl.engine import graph
 from gpupc_impl.gaussian import cupc_s, pair_block
 from gpupc_impl.gaussian.device import GaussianSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core import _pairs, _plan
+from gpupc_impl.out_of_core import memory_plan, pairs
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
@@ -29,13 +28,13 @@ THREADS = 128
         **cupc_s.PARAMETERS,
         "level_one": Parameter(
             "cupc-s",
-            "kernel of level 1: that of cupc-s, or that of out-of-core-block, which makes a pair's tests once (pairs)",
+            "kernel of level 1: that of cupc-s, or that of out-of-core-block, which tests each pair once (pairs)",
             choices=("cupc-s", "pairs"),
         ),
         "device_mb": Parameter(
-            0, "megabytes that the device shall seem to have: plain allocations hold the rest; 0: all of it", minimum=0
+            0, "megabytes of device memory to leave: plain allocations hold the rest; 0: all of it", minimum=0
         ),
-        "allow_oversubscription": Parameter(False, "take more memory than the device has; on some machines it hangs"),
+        "allow_oversubscription": Parameter(False, "allow more memory than the device has; some machines hang then"),
     },
 )
 def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
@@ -49,9 +48,9 @@ def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
 def _search(problem: GaussianProblem, run: Run) -> Skeleton:
     backend = run.backend
     in_pairs = run.params["level_one"] == "pairs"
-    needed = _plan.core(problem.n_variables, problem.max_level, run.pmax).device_bytes
+    needed = memory_plan.core(problem.n_variables, problem.max_level, run.pmax).device_bytes
     if in_pairs and problem.max_level != 0:
-        needed += _plan.pair_bytes(problem.n_variables)
+        needed += memory_plan.pair_bytes(problem.n_variables)
     limit, used = backend.memory_limit, backend.memory_used
     backend.reset_peak()
     allowed = run.params["allow_oversubscription"]
@@ -70,31 +69,27 @@ def _search(problem: GaussianProblem, run: Run) -> Skeleton:
     report = {"budget_bytes": limit - used, "forecast_bytes": needed}
     with backend.managed_memory(oversubscribe=allowed):
         search = (PairSearch if in_pairs else GaussianSearch)(problem, run, cupc_s.KERNEL)
-        found = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
+        skeleton = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
         report["peak_device_bytes"] = backend.memory_peak - used
-        del search  # its arrays lie in managed memory, which goes back here
-    return found
+        del search  # frees its arrays while managed memory is still in use
+    return skeleton
 
 
 class PairSearch(GaussianSearch):
-    """The search of `cupc-s` with the kernels of `out-of-core-block` in level 1, on the whole matrix as one block."""
+    """The search of `cupc-s`, with the kernels of `out-of-core-block` at level 1 on the whole matrix as one block."""
 
     def _level(self, level: int) -> LevelOutcome:
-        if level != 1 or self.problem.fixed is not None:  # pairs know of no edge that is not to be tested
+        if level != 1 or self.problem.fixed is not None:  # the kernels would test required edges as well
             return super()._level(level)
-        backend, p, n_words = self.backend, self.p, _plan.words(self.p)
+        backend, p, n_words = self.backend, self.p, memory_plan.words(self.p)
         rows = self.graph.compact(level)
         counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
         smallest = None if self._pmax is None else backend.full((p, p), graph.NO_KEY, np.uint64)
         members = backend.full((p, p), pair_block.NO_MEMBER, np.uint32)
         bits = backend.empty((p, n_words), np.uint32)
-        critical = np.float64(self.problem.critical_r_squared(0))
-        numbers = map(np.int32, (p, p, 0, 0))
-        backend.kernel(*_pairs.ZERO)(
-            (ceil_div(p * n_words, THREADS),),
-            (THREADS,),
-            [self.correlation, *numbers, critical, bits, np.int32(n_words)],
-        )
+        critical = self.problem.critical_r_squared(0)
+        kernel, grid, threads, arguments = pairs.level_zero_launch(self.correlation, 0, 0, critical, bits)
+        backend.kernel(*kernel)(grid, threads, arguments)
         block = pair_block.whole_matrix(
             self.correlation,
             bits,
@@ -107,12 +102,12 @@ class PairSearch(GaussianSearch):
         )
         edges = int(backend.download(self.graph.degrees).sum(dtype=np.int64))
         dense = smallest is None and edges >= pair_block.DENSE * p * p
-        kernel, grid, threads = _pairs.level_one_launch(backend.name, p, p, dense, self.problem.residual_tolerance)
+        kernel, grid, threads = pairs.level_one_launch(backend.name, p, p, dense, self.problem.residual_tolerance)
         backend.kernel(*kernel)(grid, threads, [block])
-        backend.kernel(*_pairs.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])
+        backend.kernel(*pairs.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])
         del members, bits, block
-        pairs, sets = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
+        removed, sets = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
         if smallest is not None:
-            self._record_pmax(level, backend.download(smallest), pairs, sets)
+            self._record_pmax(level, backend.download(smallest), removed, sets)
         tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
-        return LevelOutcome(*self.graph.count(), tests, pairs, sets, undefined, pseudo_inverses)
+        return LevelOutcome(*self.graph.count(), tests, removed, sets, undefined, pseudo_inverses)

@@ -1,4 +1,4 @@
-"""Method `distributed` finds what methods in core find with its correlations, on any cluster, whatever fails."""
+"""Method `distributed` gives the answer of in-core methods on its correlations, on any cluster, whatever fails."""
 
 import contextlib
 import errno
@@ -34,8 +34,11 @@ from gpupc_impl import (
 from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
+from gpupc_impl.distributed import machine, panel_plan, preparation, row_tasks, shards, supervision, worker_state
+from gpupc_impl.distributed.address_space import empty_graph
+from gpupc_impl.distributed.cluster import ClientAddress, open_client
 from gpupc_impl.distributed.correlations import fixed_order_problem
+from gpupc_impl.distributed.supervision import ClusterFailure
 
 REASON = unavailable(methods()["distributed"], "host")
 pytestmark = [pytest.mark.skipif(REASON is not None, reason=str(REASON)), pytest.mark.xdist_group("distributed")]
@@ -54,38 +57,38 @@ def sample(rng: np.random.Generator, p: int, m: int, degree: float, copies: int 
     return data[:, rng.permutation(p)]
 
 
-def in_core(data, alpha, **how):
-    return skeleton(fixed_order_problem(data, alpha=alpha, **how), method="pair-scan", backend="host")
+def in_core(data, alpha, **options):
+    return skeleton(fixed_order_problem(data, alpha=alpha, **options), method="pair-scan", backend="host")
 
 
-def assert_same(found, expected):
-    assert np.array_equal(found.adjacency, expected.adjacency)
-    assert found.sepsets == expected.sepsets
-    assert found.edges_per_level == expected.edges_per_level
-    assert found.stopped_because == expected.stopped_because
+def assert_same(result, expected):
+    assert np.array_equal(result.adjacency, expected.adjacency)
+    assert result.sepsets == expected.sepsets
+    assert result.edges_per_level == expected.edges_per_level
+    assert result.stopped_because == expected.stopped_because
 
 
-def shards(folder: Path) -> dict[str, bytes]:
+def read_shards(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.npz")}
 
 
 def contents(folder: Path) -> dict[str, bytes | str]:
-    """The bytes of blocks; of rows the digest of their keys, since how many tests were made goes by the clock."""
+    """The bytes of blocks, and the digest of the keys of rows, since the number of their tests depends on timing."""
     return {
         name: content if name.startswith("blocks") else json.loads(str(np.load(folder / name)["described"]))["sha256"]
-        for name, content in shards(folder).items()
+        for name, content in read_shards(folder).items()
     }
 
 
 @pytest.fixture(scope="module")
 def clients():
-    """Clusters in this process, by the number of workers."""
+    """Clients of clusters in this process, by the number of workers."""
     from distributed import Client, LocalCluster
 
-    how = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    options = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
     with (
-        LocalCluster(n_workers=1, **how) as one,
-        LocalCluster(n_workers=3, **how) as three,
+        LocalCluster(n_workers=1, **options) as one,
+        LocalCluster(n_workers=3, **options) as three,
         Client(one) as of_one,
         Client(three) as of_three,
     ):
@@ -94,9 +97,9 @@ def clients():
 
 @pytest.fixture
 def search(clients):
-    def find(data, alpha=0.05, workers=1, **how):
-        how |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
-        return skeleton(data, method="distributed", backend="host", **{"client": clients[workers], **how})
+    def find(data, alpha=0.05, workers=1, **options):
+        options |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
+        return skeleton(data, method="distributed", backend="host", **{"client": clients[workers], **options})
 
     return find
 
@@ -108,26 +111,29 @@ def test_equals_in_core(search, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     x = sample(rng, p, m, data.draw(st.sampled_from([1, 3, 8])), data.draw(st.integers(0, 4)))
     alpha = data.draw(st.sampled_from([0.001, 0.05, 0.2]))
-    how = {"df_convention": data.draw(st.sampled_from(["pcalg", "cupc"])), "max_level": data.draw(st.integers(0, 4))}
+    options = {
+        "df_convention": data.draw(st.sampled_from(["pcalg", "cupc"])),
+        "max_level": data.draw(st.integers(0, 4)),
+    }
     panel, workers = data.draw(st.sampled_from([32, 64, 96, 0])), data.draw(st.sampled_from([1, 3]))
-    found, expected = search(x, alpha, workers, panel=panel, **how), in_core(x, alpha, **how)
-    event(f"{found.levels_run} levels")
+    result, expected = search(x, alpha, workers, panel=panel, **options), in_core(x, alpha, **options)
+    event(f"{result.levels_run} levels")
     pairs = rng.integers(p, size=(10, 2))
-    for i, j in pairs[(pairs[:, 0] != pairs[:, 1])].tolist():  # read one by one, before all of them are
-        assert found.sepsets.get((i, j)) == expected.sepsets.get((i, j))
-    assert_same(found, expected)
-    given_problem = fixed_order_problem(x, alpha=alpha, **how)
-    assert_same(skeleton(given_problem, method="out-of-core-block", backend="host"), found)
-    assert_same(search(given_problem, workers=workers, panel=panel), expected)  # reads the matrix, and makes none
+    for i, j in pairs[(pairs[:, 0] != pairs[:, 1])].tolist():  # single sets are read before all of them are
+        assert result.sepsets.get((i, j)) == expected.sepsets.get((i, j))
+    assert_same(result, expected)
+    given_problem = fixed_order_problem(x, alpha=alpha, **options)
+    assert_same(skeleton(given_problem, method="out-of-core-block", backend="host"), result)
+    assert_same(search(given_problem, workers=workers, panel=panel), expected)  # workers read the matrix
 
 
 def test_groups_of_rows_in_many_tasks(search, monkeypatch):
-    monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
+    monkeypatch.setattr(row_tasks, "LEAST_WORK", 1.0)
     x = sample(np.random.default_rng(1), 120, 60, 6)
-    found = search(x, 0.2, workers=3, panel=32)
-    assert found.levels_run > 3
-    assert all(level["tasks"] > 20 for level in found.facts["distributed"]["levels"][1:3])
-    assert_same(found, in_core(x, 0.2))
+    result = search(x, 0.2, workers=3, panel=32)
+    assert result.levels_run > 3
+    assert all(level["tasks"] > 20 for level in result.facts["distributed"]["levels"][1:3])
+    assert_same(result, in_core(x, 0.2))
 
 
 def test_background_knowledge(search):
@@ -144,16 +150,16 @@ def test_background_knowledge(search):
 
 
 def test_memory_of_a_worker(search):
-    """No worker holds more than its panels, and a budget that cannot do is refused with what could."""
+    """No worker exceeds its budget, and a budget that is too small is refused with the bytes that suffice."""
     x = sample(np.random.default_rng(3), 300, 40, 3)
-    least = _plan.least_device_bytes(40, 300, 32, False)
-    found = search(x, 0.05, workers=3, panel=32, device_memory_limit=least + _plan.panel_bytes(300, 32, False))
-    report = found.facts["distributed"]
+    least = panel_plan.least_device_bytes(40, 300, 32, False)
+    result = search(x, 0.05, workers=3, panel=32, device_memory_limit=least + panel_plan.panel_bytes(300, 32, False))
+    report = result.facts["distributed"]
     assert report["plan"]["held"] == 3 < report["plan"]["panels"] == 10
     for worker in report["levels"][0]["workers"].values():
         assert worker["panels_held"] <= 3
-        assert worker["peak_device_bytes"] <= least + _plan.panel_bytes(300, 32, False) < 8 * 300 * 300
-    assert_same(found, in_core(x, 0.05))
+        assert worker["peak_device_bytes"] <= least + panel_plan.panel_bytes(300, 32, False) < 8 * 300 * 300
+    assert_same(result, in_core(x, 0.05))
     with pytest.raises(DeviceMemoryError, match=rf"{least:,} bytes of device memory.*device_memory_limit"):
         search(x, 0.05, device_memory_limit=least - 1)
     with pytest.raises(DeviceMemoryError, match="host_memory_limit"):
@@ -161,9 +167,9 @@ def test_memory_of_a_worker(search):
 
 
 def test_a_profiler_keeps_what_ended_tasks_held(search):
-    """As Dask's does, for longer: a worker of the least memory waits for it."""
+    """Like Dask's profiler, but for longer: a worker with the least memory waits until it lets go."""
     x = sample(np.random.default_rng(14), 300, 40, 3)
-    least, over = _plan.least_device_bytes(40, 300, 32, False), threading.Event()
+    least, over = panel_plan.least_device_bytes(40, 300, 32, False), threading.Event()
 
     def profile():
         while not over.is_set():
@@ -174,50 +180,56 @@ def test_a_profiler_keeps_what_ended_tasks_held(search):
     profiler = threading.Thread(target=profile, daemon=True)
     profiler.start()
     try:
-        found = search(x, 0.05, panel=32, device_memory_limit=least)
+        result = search(x, 0.05, panel=32, device_memory_limit=least)
     finally:
         over.set()
         profiler.join()
-    assert_same(found, in_core(x, 0.05))
+    assert_same(result, in_core(x, 0.05))
 
 
 def watch_states():
-    """Of a worker's process: count states, and what of older ones is in memory when one is made."""
-    opened, before = _worker.open_backend, weakref.WeakSet()
-    _worker.made = _worker.beside = 0
+    """In a worker's process, count backends, and record what older ones hold in memory when a new one is opened."""
+    open_original, before = worker_state.open_backend, weakref.WeakSet()
+    worker_state.opened_count = worker_state.bytes_of_others = 0
 
-    def open_backend(*how):
-        _worker.made += 1
-        _worker.beside = max(_worker.beside, sum(each.memory_used for each in before))
-        before.add(one := opened(*how))
+    def open_backend(*options):
+        worker_state.opened_count += 1
+        worker_state.bytes_of_others = max(worker_state.bytes_of_others, sum(each.memory_used for each in before))
+        before.add(one := open_original(*options))
         return one
 
-    _worker.open_backend = open_backend
+    worker_state.open_backend = open_backend
 
 
 def watched():
-    return _worker.made, _worker.beside
+    return worker_state.opened_count, worker_state.bytes_of_others
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_two_searches_at_once(workers, monkeypatch, caplog):
-    """They take turns. Where they cannot, since Dask took a slow client's turn, no worker has two in its memory."""
+    """They take turns. If they cannot, because Dask took a slow client's turn, no worker has both in its memory."""
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
+    monkeypatch.setattr(supervision, "MESSAGE_INTERVAL", 0.05)
     x = [sample(np.random.default_rng(20 + k), 130 + 20 * k, 50, 4) for k in range(2)]
-    least = [_plan.least_device_bytes(50, data.shape[1], 32, False) for data in x]
-    expected, found = [in_core(data, 0.1, max_level=2) for data in x], [None, None]
-    how = {"threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    least = [panel_plan.least_device_bytes(50, data.shape[1], 32, False) for data in x]
+    expected, result = [in_core(data, 0.1, max_level=2) for data in x], [None, None]
+    options = {"threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
     with (
-        LocalCluster(n_workers=workers, env={"GPUPC_HOST_THREADS": "1"}, **how) as cluster,
+        LocalCluster(n_workers=workers, env={"GPUPC_HOST_THREADS": "1"}, **options) as cluster,
         Client(cluster) as client,
     ):
         client.run(watch_states)
 
         def find(k):
-            how = {"client": client, "panel": 32, "max_level": 2, "transpose": False, "device_memory_limit": least[k]}
-            found[k] = skeleton(x[k], 0.1, method="distributed", backend="host", **how)
+            options = {
+                "client": client,
+                "panel": 32,
+                "max_level": 2,
+                "transpose": False,
+                "device_memory_limit": least[k],
+            }
+            result[k] = skeleton(x[k], 0.1, method="distributed", backend="host", **options)
 
         def find_both():
             threads = [threading.Thread(target=find, args=(k,)) for k in range(2)]
@@ -226,29 +238,29 @@ def test_two_searches_at_once(workers, monkeypatch, caplog):
             for thread in threads:
                 thread.join()
             for k in range(2):
-                assert_same(found[k], expected[k])
-                for level in found[k].facts["distributed"]["levels"]:
+                assert_same(result[k], expected[k])
+                for level in result[k].facts["distributed"]["levels"]:
                     assert all(worker["peak_device_bytes"] <= least[k] for worker in level["workers"].values())
 
         find_both()
         assert list(client.run(watched).values()) == [(2, 0)] * workers
         assert "another search is at work" in caplog.text
-        monkeypatch.setattr(_search, "turn", lambda client: contextlib.nullcontext())
+        monkeypatch.setattr(supervision, "turn", lambda client: contextlib.nullcontext())
         find_both()
-        made, beside = zip(*client.run(watched).values(), strict=True)
-        assert min(made) > 4  # tasks of both came one after the other
-        assert max(beside) == 0
+        made, in_memory = zip(*client.run(watched).values(), strict=True)
+        assert min(made) > 4  # tasks of the two searches alternated
+        assert max(in_memory) == 0
 
 
 def test_workers_are_killed(tmp_path, monkeypatch):
-    """One among the tasks of levels 0 and 1, the other among those of level 2."""
+    """One worker is killed during the tasks of levels 0 and 1, the other during those of level 2."""
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(_search, "LEAST_WORK", 1.0)
+    monkeypatch.setattr(row_tasks, "LEAST_WORK", 1.0)
     x, caught = sample(np.random.default_rng(4), 300, 60, 6), {}
     steps = {"blocks": "levels 0 and 1", "level-2": "level 2"}
-    how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
-    with LocalCluster(n_workers=2, **how) as cluster, Client(cluster) as client:
+    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
         pids = client.run(os.getpid)
 
         def kill():
@@ -260,16 +272,16 @@ def test_workers_are_killed(tmp_path, monkeypatch):
 
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        how = {"client": client, "folder": str(tmp_path), "panel": 32, "max_level": 3, "transpose": False}
-        found = skeleton(x, 0.1, method="distributed", backend="host", **how)
+        options = {"client": client, "folder": str(tmp_path), "panel": 32, "max_level": 3, "transpose": False}
+        result = skeleton(x, 0.1, method="distributed", backend="host", **options)
         killer.join()
-    tasks = {level["step"]: level["tasks"] for level in found.facts["distributed"]["levels"]}
+    tasks = {level["step"]: level["tasks"] for level in result.facts["distributed"]["levels"]}
     assert all(caught[step] < tasks[step] for step in steps.values())
-    assert_same(found, in_core(x, 0.1, max_level=3))
+    assert_same(result, in_core(x, 0.1, max_level=3))
 
 
 def start(command, *arguments, **environment) -> subprocess.Popen:
-    """A process of Dask's command line, in a group of its own."""
+    """Start a process of Dask's command line, in a process group of its own."""
     words = [sys.executable, "-m", "dask", command, *map(str, arguments)]
     return subprocess.Popen(
         words, start_new_session=True, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, cwd=ROOT
@@ -278,19 +290,28 @@ def start(command, *arguments, **environment) -> subprocess.Popen:
 
 @contextlib.contextmanager
 def a_cluster(folder: Path):
-    """A scheduler and a worker in processes of their own, and a client; nothing of them is left."""
+    """A client of a scheduler and a worker in processes of their own, which are killed at the end."""
     from distributed import Client
 
     folder.mkdir()
-    told = folder / "scheduler.json"
-    scheduler = start("scheduler", "--scheduler-file", told, "--port", 0, "--no-dashboard", "--host", "127.0.0.1")
+    scheduler_file = folder / "scheduler.json"
+    scheduler = start(
+        "scheduler", "--scheduler-file", scheduler_file, "--port", 0, "--no-dashboard", "--host", "127.0.0.1"
+    )
     worker = start(
-        "worker", "--scheduler-file", told, "--nthreads", 1, "--no-dashboard", "--no-nanny", PYTHONPATH=str(ROOT)
+        "worker",
+        "--scheduler-file",
+        scheduler_file,
+        "--nthreads",
+        1,
+        "--no-dashboard",
+        "--no-nanny",
+        PYTHONPATH=str(ROOT),
     )
     try:
-        while not told.exists():
+        while not scheduler_file.exists():
             time.sleep(0.01)
-        with Client(scheduler_file=str(told), timeout=10) as client:
+        with Client(scheduler_file=str(scheduler_file), timeout=10) as client:
             yield client, scheduler
     finally:
         for process in (worker, scheduler):
@@ -300,34 +321,34 @@ def a_cluster(folder: Path):
 
 
 def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
-    """Then only what is missing is made, with the same bytes."""
+    """Only the missing shards are made again, with the same bytes."""
     x = sample(np.random.default_rng(5), 450, 60, 5)
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
-    how = {"panel": 32, "max_level": 2}
+    options = {"panel": 32, "max_level": 2}
 
     def kill(process):
-        while len(shards(stopped)) < 20:
+        while len(read_shards(stopped)) < 20:
             time.sleep(0.005)
         os.killpg(process.pid, signal.SIGKILL)
 
     with a_cluster(tmp_path / "cluster") as (client, scheduler):
         threading.Thread(target=kill, args=(scheduler,), daemon=True).start()
-        with pytest.raises(_search.ClusterFailure, match="folder="):
-            search(x, 0.1, client=client, folder=str(stopped), **how)
-    there = shards(stopped)
-    expected = search(x, 0.1, folder=str(whole), **how)
+        with pytest.raises(ClusterFailure, match="folder="):
+            search(x, 0.1, client=client, folder=str(stopped), **options)
+    before = read_shards(stopped)
+    expected = search(x, 0.1, folder=str(whole), **options)
     tasks = expected.facts["distributed"]["levels"][0]["tasks"]
-    assert 20 <= len(there) < tasks
-    damaged = stopped / sorted(there)[0]
+    assert 20 <= len(before) < tasks
+    damaged = stopped / sorted(before)[0]
     damaged.write_bytes(damaged.read_bytes()[:-100])
-    found = search(x, 0.1, workers=3, folder=str(stopped), max_level=2)  # with the size of panels that it finds
-    assert found.facts["distributed"]["levels"][0]["made"] == tasks - len(there) + 1
+    result = search(x, 0.1, workers=3, folder=str(stopped), max_level=2)  # the folder gives the size of panels
+    assert result.facts["distributed"]["levels"][0]["made"] == tasks - len(before) + 1
     made, wanted = (contents(folder) for folder in (stopped, whole))
     assert made == wanted
-    assert_same(found, expected)
+    assert_same(result, expected)
     again = search(x, 0.1, folder=str(stopped), max_level=2)
     assert [level["made"] for level in again.facts["distributed"]["levels"]] == [0, 0]
-    assert again == found
+    assert again == result
     with pytest.raises(InvalidProblem, match="another alpha"):
         search(x, 0.2, folder=str(stopped), max_level=2)
     with pytest.raises(InvalidProblem, match="rows 32"):
@@ -336,12 +357,12 @@ def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
 
 def test_sets_are_read_when_they_are_asked_for(search, tmp_path):
     x = sample(np.random.default_rng(6), 100, 60, 4)
-    found, expected = search(x, panel=32), in_core(x, 0.05)
-    assert len(found.sepsets) == len(expected.sepsets)
-    assert "_loaded" not in vars(found.sepsets)
-    assert pickle.loads(pickle.dumps(found.sepsets)) == expected.sepsets
-    found.save(tmp_path / "found.npz")
-    assert type(found).load(tmp_path / "found.npz") == expected
+    result, expected = search(x, panel=32), in_core(x, 0.05)
+    assert len(result.sepsets) == len(expected.sepsets)
+    assert "_loaded" not in vars(result.sepsets)
+    assert pickle.loads(pickle.dumps(result.sepsets)) == expected.sepsets
+    result.save(tmp_path / "found.npz")
+    assert type(result).load(tmp_path / "found.npz") == expected
 
 
 def test_two_workers_with_one_gpu(search, monkeypatch):
@@ -349,33 +370,32 @@ def test_two_workers_with_one_gpu(search, monkeypatch):
     monkeypatch.setattr(HostBackend, "device_key", lambda backend: "the only one")
     with pytest.raises(InvalidParameter, match="have the same GPU"):
         search(x, workers=3)
-    found = search(x, workers=3, panel=32, device_memory_limit=MB)
-    assert set(found.facts["distributed"]["levels"][0]["workers"]) <= {"0", "1", "2"}
+    result = search(x, workers=3, panel=32, device_memory_limit=MB)
+    assert set(result.facts["distributed"]["levels"][0]["workers"]) <= {"0", "1", "2"}
 
 
 def test_a_cluster_of_its_own_with_processes():
     x = sample(np.random.default_rng(7), 90, 60, 4)
-    found = skeleton(x, 0.1, method="distributed", backend="host", workers=2, panel=32, device_memory_limit=64 * MB)
-    assert found.facts["distributed"]["workers"] == 2
-    assert found.facts["params"]["client"] == ""
-    assert_same(found, in_core(x, 0.1))
+    result = skeleton(x, 0.1, method="distributed", backend="host", workers=2, panel=32, device_memory_limit=64 * MB)
+    assert result.facts["distributed"]["workers"] == 2
+    assert result.facts["params"]["client"] == ""
+    assert_same(result, in_core(x, 0.1))
 
 
 def test_a_process_has_a_gpu_of_its_own(monkeypatch):
-    from distributed import Client
-
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    with _cluster._local_cluster("cuda", 0) as cluster, Client(cluster) as client:
+    monkeypatch.setattr(CudaBackend, "unavailable", lambda: None)
+    with open_client(ClientAddress(""), "cuda", 0) as client:
         seen = client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
     assert sorted(seen.values()) == ["3", "5"]
-    with pytest.raises(InvalidParameter, match="at most 2"):
-        _cluster._local_cluster("cuda", 3)
+    with pytest.raises(InvalidParameter, match="at most 2"), open_client(ClientAddress(""), "cuda", 3):
+        pass
 
 
 def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
-    """A folder of the same name with numbers of an old search is not the client's."""
+    """A folder of the same name that holds the numbers of another search is not the client's."""
     x = sample(np.random.default_rng(10), 40, 50, 3)
-    monkeypatch.setattr(_shards, "SEEN_WITHIN", 0.2)
+    monkeypatch.setattr(shards, "SEEN_WITHIN", 0.2)
     write_text = Path.write_text
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(
@@ -384,7 +404,7 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
         with pytest.raises(InvalidProblem, match=r"does not see.*folder="):
             search(x, folder=str(tmp_path))
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(_shards.Folder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
+        elsewhere.setattr(shards.ShardFolder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
         with pytest.raises(InvalidProblem, match=r"float64 \(50, 9\) in .*, not float64 \(50, 40\)"):
             search(x, folder=str(tmp_path))
     assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
@@ -394,40 +414,43 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
 def test_another_searchs_folder_is_refused_before_work(search, tmp_path, monkeypatch):
     x = sample(np.random.default_rng(13), 40, 50, 3)
     search(x, folder=tmp_path)
-    there = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.setattr(_search, "standardised", lambda *_: pytest.fail("the samples were standardised"))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(preparation, "standardised", lambda *_: pytest.fail("the samples were standardised"))
     with pytest.raises(InvalidProblem, match="holds shards of other data"):
         search(2 + x[::-1] ** 3, folder=tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == there
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
-    wide = _search.no_edges(200_000)
+    wide = empty_graph(200_000)
     wide[150_000, 3] = True
     assert wide[150_000].sum() == 1
     limited = (
-        "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); from gpupc_impl.distributed import _search"
+        "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); "
+        "from gpupc_impl.distributed.address_space import empty_graph"
     )
     done = subprocess.run(
-        [sys.executable, "-c", f"{limited}; _search.no_edges(200_000)"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", f"{limited}; empty_graph(200_000)"], cwd=ROOT, capture_output=True, text=True
     )
     assert "InvalidProblem: the adjacency matrix of 200,000 variables" in done.stderr
 
 
 def test_a_worker_that_joins_with_less_memory(search, monkeypatch):
-    """It keeps fewer panels, and takes the rows of a task in parts."""
+    """It keeps fewer panels, and tests the rows of a task in parts."""
     x = sample(np.random.default_rng(13), 300, 40, 3)
-    least = _plan.least_device_bytes(40, 300, 32, False)
-    parts, split = [], _plan.share_out
-    monkeypatch.setattr(_worker, "budget", lambda spec: least)
-    monkeypatch.setattr(_plan, "share_out", lambda *how: parts.append(list(split(*how))) or iter(parts[-1]))
-    found = search(x, 0.2, panel=32, device_memory_limit=16 * MB)
-    assert found.facts["distributed"]["plan"]["held"] == 10
-    (worker,) = found.facts["distributed"]["levels"][0]["workers"].values()
+    least = panel_plan.least_device_bytes(40, 300, 32, False)
+    parts, split = [], panel_plan.share_out
+    monkeypatch.setattr(worker_state, "budget", lambda spec: least)
+    monkeypatch.setattr(
+        panel_plan, "share_out", lambda *options: parts.append(list(split(*options))) or iter(parts[-1])
+    )
+    result = search(x, 0.2, panel=32, device_memory_limit=16 * MB)
+    assert result.facts["distributed"]["plan"]["held"] == 10
+    (worker,) = result.facts["distributed"]["levels"][0]["workers"].values()
     assert worker["panels_held"] == 2
     assert max(map(len, parts)) > 1
-    assert_same(found, in_core(x, 0.2))
-    monkeypatch.setattr(_worker, "budget", lambda spec: least - 1)
+    assert_same(result, in_core(x, 0.2))
+    monkeypatch.setattr(worker_state, "budget", lambda spec: least - 1)
     with pytest.raises(DeviceMemoryError, match=f"needs {least:,}"):
         search(x, 0.2, panel=32, device_memory_limit=16 * MB)
 
@@ -436,27 +459,27 @@ def test_a_worker_that_joins_with_less_memory(search, monkeypatch):
 def test_a_cluster_without_workers(lost, monkeypatch, tmp_path):
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(_search, "TOLD_EVERY", 0.05)
-    monkeypatch.setattr(_search, "WITHOUT_WORKERS", 0.2)
-    how = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
-    with LocalCluster(n_workers=int(lost), **how) as cluster, Client(cluster) as client:
-        write = _shards.write
-        monkeypatch.setattr(_shards, "write", lambda *what: (cluster.scale(0), time.sleep(0.1), write(*what))[-1])
+    monkeypatch.setattr(supervision, "MESSAGE_INTERVAL", 0.05)
+    monkeypatch.setattr(supervision, "WORKER_TIMEOUT", 0.2)
+    options = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+    with LocalCluster(n_workers=int(lost), **options) as cluster, Client(cluster) as client:
+        write = shards.write
+        monkeypatch.setattr(shards, "write", lambda *what: (cluster.scale(0), time.sleep(0.1), write(*what))[-1])
         x = sample(np.random.default_rng(14), 200, 40, 3)
-        how = {"client": client, "panel": 32, "folder": str(tmp_path), "transpose": False}
-        with pytest.raises(_search.ClusterFailure, match="no worker"):
-            skeleton(x, method="distributed", backend="host", **how)
+        options = {"client": client, "panel": 32, "folder": str(tmp_path), "transpose": False}
+        with pytest.raises(ClusterFailure, match="no worker"):
+            skeleton(x, method="distributed", backend="host", **options)
 
 
 def test_a_full_disk(search, tmp_path, monkeypatch):
-    """It is no failure of the cluster; and what killed writers left is removed."""
+    """It does not count as a failure of the cluster. Files that killed writers left are removed."""
     x = sample(np.random.default_rng(15), 60, 40, 3)
 
-    def write(path, said, arrays):
+    def write(path, outcome, arrays):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(_shards, "write", write)
+        full.setattr(shards, "write", write)
         with pytest.raises(OSError, match="No space left") as caught:
             search(x, folder=str(tmp_path))
     assert "folder=" in caught.value.__notes__[0]
@@ -470,16 +493,22 @@ def test_a_full_disk(search, tmp_path, monkeypatch):
 
 
 def test_nothing_is_kept_after_a_search(clients, monkeypatch):
-    """Not even by cycles: on a GPU the next search would find the memory taken."""
-    made, opened = [], _worker.open_backend
-    monkeypatch.setattr(_worker, "open_backend", lambda *how: made.append(weakref.ref(one := opened(*how))) or one)
+    """Nor by reference cycles: on a GPU they would take the memory of the next search."""
+    backends, open_original = [], worker_state.open_backend
+
+    def open_backend(*options):
+        backend = open_original(*options)
+        backends.append(weakref.ref(backend))
+        return backend
+
+    monkeypatch.setattr(worker_state, "open_backend", open_backend)
     gc.disable()
     try:
         skeleton(sample(np.random.default_rng(11), 40, 50, 3), method="distributed", backend="host", client=clients[3])
     finally:
         gc.enable()
-    assert len(made) == 3
-    assert not any(one() for one in made)
+    assert len(backends) == 3
+    assert not any(backend() for backend in backends)
 
 
 def test_a_client_that_is_not_the_default(clients):
@@ -489,16 +518,16 @@ def test_a_client_that_is_not_the_default(clients):
     address = clients[3].scheduler.address
     with Client(address, set_as_default=False) as client:
         assert default_client() is not client
-        found = skeleton(x, 0.05, method="distributed", backend="host", client=client, transpose=False)
-    assert_same(found, in_core(x, 0.05))
+        result = skeleton(x, 0.05, method="distributed", backend="host", client=client, transpose=False)
+    assert_same(result, in_core(x, 0.05))
 
 
 def test_bootstrap_on_the_same_cluster(clients):
     x = sample(np.random.default_rng(8), 12, 60, 2)
-    how = {"n": 6, "alpha": 0.1, "method": "pair-scan", "backend": "host"}
-    found, expected = bootstrap(x, executor=clients[3].get_executor(), **how), bootstrap(x, **how)
-    assert np.array_equal(found.directed, expected.directed)
-    assert np.array_equal(found.undirected, expected.undirected)
+    options = {"n": 6, "alpha": 0.1, "method": "pair-scan", "backend": "host"}
+    result, expected = bootstrap(x, executor=clients[3].get_executor(), **options), bootstrap(x, **options)
+    assert np.array_equal(result.directed, expected.directed)
+    assert np.array_equal(result.undirected, expected.undirected)
 
 
 def lost_worker(*_):
@@ -527,12 +556,12 @@ def test_what_it_refuses(search, monkeypatch):
         with pytest.raises(BackendUnavailable, match="on cuda: there is no GPU; give the client of another cluster"):
             skeleton(x, method="distributed", backend="host", workers_on="cuda")
     with monkeypatch.context() as lost:
-        lost.setattr(_worker, "probe", lost_worker)
-        with pytest.raises(_search.ClusterFailure, match="a worker was lost"):
+        lost.setattr("gpupc_impl.distributed.worker.probe", lost_worker)
+        with pytest.raises(ClusterFailure, match="a worker was lost"):
             search(x)
     with monkeypatch.context() as other:
-        said = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
-        other.setattr(_cluster, "code", lambda: next(said))
+        codes = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
+        other.setattr(machine, "code_digest", lambda: next(codes))
         with pytest.raises(BackendUnavailable, match="another version"):
             search(x)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -544,6 +573,6 @@ def test_the_scaling_script(tmp_path):
     from workflow.lib.distributed import main
 
     out = tmp_path / "scaling.json"
-    asked = ["--variables", "150", "--samples", "60", "--workers", "1", "--backend", "host", "--panel", "32"]
-    assert main([*asked, "--max-level", "2", "--out", str(out)]) == 0
+    arguments = ["--variables", "150", "--samples", "60", "--workers", "1", "--backend", "host", "--panel", "32"]
+    assert main([*arguments, "--max-level", "2", "--out", str(out)]) == 0
     assert '"same_answer": true' in out.read_text()

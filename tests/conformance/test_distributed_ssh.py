@@ -66,23 +66,23 @@ def sshd(tmp_path_factory):
     command = [shutil.which("sshd", path=places), "-D", "-f", folder / "sshd_config", "-E", log]
     with subprocess.Popen(command) as daemon:
         try:
-            found = Sshd(folder, port)
+            result = Sshd(folder, port)
             deadline = time.monotonic() + 30
-            while subprocess.run([*found.ssh, "true"], capture_output=True).returncode:
+            while subprocess.run([*result.ssh, "true"], capture_output=True).returncode:
                 if time.monotonic() > deadline or daemon.poll() is not None:
                     pytest.fail(log.read_text())
                 time.sleep(0.1)
-            yield found
+            yield result
         finally:
             daemon.terminate()
 
 
 def assert_finds_what_pair_scan_finds(client, folder):
     data = np.random.default_rng(0).normal(size=(100, 200))
-    found = skeleton(data, 0.01, method="distributed", backend="host", client=client, folder=folder, panel=64)
+    result = skeleton(data, 0.01, method="distributed", backend="host", client=client, folder=folder, panel=64)
     expected = skeleton(fixed_order_problem(data, alpha=0.01), method="pair-scan", backend="host")
-    assert found == expected
-    assert found.facts["distributed"]["workers"] == 2
+    assert result == expected
+    assert result.facts["distributed"]["workers"] == 2
 
 
 def test_a_cluster_that_dask_starts(sshd, tmp_path):

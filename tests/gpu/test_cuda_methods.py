@@ -16,7 +16,7 @@ from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import pair_block, pair_scan
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.out_of_core._pairs import PairResults
+from gpupc_impl.out_of_core.pairs import PairResults
 from tests import bounds
 
 pytestmark = pytest.mark.gpu

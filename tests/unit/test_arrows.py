@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -50,6 +51,13 @@ MAY_USE = {
 """Room by room, what it may import. Rooms are the folders and modules of gpupc_impl, `gpupc_impl` its own top, and the
 other packages of the project. Families are found by name, which is no arrow."""
 
+KNOWN_CIRCLES = (
+    {"gpupc_impl.backends.base", "gpupc_impl.backends.launch"},
+    {"gpupc_impl.discrete.gpupc", "gpupc_impl.discrete.products"},
+    {"workflow.lib.gpu_records", "workflow.lib.gpu_shares"},
+)
+"""Modules that still import each other."""
+
 INTERFACES = {"core": ("gpupc_impl.backends", "gpupc_impl.backends.base")}
 """Rooms that may import no more than these modules of `backends`."""
 
@@ -74,17 +82,20 @@ def room(module: str) -> str | None:
     return {"": "gpupc_impl", "_public": "gpupc_impl", "__main__": "cli"}.get(inner, inner)
 
 
-def imports(module: str, path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(module: str, path: Path) -> list[tuple[int, str]]:
     """Line by line, the modules that one imports, inside of functions as well."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    imported = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            imported += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             for alias in node.names:
                 within = f"{base}.{alias.name}"
-                yield node.lineno, within if within in MODULES else base
+                imported.append((node.lineno, within if within in MODULES else base))
+    return imported
 
 
 def arrows() -> Iterator[tuple[str, str, str, str]]:
@@ -116,6 +127,24 @@ def test_rooms_have_an_order():
 def test_no_arrow_points_up():
     up = [f"{where}: {start} imports {module}" for where, start, end, module in arrows() if end not in MAY_USE[start]]
     assert not up, "\n".join(up)
+
+
+def test_no_modules_import_each_other():
+    """Inside of rooms neither; imports in functions and under `if TYPE_CHECKING` count as well."""
+    edges = ((module, imported) for module, path in MODULES.items() for _, imported in imports(module, path))
+    graph = networkx.DiGraph((start, end) for start, end in edges if end in MODULES and start != end)
+    circles = [found for found in networkx.strongly_connected_components(graph) if len(found) > 1]
+    assert [found for found in circles if found not in KNOWN_CIRCLES] == []
+
+
+def test_no_room_enters_another_by_a_private_module():
+    """Except in `baselines`, where an underscore marks modules without a method."""
+    private = [
+        f"{where}: {start} imports {module}"
+        for where, start, end, module in arrows()
+        if "._" in module and end != "baselines"
+    ]
+    assert not private, "\n".join(private)
 
 
 def test_the_picture_in_the_documentation_is_the_codes():

@@ -137,7 +137,7 @@ def test_costs_by_hand():
 
 
 def test_panels_are_those_of_the_method():
-    plans = pytest.importorskip("gpupc_impl.distributed._plan", reason="method distributed is not there")
+    plans = pytest.importorskip("gpupc_impl.distributed.panel_plan", reason="method distributed is not there")
     for p, workers in itertools.product((5000, 55_572, 450_000), (1, 16, 128)):
         plan = plans.choose(1000, p, device_memory=10**12, host_memory=10**12, workers=workers)
         assert panel_rows(p, workers) == plan.rows

@@ -28,8 +28,8 @@ from datasets.wide import regulated_genes
 from gpupc_impl.api import skeleton
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.files import save_json
-from gpupc_impl.distributed import _shards
-from gpupc_impl.distributed._cluster import ClientAddress, open_client
+from gpupc_impl.distributed.cluster import ClientAddress, open_client
+from gpupc_impl.distributed.shards import ShardFolder
 
 PACKAGES = ("gpupc", "cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
 WARM_UP = {"p": 512, "n": 64, "regulators": 8}
@@ -83,7 +83,7 @@ def measure(values: np.ndarray, workers: int, backend: str, asked: argparse.Name
         graph = skeleton(values, asked.alpha, client=client, panel=asked.panel, folder=folder, **how)
         total = time.perf_counter() - started
         report = graph.facts["distributed"]
-        numbers = _shards.Folder(Path(folder)).numbers.stat().st_size
+        numbers = ShardFolder(Path(folder)).numbers.stat().st_size
         written = sum(each["bytes"] for level in report["levels"] for each in level["workers"].values())
         return {
             "workers": workers,

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from gpupc_impl.distributed._plan import BLOCKS_A_WORKER, LEAST_PANELS, MOST_ROWS, STEP, Plan
+from gpupc_impl.distributed.panel_plan import BLOCKS_A_WORKER, LEAST_PANELS, MOST_ROWS, STEP, PanelPlan
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.measurement.record import Record, load_records
 
@@ -303,7 +303,7 @@ class Tasks:
 
 def handed_out(panels: int, held: int, workers: int) -> list[deque[tuple[int, int]]]:
     """Each worker's own blocks, in order: those that the method gives it."""
-    plan = Plan(p=STEP * panels, rows=STEP, panels=panels, held=held, device_bytes=0, host_bytes=0, budget=0)
+    plan = PanelPlan(p=STEP * panels, rows=STEP, panels=panels, held=held, device_bytes=0, host_bytes=0, budget=0)
     share, own = plan.shares(workers), [deque[tuple[int, int]]() for _ in range(workers)]
     for block in plan.blocks():
         own[share[block]].append(block)

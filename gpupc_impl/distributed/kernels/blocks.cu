@@ -1,12 +1,16 @@
-// Blocks of pairs I x J of method `distributed`: level 0 of whole rows, and what is kept of a block after level 1,
-// whose scan is that of out_of_core/kernels/panels.cu. Rows of bits are as in engine/kernels/bit_graph.cuh.
+// Level 0 of whole rows, and the compact results of a block of pairs after level 1.
+//
+// A worker has the whole rows of panels I and J. Level 0 decides all pairs of a panel, so that the graph's rows are
+// known without other workers. The scan of level 1 is that of out_of_core/kernels/panels.cu. Its result, a member for
+// each pair, is reduced to two bits a pair and the members of separated pairs only. Rows of bits are laid out as in
+// engine/kernels/bit_graph.cuh. In all three kernels each warp takes a range of rows.
 #include "engine/kernels/bit_graph.cuh"
 
 constexpr unsigned NO_MEMBER = ~0u;
 
-// Level 0 of the variables `first` to `first` + count - 1, whose correlations with all p are `rows`: the graph's rows.
-// Background knowledge, both or none: rows of the edges that stay and of those that are none. Grid (any), block
-// (warps).
+// Level 0 of the variables from `first` to first + count - 1, whose correlations with all p variables are `rows`: the
+// graph's rows `near`, and degrees. `required` and `forbidden` are rows of the edges that background knowledge decides,
+// or both null.
 __global__ void decide_rows(const double* rows, int count, int first, int p, int words, double critical_r_squared,
                             const unsigned* required, const unsigned* forbidden, unsigned* near, int* degrees) {
     const WarpRows own(count);
@@ -30,16 +34,17 @@ __global__ void decide_rows(const double* rows, int count, int first, int p, int
     }
 }
 
-// Rows I of a block with the columns of J, which begin at a word of the graph; a row of the block has `words` words.
+// A block of rows I and columns J. first_j is a multiple of 32, so that a row of the block consists of `words` words of
+// the graph's row.
 struct Block {
     const unsigned *near, *required;  // rows I of the graph, and of its required edges, or null
     const unsigned* members;          // (n_i, n_j) members of separating sets, or null without level 1
-    unsigned *edges, *left;           // (n_i, words) pairs i < j that are edges after level 0, and after level 1
-    int* removed;                     // (n_i) pairs that level 1 removed
+    unsigned *edges, *left;           // (n_i, words) bits of the pairs i < j that are edges after level 0 and level 1
+    int* removed;                     // (n_i) the number of pairs that level 1 removed
     int row_words, words, n_i, n_j, first_i, first_j;
 };
 
-// Grid (any), block (warps).
+// Fills `edges`, `left` and `removed` from `near` and `members`. Required edges stay.
 __global__ void keep_block(const Block b) {
     const WarpRows own(b.n_i);
     for (int r = own.first; r < own.last; ++r) {
@@ -48,37 +53,39 @@ __global__ void keep_block(const Block b) {
             const int home = b.first_j / 32 + w;
             const long long from = static_cast<long long>(r) * b.row_words + home;
             const unsigned edges = b.near[from] & above(b.first_i + r, home);
-            unsigned gone = 0;
+            unsigned separated = 0;
             if (b.members != nullptr) {
                 const unsigned* members = b.members + static_cast<long long>(r) * b.n_j + 32 * w;
-                gone = edges & ballot(min(b.n_j - 32 * w, LANES), [&](int lane) { return members[lane] != NO_MEMBER; });
-                if (b.required != nullptr) gone &= ~b.required[from];
+                separated =
+                    edges & ballot(min(b.n_j - 32 * w, LANES), [&](int lane) { return members[lane] != NO_MEMBER; });
+                if (b.required != nullptr) separated &= ~b.required[from];
             }
-            removed += __popc(gone);
+            removed += __popc(separated);
             if (warp_leader()) {
                 const long long to = static_cast<long long>(r) * b.words + w;
                 b.edges[to] = edges;
-                b.left[to] = edges & ~gone;
+                b.left[to] = edges & ~separated;
             }
         }
         if (warp_leader()) b.removed[r] = removed;
     }
 }
 
-// The members of the removed pairs, row by row; those of row r begin at found[starts[r]]. Grid (any), block (warps).
-__global__ void list_members(const Block b, const long long* starts, int* found) {
+// Lists the members of the removed pairs, row by row; those of row r begin at listed[starts[r]].
+__global__ void list_members(const Block b, const long long* starts, int* listed) {
     const WarpRows own(b.n_i);
     for (int r = own.first; r < own.last; ++r) {
         long long slot = starts[r];
         for (int w = 0; w < b.words; ++w) {
             const long long cell = static_cast<long long>(r) * b.words + w;
-            const unsigned gone = b.edges[cell] & ~b.left[cell];
-            if (gone == 0) continue;
+            const unsigned separated = b.edges[cell] & ~b.left[cell];
+            if (separated == 0) continue;
             const unsigned* members = b.members + static_cast<long long>(r) * b.n_j + 32 * w;
             each_lane(LANES, [&](int lane) {
-                if (gone >> lane & 1) found[slot + __popc(gone & ~(~0u << lane))] = static_cast<int>(members[lane]);
+                if (!(separated >> lane & 1)) return;
+                listed[slot + __popc(separated & ~(~0u << lane))] = static_cast<int>(members[lane]);
             });
-            slot += __popc(gone);
+            slot += __popc(separated);
         }
     }
 }

@@ -1,31 +1,38 @@
-// Correlations whose bits do not depend on where, when and with how many others they are made: entry (i, j) is one
-// chain of fused multiply-adds over the samples, in their order, whatever the tile; and (j, i) is the same, since
-// products commute. Both backends take a tile of entries at a time, and some samples of its variables to fast memory.
-// gpupc_impl/distributed/correlations.py has the same tiles.
+// Correlations whose bits do not depend on the backend, the tile, or the other entries that are computed with them.
+//
+// Entry (i, j) of standardised samples x is the sum over the samples s = 0, 1, ..., m - 1, in this order, of fused
+// multiply-adds:
+//
+//     sum = fma(x[s][i], x[s][j], sum)
+//
+// Every entry is computed by a single thread in this one order, and entry (j, i) has the same bits because products
+// commute. So a panel that is computed again on another machine is the same, which no BLAS promises. Both backends
+// compute a tile of entries at a time, and keep some samples of the tile's variables in fast memory: on a GPU in shared
+// memory, where a thread has 8 x 4 entries in registers.
 #include "backends/simt/portable.cuh"
 
 #ifdef GPUPC_HOST
 constexpr int TILE_ROWS = 64, TILE_COLUMNS = 64, SAMPLES = 32;
 #else
-constexpr int SIDE = 16, PER_ROW = 8, PER_COLUMN = 4;  // threads a side of a tile, and entries of a thread
+constexpr int SIDE = 16, PER_ROW = 8, PER_COLUMN = 4;  // threads on a side of a tile, and a thread's entries
 constexpr int TILE_ROWS = SIDE * PER_ROW, TILE_COLUMNS = SIDE * PER_COLUMN, SAMPLES = 16;
 #endif
 
-// Sums of rounded products may leave [-1, 1] by a little.
+// Clamps a sum to [-1, 1], which rounding may leave by a little; the diagonal is exactly 1.
 __device__ __forceinline__ double as_correlation(double product, int i, int j) {
     if (i == j) return 1.0;
     return product > 1.0 ? 1.0 : product < -1.0 ? -1.0 : product;
 }
 
-// Some variables with others, and where their correlations go: entry (r, c) to out[r * pitch + c].
+// The correlations of variables rows[r] with columns[c] go to out[r * pitch + c].
 struct Target {
     const int *rows, *columns;
     double* out;
     int n_rows, n_columns, pitch;
 };
 
-// The tile of entries whose first is (first_row, first_column), from standardised samples (m, p); all threads of a
-// block.
+// make_tile computes the tile of entries that begins at (first_row, first_column), from standardised samples (m, p).
+// All threads of the block must call it.
 #ifdef GPUPC_HOST
 
 inline void make_tile(const double* samples, int m, int p, const Target& to, int first_row, int first_column) {
@@ -54,7 +61,8 @@ inline void make_tile(const double* samples, int m, int p, const Target& to, int
 
 #else
 
-// Queues a copy to shared memory, of 0 where there is nothing; older devices make it at once.
+// Queues an asynchronous copy to shared memory, or of 0 if the source does not exist. Devices before sm_80 copy at
+// once.
 __device__ __forceinline__ void copy_in(double* shared, const double* global, bool there) {
 #if __CUDA_ARCH__ >= 800
     const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -64,24 +72,24 @@ __device__ __forceinline__ void copy_in(double* shared, const double* global, bo
 #endif
 }
 
-// Ends the copies queued so far as a group.
+// Closes the group of the copies queued so far.
 __device__ __forceinline__ void end_group() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;");
 #endif
 }
 
-// Waits for this thread's copies, but for those of the last group.
+// Waits for this thread's copies except those of the last group.
 __device__ __forceinline__ void wait_for_all_but_one_group() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group 1;" ::: "memory");
 #endif
 }
 
-// A thread's part of the samples of WIDTH variables: always the same variable's.
+// Copies samples of WIDTH variables to shared memory; a thread always copies those of the same variable.
 template <int WIDTH>
 struct Loader {
-    static constexpr int STEP = SIDE * SIDE / WIDTH;  // samples that the block takes at a time
+    static constexpr int STEP = SIDE * SIDE / WIDTH;  // samples that the block copies at a time
 
     const double* of_variable;
     int p, column, first_sample;
@@ -95,7 +103,7 @@ struct Loader {
         of_variable = samples + (there ? variables[first + column] : 0);
     }
 
-    // Queues samples s, s + 1, ..., `count` of them.
+    // Queues the copies of `count` samples from s on, at most SAMPLES of them.
     __device__ __forceinline__ void load(double (*target)[WIDTH], int s, int count) const {
 #pragma unroll
         for (int k = first_sample; k < SAMPLES; k += STEP) {
@@ -121,7 +129,7 @@ __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], c
 
 __device__ __forceinline__ void make_tile(const double* samples, int m, int p, const Target& to, int first_row,
                                           int first_column) {
-    // While the samples in one half are worked with, the next come into the other.
+    // Double buffering: the next samples are copied into one half while those in the other are used.
     __shared__ __align__(16) double of_rows[2][SAMPLES][TILE_ROWS];
     __shared__ __align__(16) double of_columns[2][SAMPLES][TILE_COLUMNS];
     const Loader<TILE_ROWS> rows(samples, p, to.rows, first_row, to.n_rows);
@@ -169,8 +177,8 @@ constexpr int TILE_THREADS = 1;
 constexpr int TILE_THREADS = SIDE * SIDE;
 #endif
 
-// Variables rows[r] with columns[c] to out[r * pitch + first + c]. Grid (tiles of columns, tiles of rows), block (16,
-// 16) on a GPU and (1) on CPU cores.
+// The correlations of variables rows[r] with columns[c] go to out[r * pitch + first + c]. Grid (tiles of columns, tiles
+// of rows), block (16, 16) on a GPU and (1) on CPU cores.
 __global__ void __launch_bounds__(TILE_THREADS, 2)
     correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
               double* out, int pitch, int first) {
@@ -178,9 +186,9 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
     make_tile(samples, m, p, to, blockIdx.y * TILE_ROWS, blockIdx.x * TILE_COLUMNS);
 }
 
-// Square matrices: matrix g is that of the variables from variables[starts[g]] to variables[starts[g + 1]], and begins
-// at out[places[g]]. Tile t is of matrix tiles[3 * t], and begins at the row and the column that follow there. Grid
-// (tiles), block as above.
+// Square matrices: matrix g has the variables from variables[starts[g]] to variables[starts[g + 1] - 1], and begins at
+// out[places[g]]. Tile t is described by three numbers from tiles[3 * t] on: its matrix, its first row, and its first
+// column. Grid (tiles), block as for correlate.
 __global__ void __launch_bounds__(TILE_THREADS, 2)
     correlate_squares(const double* samples, int m, int p, const int* variables, const long long* starts,
                       const long long* places, const int* tiles, double* out) {
@@ -191,9 +199,13 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
     make_tile(samples, m, p, to, tile[1], tile[2]);
 }
 
-// Entries that another panel of whole rows has already, since the matrix is symmetric: rows of `other`, which has those
-// of n_other variables from first_other on, become columns of the `count` rows of `own`, which begin at variable first.
-// Grid (ceil(n_other / 32), ceil(count / 32)), block (32, 8).
+// Copies entries that another panel of whole rows has already, by symmetry: `own` holds the rows of `count` variables
+// from `first` on, `other` those of n_other variables from first_other on, and
+//
+//     own[r][first_other + c] = other[c][first + r]
+//
+// A tile is transposed in shared memory, so that reads and writes are coalesced. Grid (ceil(n_other / 32), ceil(count /
+// 32)), block (32, 8).
 __global__ void mirror(const double* other, int n_other, int first_other, double* own, int count, int first, int p) {
     __shared__ double tile[32][33];
     const int column = blockIdx.y * 32 + threadIdx.x;

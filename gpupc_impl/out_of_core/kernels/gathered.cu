@@ -1,11 +1,18 @@
-// Any level on sub-matrices of the correlation matrix, gathered for groups of rows with their neighbours: cuPC-S's
-// loops (cuPC, section 3.4, Algorithm 5) with variables renumbered in their order, so that ranks and sides stay what
-// they are.
+// Any level from 1 on, on sub-matrices of the correlation matrix that do not need the whole matrix on the device.
+//
+// The tests of a row i draw their sets S from adj(i) and test each neighbour j outside S. They therefore read only the
+// correlations among i and adj(i). The host gathers that sub-matrix for a group of rows with common neighbours, and
+// renumbers its variables in ascending order. Renumbering keeps the order of variables, so that ranks, sides, and with
+// them keys, are those of the whole graph. The loops are cuPC-S's (cuPC, section 3.4, Algorithm 5): the pseudo-inverse
+// of C[S, S] is computed once for each S, and shared by the tests of all j.
+//
+// blockIdx.x is the row; its sets are divided among gridDim.y thread blocks, and a thread takes one set after another.
 #include "out_of_core/kernels/row_search.cuh"
 
 // Groups of rows. Row r is variable own[r] of the sub-matrix of sizes[r] variables at matrices[matrix_at[r]]. Its edges
-// have the slots from first_slot[r] to first_slot[r + 1]: a neighbour, ascending; where the same edge stands in the
-// neighbour's row, or the slot itself if that row is elsewhere; and a best key.
+// have the slots from first_slot[r] to first_slot[r + 1] - 1. neighbours[slot] is the edge's other end in the
+// sub-matrix, ascending; mirrors[slot] is the slot of the same edge in the other end's row, or `slot` itself if that
+// row is not in this batch.
 struct Batch {
     const double* matrices;
     const long long *matrix_at, *first_slot;
@@ -39,16 +46,16 @@ __global__ void __launch_bounds__(512)
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
-        unsigned long long next = search.found(slots);  // keys are loaded one neighbour ahead, as in cupc_s
+        unsigned long long next = search.best_key(slots);  // loaded one neighbour ahead, to hide latency
         for (int position = 0; position < n; ++position) {
             const int j = row.neighbours[position];
             const long long slot = slots + position;
-            const unsigned long long found = next, key = set_key(i, j, t);
-            if (position + 1 < n) next = search.found(slot + 1);
+            const unsigned long long best = next, key = set_key(i, j, t);
+            if (position + 1 < n) next = search.best_key(slot + 1);
             bool member = false;
 #pragma unroll
             for (int a = 0; a < L; ++a) member |= position == positions[a];
-            if (member || search.settled(found, key)) continue;
+            if (member || search.settled(best, key)) continue;
             search.test(tally, S.residuals(C, p, i, j, c_i[j]), slot, batch.mirrors[slot], key);
         }
     }

@@ -1,26 +1,31 @@
-// Levels 0 and 1 on blocks of the correlation matrix (Out-of-Core, section 4.2, Algorithm 2); where edges are many,
-// gaussian/kernels/level_one_tile.cu makes the tests of level 1.
+// Levels 0 and 1 on blocks of the correlation matrix (Out-of-Core, section 4.2, Algorithm 2).
+//
+// Level 1 here goes through the edges of a block, which is fast if they are few; for a dense block there is
+// gaussian/kernels/level_one_tile.cu.
 #include "engine/kernels/rows.cuh"
 #include "gaussian/kernels/pair_block.cuh"
 
-// Level 0: a thread 32 pairs of a row of the (n_i, n_j) block `c`; bit j of row i of `edges` tells the edge. Grid
-// (ceil(n_i * words / threads)).
+// Level 0: bit j of row i of `edges` is set if the pair in row i and column j of the (n_i, n_j) block `c` is an edge,
+// that is, if c[i, j]^2 exceeds the critical r^2. A thread computes one word, and so 32 pairs of a row.
 __global__ void level_zero_block(const double* c, int n_i, int n_j, int i0, int j0, double critical_r_squared,
                                  unsigned* edges, int words) {
     const long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     const long long i = at / words;
     if (i >= n_i) return;
     const int first = static_cast<int>(at % words) * 32, last = min(first + 32, n_j);
-    unsigned found = 0;
+    unsigned bits = 0;
     for (int j = first; j < last; ++j) {
         const double r = c[i * n_j + j];
-        found |= static_cast<unsigned>(i0 + i != j0 + j && r * r > critical_r_squared) << (j - first);
+        bits |= static_cast<unsigned>(i0 + i != j0 + j && r * r > critical_r_squared) << (j - first);
     }
-    edges[at] = found;
+    edges[at] = bits;
 }
 
-// Level 1 where edges are few: threadIdx.y goes through the edges of row i, threadIdx.x through the neighbours of both
-// ends that lie in the set block. Grid (n_i), any block.
+// Level 1 of a block of pairs with one separation-set block: the tests of each edge (i, j) given each variable s that
+// is a neighbour of i or of j and lies in the separation-set block. A variable that is a neighbour of both is tested
+// once, as a set from adj(i). The smallest key of a separating set is kept across separation-set blocks by atomicMin.
+//
+// blockIdx.x is the row i, threadIdx.y goes through its edges, and threadIdx.x through the words of neighbours.
 __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ PairBlock block) {
     const int i = blockIdx.x;
     const double* c_i = block.rows_i + i * block.pitch;
@@ -62,8 +67,9 @@ __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ P
     tally.add_to(block.counters);
 }
 
-// Best keys of level 1 by members as the keys by ranks that rows of the graph have, for both triangles. Grid (p), any
-// block.
+// Converts best keys of level 1 that hold a member (see pair_block.cuh) into keys that hold its rank (see keys.cuh), in
+// both triangles of `best`. The rank of a set {s} is the position of s in the row of the edge's owner, which is found
+// by bisection. blockIdx.x is the row i, and threads go through the columns j > i.
 __global__ void rank_members(const __grid_constant__ Rows rows, const unsigned* members, unsigned long long* best) {
     const int i = blockIdx.x;
     const long long p = rows.p;

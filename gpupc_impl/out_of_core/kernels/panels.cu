@@ -1,14 +1,18 @@
-// Level 1 in panels of whole rows (out_of_core/_panels.py), by the scan of pair-scan.
+// Level 1 between two ranges of whole rows.
+//
+// With the whole rows of i and j on the device, a warp finds the canonical set of an edge (i, j) by one ascending scan
+// over both neighbourhoods (gaussian/kernels/level_one.cuh), without keys and atomics. Rows I stay on the device while
+// ranges J of rows pass by, so that each launch covers the edges i < j of one pair of ranges.
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
-// Rows I, which stay on the device, and rows J, all with the whole matrix's columns: row r of the matrix at c[r * p],
-// of the graph at near[r * words]; _panels.py declares the same.
+// Whole rows of `count` variables from `first` on: row r of the matrix begins at c[r * p], row r of the graph at
+// near[r * words].
 struct PanelRows {
     const double* c;
     const unsigned* near;
     const unsigned char* has_twin;  // see mark_twins
-    int first, count;               // the variables of the rows
+    int first, count;
 
     __device__ __forceinline__ PairEnd end(int r, int p, int words) const {
         return {c + static_cast<long long>(r) * p, near + static_cast<long long>(r) * words, has_twin[r] != 0};
@@ -17,14 +21,15 @@ struct PanelRows {
 
 struct Panel {
     PanelRows i, j;
-    int p, words;                       // of whole rows; `words` as in bit_graph.cuh
-    unsigned* members;                  // (i.count, j.count), not written where nothing separates
-    unsigned long long* min_r_squared;  // (i.count, j.count) bits of the smallest r^2 met, or null
+    int p, words;                       // see bit_graph.cuh
+    unsigned* members;                  // (i.count, j.count), written only for separated pairs
+    unsigned long long* min_r_squared;  // (i.count, j.count) bits of the smallest r^2 of each pair, or null
     unsigned long long* counters;       // see Tally
     double critical_r_squared, residual_tolerance;
 };
 
-// Whether the variable `first` + r of row r has no variance left given another one. Grid (any), block (warps).
+// has_twin[r] = whether the variable first + r has no variance left given some other variable. Tests with such
+// variables may be undefined, and all other scans need not check for that. Each warp takes a range of rows.
 __global__ void mark_twins(const double* rows, int count, int first, int p, double residual_tolerance,
                            unsigned char* has_twin) {
     const WarpRows own(count);
@@ -39,11 +44,12 @@ __global__ void mark_twins(const double* rows, int count, int first, int p, doub
     }
 }
 
-// The pairs i < j of rows I and J that are edges. Grid (i.count, any), block (warps).
+// Tests the edges i < j between rows I and rows J. blockIdx.x is the row of i; the words of its partners are divided
+// among the warps of gridDim.y thread blocks.
 template <bool WITH_SMALLEST>
 __global__ void __launch_bounds__(128, 8) scan_panel(const __grid_constant__ Panel panel) {
     const int p = panel.p, words = panel.words, row = blockIdx.x, i = panel.i.first + row;
-    const int first = panel.j.first, last = first + panel.j.count;  // the partners are below `last`
+    const int first = panel.j.first, last = first + panel.j.count;
     const PairEnd of_i = panel.i.end(row, p, words);
     PairScanner<WITH_SMALLEST> scanner{p, words, panel.critical_r_squared, panel.residual_tolerance};
     for (int home = max(i + 1, first) / 32 + blockIdx.y * warp_count() + warp_index(); 32 * home < last;

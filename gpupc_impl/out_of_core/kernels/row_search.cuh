@@ -1,25 +1,26 @@
-// Searching rows of the graph one by one, each with a best key an edge: what Search (gaussian/kernels/search.cuh) does
-// for a whole matrix of best keys.
+// The tests of single rows of the graph: like Search (gaussian/kernels/search.cuh), but with a best key for each slot
+// of a row instead of a p x p matrix of best keys.
 #pragma once
 
 #include "gaussian/kernels/search.cuh"
 
 struct RowSearch {
-    unsigned long long* keys;           // best key of the edge to each neighbour
-    unsigned long long* min_r_squared;  // bits of the smallest r^2 met with each neighbour, or null
+    unsigned long long* keys;           // the best key of each slot
+    unsigned long long* min_r_squared;  // the bits of the smallest r^2 of each slot, or null
     unsigned long long* counters;       // see Tally
     Binomials binomial;
     double critical_r_squared, residual_tolerance, pivot_tolerance;
     bool first_come;
 
-    __device__ __forceinline__ unsigned long long found(long long slot) const { return load_relaxed(&keys[slot]); }
+    __device__ __forceinline__ unsigned long long best_key(long long slot) const { return load_relaxed(&keys[slot]); }
 
-    // Whether a test with this key can no longer change the answer, given the best key found so far.
-    __device__ __forceinline__ bool settled(unsigned long long found, unsigned long long key) const {
-        return ::settled(first_come, found, key);
+    // Returns whether a test with this key can no longer change the answer, given the best key so far.
+    __device__ __forceinline__ bool settled(unsigned long long best, unsigned long long key) const {
+        return ::settled(first_come, best, key);
     }
 
-    // The test behind `key` of the edge at `slot`; `mirror` is where the same edge stands in its other end's row.
+    // Decides the test with residuals h and the given key for the edge at `slot`, and counts it. `mirror` is the slot
+    // of the same edge in the other end's row, or `slot` if there is none.
     __device__ __forceinline__ void test(Tally& tally, const Residuals& h, long long slot, long long mirror,
                                          unsigned long long key) const {
         ++tally.tests;

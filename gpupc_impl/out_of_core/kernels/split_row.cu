@@ -1,17 +1,26 @@
-// Any level for a row whose neighbours do not fit at once (Out-of-Core, section 4.2, Algorithm 2, with separation-set
-// blocks at every level): its neighbours are cut into blocks by position, and a launch makes the tests of the sets with
-// a given number of members from each of some blocks, against the neighbours of one block.
+// Any level from 1 on for a row whose neighbours do not fit on the device at once (Out-of-Core, section 4.2, Algorithm
+// 2, with separation-set blocks at every level).
+//
+// The row's n neighbours are cut into blocks of consecutive positions. One launch tests the sets S that have a given
+// number of members in each of some blocks, against the neighbours in one block, so that only the correlations among
+// these blocks are on the device. If q blocks of lengths n_q contribute m_q members each, there are prod C(n_q, m_q)
+// sets. Set t of a launch results from reading t as a mixed-radix number whose digits are ranks in the blocks. Its rank
+// among all C(n, L) sets of the row follows from its positions x_0 < ... < x_{L-1}:
+//
+//     rank = C(n, L) - 1 - sum_a C(n - 1 - x_a, L - a)
+//
+// so that keys agree with those of a launch on the whole row. Each thread of the grid takes one set after another.
 #include "out_of_core/kernels/row_search.cuh"
 
-// Neighbours [first, first + length) of the row, at variables base, base + 1, ... of the sub-matrix, but that Vi has
-// its own place among them; `members` of them are in a set.
+// The neighbours at positions [first, first + length) of the row, of which a set contains `members`. They are the
+// variables from `base` on of the sub-matrix, one further for those that follow Vi in it.
 struct PositionBlock {
     int first, length, base, members;
 };
 
-// Blocks of a row of n neighbours. C is the sub-matrix of `size` variables, Vi its variable i, which follows the first
-// `before` neighbours. pieces holds n_pieces blocks of the sets in order of position, and then the block of the other
-// ends.
+// A row of n neighbours, `before` of which have a smaller variable than Vi. C is the sub-matrix of `size` variables,
+// and Vi is its variable i. `pieces` holds the n_pieces blocks that sets are drawn from, by ascending position, and
+// then the block of the neighbours that are tested; each is a PositionBlock.
 struct SplitRow {
     const double* C;
     const int* pieces;
@@ -51,7 +60,7 @@ __global__ void __launch_bounds__(512)
                 S.members[a] = from[q].base + offset + (positions[a] >= before);
             }
         }
-        // The rank among all sets of the row: those that follow, counted by unrank_combination's sum.
+        // The sum counts the sets that follow this one, as in unrank_combination.
         unsigned long long rank = binomial(n, L) - 1;
 #pragma unroll
         for (int a = 0; a < L; ++a) rank -= binomial(n - 1 - positions[a], L - a);
@@ -63,7 +72,7 @@ __global__ void __launch_bounds__(512)
             for (int a = 0; a < L; ++a) member |= position == positions[a];
             if (member) continue;
             const unsigned long long key = position >= before ? rank : SECOND_SIDE | rank;
-            if (search.settled(search.found(position), key)) continue;
+            if (search.settled(search.best_key(position), key)) continue;
             const int j = to.base + (position - to.first) + (position >= before);
             search.test(tally, S.residuals(C, size, i, j, c_i[j]), position, position, key);
         }

@@ -1,4 +1,4 @@
-"""Correlations of `distributed`: one chain of fused multiply-adds an entry, whatever is made with it."""
+"""Each correlation of `distributed` is one chain of fused multiply-adds, whatever is computed with it."""
 
 import re
 import shutil
@@ -44,7 +44,7 @@ def sub_matrix(backend, samples, rows, columns):
 @settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())
 def test_same_bits_whatever_is_made_with_an_entry(backend, data):
-    """Any rows with any columns are entries of the whole, which is symmetric and the oracle's."""
+    """Any sub-matrix has the entries of the whole matrix, which is symmetric and agrees with the oracle."""
     m, p = data.draw(st.integers(2, 70)), data.draw(st.integers(1, 150))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     samples = standardised(backend, rng.standard_normal((m, p)) * rng.uniform(0.1, 9, p) + rng.uniform(-5, 5, p))
@@ -64,7 +64,7 @@ def test_same_bits_whatever_is_made_with_an_entry(backend, data):
 
 
 def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
-    """What the kernel does on a GPU, with its block's threads played on a core."""
+    """The GPU's version of the kernel runs with the threads of a block played on a core."""
     text = (PACKAGE_ROOT / CORRELATE.source).read_text()
     source = tmp_path / "correlate.cu"
     source.write_text(text.replace("#ifdef GPUPC_HOST", "#if 0"))
@@ -93,13 +93,13 @@ def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
 
 
 def test_a_constant_and_a_far_column(backend):
-    """They are as from_data's: zeros for the constant one, and no digits lost to the mean of the other."""
+    """They are as in `from_data`: zeros for the constant one, and no digits are lost to the mean of the other."""
     x = np.random.default_rng(0).standard_normal((60, 5))
     x[:, 1], x[:, 3] = 7.5, x[:, 0] + 1e9
-    found, expected = fixed_order_correlation(x, backend), GaussianProblem.from_data(x[:, [0, 2, 4]]).correlation
-    assert not found[1, [0, 2, 3, 4]].any()
-    assert np.abs(found[np.ix_([0, 2, 4], [0, 2, 4])] - expected).max() < 1e-14
-    assert found[0, 3] > 1 - 1e-12
+    matrix, expected = fixed_order_correlation(x, backend), GaussianProblem.from_data(x[:, [0, 2, 4]]).correlation
+    assert not matrix[1, [0, 2, 3, 4]].any()
+    assert np.abs(matrix[np.ix_([0, 2, 4], [0, 2, 4])] - expected).max() < 1e-14
+    assert matrix[0, 3] > 1 - 1e-12
 
 
 def test_an_in_core_problem_has_them(backend):
@@ -114,7 +114,7 @@ def test_an_in_core_problem_has_them(backend):
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 def test_the_kernel_fits_in_registers(architecture, tmp_path):
-    """No spills, and two blocks a multiprocessor."""
+    """The kernel does not spill with two thread blocks on a multiprocessor."""
     source = PACKAGE_ROOT / "distributed/kernels/correlate.cu"
     command = [
         "nvcc",

@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 from gpupc_impl import GaussianProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.distributed import _cluster, _plan, _search, _shards, _worker
+from gpupc_impl.distributed import machine, panel_plan
 from gpupc_impl.distributed.correlations import standardised
-from gpupc_impl.out_of_core import _gathered
+from gpupc_impl.distributed.shards import ShardFolder
+from gpupc_impl.distributed.spec import RowGroup, SearchSpec
+from gpupc_impl.distributed.worker_search import search_block, search_rows
+from gpupc_impl.distributed.worker_state import WorkerState
+from gpupc_impl.engine.row_graph import RowGraph
 
 rng = np.random.default_rng(1)
 p = 70
@@ -20,32 +24,32 @@ data = rng.normal(size=(45, p)) @ np.linalg.inv(np.eye(p) - weights).T
 data[:, 40] = data[:, 3]
 problem = GaussianProblem.from_data(data, alpha=0.2, correlations="device")
 np.save(f"{sys.argv[1]}/numbers.npy", standardised(open_backend("host"), data))
-spec_folder = _shards.Folder(Path(sys.argv[1]))
+spec_folder = ShardFolder(Path(sys.argv[1]))
 spec_folder.key.touch()
 for fixed in (None, np.array([[1, 50], [3, 4]])):
-    least = _plan.least_device_bytes(45, p, 32, True)
+    least = panel_plan.least_device_bytes(45, p, 32, True)
     knowledge = fixed is not None
-    plan = _plan.choose(45, p, device_memory=least, host_memory=1 << 20, workers=1, rows=32, knowledge=knowledge)
+    plan = panel_plan.choose(45, p, device_memory=least, host_memory=1 << 20, workers=1, rows=32, knowledge=knowledge)
     critical = problem.critical_r_squared(0), problem.critical_r_squared(1)
     tolerances = problem.residual_tolerance, problem.pivot_tolerance
     for path in spec_folder.fixed if knowledge else ():
         np.save(path, fixed)
-    spec = _worker.Spec(
-        "", _cluster.code(), sys.argv[1], data.shape, False, plan, "host", True, critical, *tolerances, knowledge
+    spec = SearchSpec(
+        "", machine.code_digest(), sys.argv[1], data.shape, False, plan, "host", True, critical, *tolerances, knowledge
     )
-    state, left = _worker.State(spec), []
+    state, left = WorkerState(spec), []
     for i, j in plan.blocks():
         state.begin()
-        _, arrays = state.test_block(i, j)
+        _, arrays = search_block(state, i, j)
         left.append(plan.pairs(i, j, arrays["left"]))
-    assert state.made > plan.panels > state.most_held
-    graph = _search.graph_of(np.concatenate(left), p)
+    assert state.panels_made > plan.panels > state.panels_held
+    graph = RowGraph.from_pairs(np.concatenate(left), p)
     rows = np.flatnonzero(graph.degrees > 2)
-    slots = _gathered._ranges(graph.starts[rows], graph.degrees[rows])
-    group = _worker.Group("", rows, graph.degrees[rows], graph.neighbours[slots], np.empty(0, np.int64))
+    slots = graph.row_slots(rows)
+    group = RowGroup("", rows, graph.degrees[rows], graph.neighbours[slots], np.empty(0, np.int64))
     state.drop_panels()
-    said, found = state.test_rows(2, problem.critical_r_squared(2), group)
-    assert said["tests"] > 100 and (found["keys"] != 2**64 - 1).any()
+    counts, arrays = search_rows(state, 2, problem.critical_r_squared(2), group)
+    assert counts["tests"] > 100 and (arrays["keys"] != 2**64 - 1).any()
 """
 
 

@@ -1,4 +1,4 @@
-"""A search that was killed goes on from its checkpoint, with the same answer."""
+"""A search that was killed resumes from its checkpoint, with the same answer."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def kill_after(level: int, tests: list[int] | None = None):
 @pytest.mark.parametrize("before", ["panels", "auto"])
 @pytest.mark.parametrize("after", [10**6, None])
 def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax, before, after):
-    """Whatever its layout and its budget had been before; `auto` is in core."""
+    """It does so whatever its layout and its budget were before; `auto` runs in core."""
     problem, path = make_problem(), tmp_path / "checkpoint.npz"
     expected = skeleton(problem, method="out-of-core-block", backend="host", pmax=pmax)
     assert expected.levels_run >= 4
@@ -53,23 +53,23 @@ def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax, before, af
         with pytest.raises(Killed):
             search(problem, path, progress=kill_after(level, tests), pmax=pmax, layout=before)
         assert path.exists()
-        found = search(problem, path, pmax=pmax, device_memory_limit=after, block_size=20)
-        assert found.facts["out_of_core"]["resumed_at_level"] == level + 1
-        assert [done["level"] for done in found.facts["out_of_core"]["levels"]] == list(
+        result = search(problem, path, pmax=pmax, device_memory_limit=after, block_size=20)
+        assert result.facts["out_of_core"]["resumed_at_level"] == level + 1
+        assert [done["level"] for done in result.facts["out_of_core"]["levels"]] == list(
             range(level + 1, expected.levels_run)
         )
-        assert found == expected
-        assert found.edges_per_level == expected.edges_per_level
-        assert found.tests_per_level[: level + 1] == tuple(tests)
-        assert found.undefined_tests == expected.undefined_tests
-        assert found.stopped_because == expected.stopped_because
+        assert result == expected
+        assert result.edges_per_level == expected.edges_per_level
+        assert result.tests_per_level[: level + 1] == tuple(tests)
+        assert result.undefined_tests == expected.undefined_tests
+        assert result.stopped_because == expected.stopped_because
         if pmax:
-            np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
-        assert list(tmp_path.iterdir()) == [], "a search that came to its end leaves nothing behind"
+            np.testing.assert_allclose(result.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+        assert list(tmp_path.iterdir()) == [], "a search that ended has left files behind"
 
 
 def test_killed_in_a_level_by_the_system(tmp_path):
-    """SIGKILL while level 2 is at work: only what was written before counts."""
+    """SIGKILL during level 2: only what was written before counts."""
     path = tmp_path / "checkpoint.npz"
     problem = make_problem()
     problem.save(tmp_path / "problem.npz")
@@ -77,13 +77,13 @@ def test_killed_in_a_level_by_the_system(tmp_path):
         import os, signal
         from gpupc_impl import skeleton
         from gpupc_impl.core.family import load_problem
-        from gpupc_impl.out_of_core._gathered import Gathered
+        from gpupc_impl.out_of_core.gathered import Gathered
 
         test_batch = Gathered.test_batch
 
         def kill(self, batch):
             test_batch(self, batch)
-            if self.level == 2:
+            if self.context.level == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Gathered.test_batch = kill
@@ -95,9 +95,9 @@ def test_killed_in_a_level_by_the_system(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, timeout=300)
     assert done.returncode == -signal.SIGKILL
-    found = search(problem, path)
-    assert found.facts["out_of_core"]["resumed_at_level"] == 2
-    assert found == skeleton(problem, method="cupc-s", backend="host")
+    result = search(problem, path)
+    assert result.facts["out_of_core"]["resumed_at_level"] == 2
+    assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"alpha": 0.04}])
@@ -119,14 +119,16 @@ def test_a_checkpoint_without_p_values_is_refused_when_they_are_asked_for(tmp_pa
         search(make_problem(), path, pmax=True)
 
 
-@pytest.mark.parametrize(("written", "asked"), [("first-come", "canonical"), ("canonical", "first-come")])
-def test_a_checkpoint_with_sets_chosen_by_another_rule_is_refused(tmp_path, written, asked):
+@pytest.mark.parametrize(("written", "requested"), [("first-come", "canonical"), ("canonical", "first-come")])
+def test_a_checkpoint_with_sets_chosen_by_another_rule_is_refused(tmp_path, written, requested):
     path = tmp_path / "checkpoint.npz"
     with pytest.raises(Killed):
         search(make_problem(), path, progress=kill_after(1), separating_sets=written)
     content = path.read_bytes()
-    with pytest.raises(InvalidProblem, match=f"written with separating_sets='{written}', and '{asked}' is asked for"):
-        search(make_problem(), path, separating_sets=asked)
+    with pytest.raises(
+        InvalidProblem, match=f"written with separating_sets='{written}', and '{requested}' is asked for"
+    ):
+        search(make_problem(), path, separating_sets=requested)
     assert path.read_bytes() == content
     assert search(make_problem(), path, separating_sets=written).facts["out_of_core"]["resumed_at_level"] == 2
 
@@ -155,7 +157,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_any_work(tmp_path, monkeyp
     def no_work(*given):
         raise AssertionError("a level was begun")
 
-    monkeypatch.setattr("gpupc_impl.out_of_core._search.BlockSearch.run_level", no_work)
+    monkeypatch.setattr("gpupc_impl.out_of_core.search.BlockSearch.run_level", no_work)
     (tmp_path / "file").write_text("no folder")
     path = str(tmp_path / "file" / "below")
     with pytest.raises(InvalidProblem, match=f"{parameter} '.*below' cannot be written: no folder for it can be made"):

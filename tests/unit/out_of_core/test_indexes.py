@@ -22,18 +22,18 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.device import SEARCH
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core import _pairs
+from gpupc_impl.out_of_core import pairs as pair_kernels
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
 P = 46_400
 VARIABLES = np.array([0, 1, 46_340, 46_341, 46_342, 46_397, 46_398, 46_399])
-"""Those that have edges; products of most of them exceed 2^31."""
+"""The variables that have edges; products of most of them exceed 2^31."""
 
 
 @pytest.fixture(scope="module")
 def small() -> GaussianProblem:
-    """A problem of the variables alone."""
+    """A problem of these variables alone."""
     rng = np.random.default_rng(2)
     k = len(VARIABLES)
     weights = np.tril(rng.random((k, k)) < 0.6, -1) * rng.uniform(0.3, 1, (k, k))
@@ -57,7 +57,7 @@ class Sparse:
         return array
 
     def launch(self, kernel: str, arguments: list) -> None:
-        """A kernel of the graph, on all rows."""
+        """Launch a kernel of the graph on all rows."""
         self.backend.kernel(*graph.KERNELS[kernel])((P,), (graph.ROW_THREADS,), arguments)
 
     def cells(self, array) -> np.ndarray:
@@ -74,7 +74,7 @@ class Sparse:
     ],
 )
 def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
-    """Every level's kernel, removal and listing, on the small graph embedded in a large one."""
+    """The kernel of each level, removal and listing work on the small graph embedded in a large one."""
     sparse, k = Sparse(), len(VARIABLES)
     backend, launch = sparse.backend, sparse.launch
     expected = solve(small, get_method("cupc-s"), open_backend("host"))
@@ -128,7 +128,7 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
 
 
 def test_degrees_and_compaction_of_the_last_rows(small):
-    """Compaction and its counts on the small graph embedded in a large one."""
+    """Compaction and counting work on the small graph embedded in a large one."""
     sparse, p = Sparse(), np.int32(P)
     backend, launch = sparse.backend, sparse.launch
     adjacency = solve(small, get_method("cupc-s"), open_backend("host")).adjacency
@@ -146,7 +146,7 @@ def test_degrees_and_compaction_of_the_last_rows(small):
 
 @pytest.mark.slow
 def test_level_zero_for_real():
-    """Level 0 at p = 46,400 on a matrix that is never there as a whole: its blocks are computed when they are read."""
+    """Level 0 works at p = 46,400 on a matrix whose blocks are computed when they are read."""
     script = f"""
         import numpy as np
         from gpupc_impl import GaussianProblem, skeleton
@@ -190,9 +190,9 @@ def test_level_zero_for_real():
     print(done.stdout)
 
 
-@pytest.mark.parametrize("kernel", [_pairs.EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
+@pytest.mark.parametrize("kernel", [pair_kernels.EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
 def test_panels_longer_than_two_to_the_31(kernel):
-    """Level 1 of the last rows of a panel of all rows: rows that begin beyond 2^31 entries."""
+    """Level 1 works on the last rows of a panel of all rows, which begin beyond 2^31 entries."""
     backend = open_backend("host", 2**60)
     n_words, first = ceil_div(P, 32), P - 3
     try:
@@ -211,7 +211,7 @@ def test_panels_longer_than_two_to_the_31(kernel):
     keys, counters = backend.full((P, 3), 2**32 - 1, np.uint32), backend.full(COUNTER_SHAPE, 0, np.uint64)
     for i in range(first):  # no edges elsewhere: the words that hold the three columns
         bits[i * n_words + first // 32 : (i + 1) * n_words] = 0
-    grid, block = ((P,), (1, 4)) if kernel == _pairs.EDGES else ((1, math.ceil(P / 64)), (16, 16))
+    grid, block = ((P,), (1, 4)) if kernel == pair_kernels.EDGES else ((1, math.ceil(P / 64)), (16, 16))
     block_of_pairs = pair_block.PAIR_BLOCK(
         rows_i=panel,
         rows_j=panel[first * P :],

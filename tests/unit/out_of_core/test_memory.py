@@ -1,4 +1,5 @@
-"""Budgets of device memory: kept, refused with what would do, and never oversubscribed unasked."""
+"""Budgets of device memory are kept, or refused with the bytes that suffice; managed memory is oversubscribed only on
+request."""
 
 import csv
 import logging
@@ -15,7 +16,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core import _layout, _plan
+from gpupc_impl.out_of_core import host_blocks, memory_plan
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -36,15 +37,15 @@ def no_work(*given):
 
 def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch):
     problem = make_problem()
-    least = _plan.least_budget(90, None, problem.degrees_of_freedom, False)
+    least = memory_plan.least_budget(90, None, problem.degrees_of_freedom, False)
     with monkeypatch.context() as patched:
-        patched.setattr("gpupc_impl.out_of_core._search.BlockSearch.run_level", no_work)
+        patched.setattr("gpupc_impl.out_of_core.search.BlockSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"needs at least {least:,} bytes .* set device_memory_limit to"):
             skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least - 1)
-    found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least)
-    assert found.facts["out_of_core"]["peak_device_bytes"] <= least
-    assert found.facts["out_of_core"]["least_budget_bytes"] == least
-    assert found == skeleton(problem, method="cupc-s", backend="host")
+    result = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least)
+    assert result.facts["out_of_core"]["peak_device_bytes"] <= least
+    assert result.facts["out_of_core"]["least_budget_bytes"] == least
+    assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
 def test_the_refusal_survives_a_process_boundary():
@@ -69,18 +70,18 @@ def test_the_forecast_is_logged_before_the_run(caplog):
 
 @pytest.mark.parametrize(("n_samples", "max_level"), [(100, 0), (4, None)])
 def test_a_forecast_without_level_one_is_logged(caplog, n_samples, max_level):
-    """A budget that holds level 0 but no plan of level 1, which is not asked for, or has too few samples."""
+    """The budget holds level 0 but no plan of level 1, which is not requested, or has too few samples."""
     caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
     problem = GaussianProblem.from_correlation(np.eye(1000), n_samples=n_samples, max_level=max_level)
-    found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=22_000)
-    assert found.levels_run == 1
-    assert found.facts["out_of_core"]["forecast"]["level_1"] is None
+    result = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=22_000)
+    assert result.levels_run == 1
+    assert result.facts["out_of_core"]["forecast"]["level_1"] is None
     assert [record.getMessage().rpartition(", ")[2] for record in caplog.records] == ["no level 1"]
 
 
 @pytest.mark.parametrize("method", ["out-of-core-block", "out-of-core-um"])
 def test_the_peak_is_that_of_the_run(method):
-    """Neither what the backend held before counts, nor what it holds beside the run."""
+    """What the backend held before the run, or holds beside it, does not count."""
     problem, budget, held = make_problem(), 2_000_000, 10_000_000
     alone = solve(problem, get_method(method), open_backend("host", budget))
     expected = alone.facts["out_of_core"]["peak_device_bytes"]
@@ -88,16 +89,16 @@ def test_the_peak_is_that_of_the_run(method):
     backend.empty(held + budget, np.uint8)
     beside = backend.empty(held, np.uint8)
     for _ in range(2):
-        found = solve(problem, get_method(method), backend)
-        assert found.facts["out_of_core"]["peak_device_bytes"] == expected
+        result = solve(problem, get_method(method), backend)
+        assert result.facts["out_of_core"]["peak_device_bytes"] == expected
         assert backend.memory_peak == beside.nbytes + expected
 
 
 def test_a_smaller_budget_takes_more_blocks():
     problem = make_problem(300, max_level=1)
     blocks = [
-        [level["blocks"] for level in found.facts["out_of_core"]["levels"]]
-        for found in (
+        [level["blocks"] for level in result.facts["out_of_core"]["levels"]]
+        for result in (
             skeleton(problem, method="out-of-core-block", backend="host", layout="blocks", device_memory_limit=limit)
             for limit in (200_000, 10_000_000)
         )
@@ -108,7 +109,7 @@ def test_a_smaller_budget_takes_more_blocks():
 
 def test_the_timeline_tells_every_step(tmp_path):
     path = tmp_path / "timeline.csv"
-    found = skeleton(
+    result = skeleton(
         make_problem(), method="out-of-core-block", backend="host", device_memory_limit=150_000, timeline=str(path)
     )
     with open(path) as file:
@@ -116,9 +117,9 @@ def test_the_timeline_tells_every_step(tmp_path):
     assert list(rows[0]) == ["level", "block", "step", "stream", "start_s", "end_s"]
     assert {row["step"] for row in rows} == {"extract", "transfer", "kernel", "merge"}
     assert {row["stream"] for row in rows} == {"0", "1"}
-    assert {int(row["level"]) for row in rows} == set(range(found.levels_run))
+    assert {int(row["level"]) for row in rows} == set(range(result.levels_run))
     assert all(0 <= float(row["start_s"]) <= float(row["end_s"]) for row in rows)
-    for level in found.facts["out_of_core"]["levels"]:
+    for level in result.facts["out_of_core"]["levels"]:
         for step, seconds in level["seconds"].items():
             of_step = [row for row in rows if (row["level"], row["step"]) == (str(level["level"]), step)]
             total = sum(float(row["end_s"]) - float(row["start_s"]) for row in of_step)
@@ -144,15 +145,15 @@ def test_blocks_of_pairs_have_a_stream_and_numbers_of_their_own(tmp_path):
 
 @pytest.mark.slow
 def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
-    """Levels 0 and 1 of a sparse problem whose correlation matrix lies in a file, in 4 GiB of process memory."""
+    """Levels 0 and 1 of a sparse problem with its matrix in a file take less than 4 GiB of process memory."""
     script = f"""
         import numpy as np
         from gpupc_impl import skeleton
         from gpupc_impl.gaussian import large
         from gpupc_impl.measurement.worker import peak_process_bytes
-        from gpupc_impl.out_of_core import _layout
+        from gpupc_impl.out_of_core import host_blocks
 
-        _layout.KEPT_SHARE = 0  # as where the matrix takes most of the memory
+        host_blocks.KEPT_SHARE = 0  # as where the matrix takes most of the memory
         rng = np.random.default_rng(0)
         data = rng.standard_normal((200, 20_000))
         for j in range(1, 20_000):
@@ -175,11 +176,11 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
 def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, monkeypatch, share, released):
     np.save(tmp_path / "a.npy", np.zeros((256, 256)))
     matrix, seen = np.load(tmp_path / "a.npy", mmap_mode="r"), []
-    monkeypatch.setattr(_layout.mapped, "release", seen.append)
-    monkeypatch.setattr(_layout, "memory_bytes", lambda: matrix.nbytes)
-    monkeypatch.setattr(_layout, "KEPT_SHARE", share)
-    _layout.release_large(matrix)
-    _layout.release_large(np.zeros((1024, 1024)))
+    monkeypatch.setattr(host_blocks.mapped, "release", seen.append)
+    monkeypatch.setattr(host_blocks, "memory_bytes", lambda: matrix.nbytes)
+    monkeypatch.setattr(host_blocks, "KEPT_SHARE", share)
+    host_blocks.release_large(matrix)
+    host_blocks.release_large(np.zeros((1024, 1024)))
     assert len(seen) == released
 
 
@@ -189,57 +190,57 @@ def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, mon
 @pytest.mark.parametrize(("max_level", "pmax"), [(None, False), (0, False), (None, True)])
 def test_managed_memory_is_never_oversubscribed_unasked(monkeypatch, max_level, pmax):
     problem = make_problem(max_level=max_level)
-    needed = _plan.core(90, max_level, pmax).device_bytes
+    needed = memory_plan.core(90, max_level, pmax).device_bytes
     with monkeypatch.context() as patched:
         patched.setattr("gpupc_impl.gaussian.device.GaussianSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"may need {needed:,} bytes .* allow_oversubscription"):
             skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed - 1, pmax=pmax)
-    found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed, pmax=pmax)
-    assert found.facts["out_of_core"]["peak_device_bytes"] <= needed
-    assert found.facts["out_of_core"]["forecast_bytes"] == needed
+    result = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed, pmax=pmax)
+    assert result.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert result.facts["out_of_core"]["forecast_bytes"] == needed
     expected = skeleton(problem, method="cupc-s", backend="host", pmax=pmax)
-    assert found == expected
+    assert result == expected
 
 
 def test_managed_memory_holds_edges_that_all_go_at_level_two():
-    """Variables 0 and 1 separate all the others, and neither does alone: their sets take more than those of level 1."""
+    """Variables 0 and 1 together separate all others, but neither does alone, so sets take more than at level 1."""
     p = 150
     weights = np.random.default_rng(0).uniform(0.4, 0.6, (p - 2, 2))
     factors = np.concatenate([np.eye(2), weights])
     correlation = factors @ np.array([[1.0, 0.2], [0.2, 1.0]]) @ factors.T
     np.fill_diagonal(correlation, 1)
     problem = GaussianProblem.from_correlation(correlation, n_samples=100_000, max_level=2)
-    needed = _plan.core(p, 2, False).device_bytes
-    found = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
+    needed = memory_plan.core(p, 2, False).device_bytes
+    result = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
     every, others = p * (p - 1) // 2, (p - 2) * (p - 3) // 2
-    assert found.edges_per_level[:2] == (every, every)
-    assert found.edges_per_level[2] <= every - others
-    assert _plan.core(p, 1, False).device_bytes < found.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert result.edges_per_level[:2] == (every, every)
+    assert result.edges_per_level[2] <= every - others
+    assert memory_plan.core(p, 1, False).device_bytes < result.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_managed_memory_is_oversubscribed_when_asked():
     problem = make_problem()
-    found = skeleton(
+    result = skeleton(
         problem,
         method="out-of-core-um",
         backend="host",
         device_memory_limit=1000,
         allow_oversubscription=True,
     )
-    assert found.facts["out_of_core"]["peak_device_bytes"] > 1000
-    assert found == skeleton(problem, method="cupc-s", backend="host")
+    assert result.facts["out_of_core"]["peak_device_bytes"] > 1000
+    assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
 def test_managed_memory_on_a_device_that_seems_smaller():
     problem = make_problem(p=300, max_level=1)
-    needed = _plan.core(300, 1, False).device_bytes + _plan.pair_bytes(300)
+    needed = memory_plan.core(300, 1, False).device_bytes + memory_plan.pair_bytes(300)
     assert 2_000_000 < needed < 4_000_000
     with pytest.raises(DeviceMemoryError, match=rf"may need {needed:,} bytes .* of 2,000,000 bytes"):
         skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=2)
-    found = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=4)
-    assert found == skeleton(problem, method="cupc-s", backend="host")
-    assert found.facts["out_of_core"]["budget_bytes"] == 4_000_000
-    assert found.facts["out_of_core"]["peak_device_bytes"] <= needed
+    result = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=4)
+    assert result == skeleton(problem, method="cupc-s", backend="host")
+    assert result.facts["out_of_core"]["budget_bytes"] == 4_000_000
+    assert result.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_the_budget_holds_again_after_managed_memory():

@@ -1,4 +1,4 @@
-"""Panels test pairs one by one or, on a GPU and as long as nothing separates them, in tiles: with the same answer."""
+"""Panels test pairs one by one or, on a GPU while few are separated, in tiles, with the same answer."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core._pairs import PairResults
+from gpupc_impl.out_of_core.pairs import PairResults
 
 METHOD = get_method("out-of-core-block")
 P = 90
@@ -16,28 +16,28 @@ P = 90
 
 @pytest.fixture
 def tiled(monkeypatch):
-    """The blocks that were tested in tiles, by their first column; on the host backend, too."""
-    found = []
+    """The first columns of the blocks tested in tiles, which are switched on for the host backend."""
+    tiled_columns = []
     test = PairResults.test
 
-    def noted(self, *args, **kwargs):
-        found.append(self.columns.start)
+    def record(self, *args, **kwargs):
+        tiled_columns.append(self.columns.start)
         test(self, *args, **kwargs)
 
     monkeypatch.setattr(pair_block, "TILED", ("cuda", "host"))
-    monkeypatch.setattr(PairResults, "test", noted)
-    return found
+    monkeypatch.setattr(PairResults, "test", record)
+    return tiled_columns
 
 
 def search(problem, rule, pmax=False):
-    # Two panels of at most 45 rows, which pass by 16 at a time.
+    # There are two panels of at most 45 rows, and 16 rows at a time pass by.
     backend = open_backend("host", device_memory_limit=90_000)
     params = METHOD.parse_params({"layout": "panels", "block_size": 16})
     return solve(problem, METHOD, backend, params, separating_sets=rule, pmax=pmax)
 
 
 def factors(coupling: float, alpha: float, copies: int = 0) -> GaussianProblem:
-    """Variables that follow one of three factors, which are the first of them; the last are copies of others."""
+    """Variables that depend on one of three factors, which are the first three; the last ones are copies of others."""
     chance = np.random.default_rng(3)
     values = chance.normal(size=(400, P))
     of = chance.integers(0, 3, P)
@@ -50,7 +50,7 @@ def factors(coupling: float, alpha: float, copies: int = 0) -> GaussianProblem:
 def test_what_nothing_separates_is_tested_in_tiles(tiled, rule, monkeypatch):
     problem = factors(1.0, 1 - 2**-53)
     answer = search(problem, rule)
-    assert len(tiled) == 9 - 2  # when the first two blocks were queued, nothing was known
+    assert len(tiled) == 9 - 2  # nothing was known when the first two blocks were queued
     monkeypatch.setattr(pair_block, "TILED", ())
     one_by_one = search(problem, rule)
     assert answer.sha256 == one_by_one.sha256

@@ -11,7 +11,7 @@ import numpy as np
 from gpupc_impl import GaussianProblem, methods
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core._gathered import Gathered
+from gpupc_impl.out_of_core.gathered import Gathered
 
 rng = np.random.default_rng(1)
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from typing import Any
 
 import numpy as np
 
@@ -14,32 +13,35 @@ from gpupc_impl.core.checkpoint import Checkpoint, State, make_folder
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets
+from gpupc_impl.engine.device_memory import allocated_bytes
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.pair_scan import PairScan
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core import _plan
-from gpupc_impl.out_of_core._gathered import Gathered
-from gpupc_impl.out_of_core._in_core import InCore
-from gpupc_impl.out_of_core._layout import Layout
-from gpupc_impl.out_of_core._panels import Panels
-from gpupc_impl.out_of_core._pipelines import Pipelines, Timeline
-from gpupc_impl.out_of_core._square_blocks import LevelZero, SquareBlocks
+from gpupc_impl.out_of_core import memory_plan
+from gpupc_impl.out_of_core.gathered import Gathered
+from gpupc_impl.out_of_core.in_core import InCore
+from gpupc_impl.out_of_core.layout import Layout, LevelContext
+from gpupc_impl.out_of_core.memory_plan import MemoryPlan
+from gpupc_impl.out_of_core.panels import Panels
+from gpupc_impl.out_of_core.pipelines import Pipelines, Timeline
+from gpupc_impl.out_of_core.square_blocks import LevelZero, SquareBlocks
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
 
 class BlockSearch(LevelSearch):
-    """One search on one backend; a `LevelSearch` (see core/pc_stable.py).
+    """One search on one backend.
 
     Attributes:
-        device: the search in core, while levels run there; it has then what the next two do not.
+        in_core: the part of the search that runs in core; None if no level does, or none does any more. While its
+            `device` is there, that holds the state of the search, and not the next two.
         adjacency_left: (p, p) bool: the graph, on the host.
         largest_p: (p, p) float64 largest p-values so far, or None.
         staging_bytes: pinned host memory of each pipeline.
         report: what is recorded of the search: budget, plans, bytes moved and seconds by step.
 
     Raises:
-        DeviceMemoryError: the budget does not hold the smallest plan; nothing has been computed then.
+        DeviceMemoryError: the budget does not hold the smallest plan; this is raised before any work.
         InvalidProblem: the checkpoint belongs to another problem or another kind of search, or the folder of a file
             to write cannot be made.
     """
@@ -53,30 +55,32 @@ class BlockSearch(LevelSearch):
         self.backend.reset_peak()
         if self.params["timeline"]:
             make_folder("timeline", self.params["timeline"])
-        self.device: PairScan | None = None
         self.outcomes: list[LevelOutcome] = []
         self.checkpoint = None
         self._replayed = 0
         if self.params["checkpoint"]:
             self.checkpoint = Checkpoint(self.params["checkpoint"], problem.fingerprint, run.separating_sets, run.pmax)
             self._resume()
-        self._choose_plans()
+        core = self._choose_plans()
         self.timeline = Timeline(self.backend, keep=bool(self.params["timeline"]))
         self.pipelines = Pipelines(self.backend, self.timeline, self.staging_bytes)
-        self.counters: Any = None
+        self.in_core: InCore | None = None
+        if core is not None:
+            self.in_core = InCore(problem, run, self.pipelines, core, level_by_level=self.checkpoint is not None)
+        forecast = {"level_0": self._zero, "level_1": self._one}
         self.report = {
             "budget_bytes": self.budget,
             "least_budget_bytes": least,
-            "forecast": {"level_0": self._zero.facts(), "level_1": self._one.facts() if self._one else None},
+            "forecast": {level: plan and dataclasses.asdict(plan) for level, plan in forecast.items()},
             "levels": [],
             "resumed_at_level": self._replayed or None,
             "peak_device_bytes": 0,
         }
 
     def _check_budget(self) -> int:
-        """The least budget; raises for a smaller one."""
+        """The least budget that suffices for the problem; raises if there is less."""
         problem, p = self.problem, self.p
-        least = _plan.least_budget(p, problem.max_level, problem.degrees_of_freedom, self.run.pmax)
+        least = memory_plan.least_budget(p, problem.max_level, problem.degrees_of_freedom, self.run.pmax)
         if self.budget < least:
             used, limit = self.backend.memory_used, self.backend.memory_limit
             raise DeviceMemoryError(
@@ -89,26 +93,29 @@ class BlockSearch(LevelSearch):
             )
         return least
 
-    def _choose_plans(self) -> None:
-        """Plans of levels 0 and 1 for the complete graph, which is the most that they can need; logged.
+    def _choose_plans(self) -> MemoryPlan | None:
+        """Plan levels 0 and 1 for the complete graph, which needs the most memory, and log the plans.
 
-        The search is in core, if the budget holds that and the matrix is there as a whole.
+        Returns:
+            the plan of a search in core, if the budget holds that and the matrix is an array on the host; else None.
         """
         p, budget, max_level, pmax = self.p, self.budget, self.problem.max_level, self.run.pmax
-        core = _plan.pair_scan(p, max_level, pmax)
-        free = self.params["layout"] == "auto" and not self._replayed
-        whole = self.problem.correlations == "host" and isinstance(self.problem.correlation, np.ndarray)
-        self._core = core if free and whole and core.device_bytes <= budget else None
-        self._zero = self._core or _plan.level_zero(p, budget, self.params["block_size"])
-        self._one = None  # where level 1 is not run
+        core = memory_plan.pair_scan(p, max_level, pmax)
+        layout_is_free = self.params["layout"] == "auto" and not self._replayed
+        is_array = self.problem.correlations == "host" and isinstance(self.problem.correlation, np.ndarray)
+        if not (layout_is_free and is_array and core.device_bytes <= budget):
+            core = None
+        self._zero = core or memory_plan.level_zero(p, budget, self.params["block_size"])
+        self._one = None  # as for a search that ends after level 0
         self.staging_bytes = self._zero.staging_bytes
         if max_level != 0:
-            self._one = self._core or self._plan_level_one()
+            self._one = core or self._plan_level_one()
         if self._one is not None:
-            of_all = min(_plan.cluster_bytes(p, p, p * (p - 1), pmax), _plan.STAGING_BYTES, budget // 2)
-            self.staging_bytes = _plan.rounded(max(self.staging_bytes, self._one.staging_bytes, of_all))
+            all_rows = min(memory_plan.cluster_bytes(p, p, p * (p - 1), pmax), memory_plan.STAGING_BYTES, budget // 2)
+            self.staging_bytes = allocated_bytes(max(self.staging_bytes, self._one.staging_bytes, all_rows))
         one = "no level 1" if self._one is None else f"level 1 in {self._one}"
         logger.info("%s variables, budget %s bytes: level 0 in %s, %s", f"{p:,}", f"{budget:,}", self._zero, one)
+        return core
 
     # --- LevelSearch -------------------------------------------------------------------------------------------
 
@@ -117,12 +124,11 @@ class BlockSearch(LevelSearch):
             return self.outcomes[level]
         try:
             self.pipelines.begin_level(level)
-            layout = self._layout(level)
-            outcome = layout.run()
+            outcome, plan = self._run(level)
             self.report["levels"].append(
                 {
                     "level": level,
-                    **layout.plan.facts(),
+                    **dataclasses.asdict(plan),
                     "blocks": self.pipelines.blocks,
                     "bytes_up": self.pipelines.bytes_up,
                     "bytes_down": self.pipelines.bytes_down,
@@ -131,7 +137,6 @@ class BlockSearch(LevelSearch):
             )
         finally:
             self.pipelines.abandon()
-            self.counters = None
         self.outcomes.append(outcome)
         if self.checkpoint is not None:
             self._fetch()
@@ -139,21 +144,25 @@ class BlockSearch(LevelSearch):
         return outcome
 
     def adjacency(self) -> np.ndarray:
-        if self.device is not None:
+        if self._device is not None:
             try:
-                return self.device.adjacency()
-            except DeviceMemoryError:  # no room for lists of sets to be merged on the device
+                return self._device.adjacency()
+            except DeviceMemoryError:  # there is no room to merge lists of sets on the device
                 self._leave_core()
         return self.adjacency_left
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        if self.device is not None:
-            return self.device.separating_sets(adjacency)
-        removed = [(outcome.pairs, outcome.sets) for outcome in self.outcomes]
-        return SeparatingSets.from_levels(adjacency, [found for found in removed if found[0] is not None])
+        if self._device is not None:
+            return self._device.separating_sets(adjacency)
+        removed = [(outcome.pairs, outcome.sets) for outcome in self.outcomes if outcome.pairs is not None]
+        return SeparatingSets.from_levels(adjacency, removed)
 
     def pmax(self) -> np.ndarray | None:
-        return self.largest_p if self.device is None else self.device.pmax()
+        return self.largest_p if self._device is None else self._device.pmax()
+
+    @property
+    def _device(self) -> PairScan | None:
+        return None if self.in_core is None else self.in_core.device
 
     @functools.cached_property
     def adjacency_left(self) -> np.ndarray:
@@ -164,8 +173,8 @@ class BlockSearch(LevelSearch):
         return np.full((self.p, self.p), np.nan) if self.run.pmax else None
 
     def _fetch(self) -> None:
-        """Bring to the host what is known of the levels in core."""
-        device = self.device
+        """Copy the state of a search in core to the host."""
+        device = self._device
         if device is None:
             return
         self.adjacency_left, self.largest_p = device.adjacency_now(), device.pmax()
@@ -176,7 +185,7 @@ class BlockSearch(LevelSearch):
 
     def _leave_core(self) -> None:
         self._fetch()
-        self.device = self._core = None
+        self.in_core = None
 
     def _resume(self) -> None:
         state = self.checkpoint.load()
@@ -186,7 +195,7 @@ class BlockSearch(LevelSearch):
             logger.info("resuming at level %d from %s", self._replayed, self.checkpoint.path)
 
     def close(self) -> None:
-        """Write the timeline and what the device held at most; the checkpoint has served its end."""
+        """Write the timeline, report the peak of device memory, and remove the checkpoint, since the search is done."""
         self.report["peak_device_bytes"] = self.backend.memory_peak - self._used_before
         if self.params["timeline"]:
             self.timeline.save(self.params["timeline"])
@@ -195,33 +204,34 @@ class BlockSearch(LevelSearch):
 
     # --- layouts -----------------------------------------------------------------------------------------------
 
-    def _layout(self, level: int) -> InCore | Layout:
-        """The layout of a level, given the graph at its start."""
-        if self._core is not None:
-            if self._fits_in_core(level):
-                return InCore(self, level, self._core)
+    def _run(self, level: int) -> tuple[LevelOutcome, MemoryPlan]:
+        """Run a level in core or in a layout that suits the graph at its start."""
+        if self.in_core is not None:
+            if self.in_core.fits(level, self.budget - (self.backend.memory_used - self._used_before)):
+                return self.in_core.run_level(level), self.in_core.plan
             self._leave_core()
-        self.counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
+        counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
         self.backend.synchronize()  # the pipelines' streams do not wait for the backend's own
-        if level == 0:
-            return LevelZero(self, level, self._zero)
-        if level == 1 and self.problem.fixed is None:  # panels and blocks know of no edge that is not to be tested
-            plan = self._plan_level_one(np.array([np.count_nonzero(row) for row in self.adjacency_left], np.int64))
+        state = self.adjacency_left, self.largest_p, counters
+        context = LevelContext(level, self.problem, self.run, self.pipelines, *state, self.budget, self.staging_bytes)
+        layout = self._layout(context)
+        return layout.run(), layout.plan
+
+    def _layout(self, context: LevelContext) -> Layout:
+        if context.level == 0:
+            return LevelZero(context, self._zero)
+        if context.level == 1 and self.problem.fixed is None:  # panels and blocks test all edges, required ones as well
+            plan = self._plan_level_one(np.array([np.count_nonzero(row) for row in context.adjacency], np.int64))
             if plan.layout != "gather":
-                return {"panels": Panels, "blocks": SquareBlocks}[plan.layout](self, level, plan)
-        return Gathered(self, level)
+                return {"panels": Panels, "blocks": SquareBlocks}[plan.layout](context, plan)
+        return Gathered(context)
 
-    def _fits_in_core(self, level: int) -> bool:
-        """Whether a level in core keeps the budget, given those before it."""
-        left = self.budget - (self.backend.memory_used - self._used_before)
-        return self.device is None or self.device.level_bytes(level) <= left
-
-    def _plan_level_one(self, degrees: np.ndarray | None = None) -> _plan.Plan | None:
-        """The plan of level 1; without the degrees of the graph gathering is not among the choices."""
+    def _plan_level_one(self, degrees: np.ndarray | None = None) -> MemoryPlan | None:
+        """The plan of level 1; gathering is considered only if the degrees of the graph are known."""
         gathered, pmax, layout = None, self.run.pmax, self.params["layout"]
         if degrees is not None:
             longest = int(degrees.max())
-            arena = _plan.largest_arena(self.budget, 1, longest, 0, pmax)
-            if layout == "gather" or _plan.cluster_bytes(longest + 1, 1, longest, pmax) <= arena:
+            arena = memory_plan.largest_arena(self.budget, 1, longest, 0, pmax)
+            if layout == "gather" or memory_plan.cluster_bytes(longest + 1, 1, longest, pmax) <= arena:
                 gathered = int(8 * np.square(degrees[degrees > 1] + 1).sum())
-        return _plan.level_one(self.p, self.budget, self.params["block_size"], layout, pmax, gathered)
+        return memory_plan.level_one(self.p, self.budget, self.params["block_size"], layout, pmax, gathered)

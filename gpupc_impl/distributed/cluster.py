@@ -1,10 +1,8 @@
-"""Dask clusters: the one of this machine that is started where none is given, and what is asked of any."""
+"""Dask clusters: the parameters that name one, and the cluster of this machine that is started by default."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import logging
 import os
 from collections.abc import Iterator
@@ -12,37 +10,30 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import BackendUnavailable, backend_class
-from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
-from gpupc_impl.distributed._plan import THREADS
-
-MEMORY_SHARE = 0.8
-"""Of what a GPU has free, or of a machine's memory that its workers share; the rest is for what is not counted."""
-
-
-GROUPS = Path("/sys/fs/cgroup")
-"""Linux's control groups (version 2)."""
-
-ROOMS = ("distributed", "engine", "gaussian", "out_of_core")
-"""Folders of the package whose modules a search uses on a worker."""
+from gpupc_impl.distributed.panel_plan import THREADS
 
 
 def missing() -> str | None:
-    """What to say where Dask is not installed."""
+    """The reason why the method cannot run, if Dask is not installed."""
     if needs_package("distributed", "distributed")() is None:
         return None
     return "the package distributed (Dask) is not installed; pip install 'gpupc[distributed]'"
 
 
 class ClientAddress(str):
-    """The address of a scheduler, or no text for a cluster of this machine; `client` is one that a user gave."""
+    """The address of a scheduler, or empty for a cluster of this machine.
+
+    Attributes:
+        client: the `distributed.Client` that a user passed, if any.
+    """
 
     client: Any = None
 
 
 class ClientParameter(Parameter):
-    """A parameter that takes a Dask client, None, or the address of a scheduler."""
+    """A parameter that takes a Dask client, the address of a scheduler, or None."""
 
     def parse(self, name: str, value: Any) -> ClientAddress:
         if isinstance(value, ClientAddress):
@@ -59,7 +50,7 @@ class ClientParameter(Parameter):
 
 
 class FolderParameter(Parameter):
-    """A parameter that takes a folder, or None for a temporary one."""
+    """A parameter that takes the path of a folder, or None for a temporary one."""
 
     def parse(self, name: str, value: Any) -> Any:
         return super().parse(name, "" if value is None else os.fspath(value) if isinstance(value, Path) else value)
@@ -67,15 +58,16 @@ class FolderParameter(Parameter):
 
 @contextlib.contextmanager
 def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[Any]:
-    """A client: the one that is given, of the scheduler at an address, or of a cluster of this machine.
+    """The client that the user passed, or one of the scheduler at the address, or one of a new cluster of this machine.
 
     Args:
-        workers: of a cluster of this machine; 0: one a GPU, or one for all cores.
+        backend: where the workers run kernels.
+        workers: the number of workers of a new cluster; 0: one for each GPU, or one for all cores.
 
     Raises:
-        InvalidParameter: more workers are asked for than there are GPUs, or of a cluster that is given; or no scheduler
-            answers at the address.
-        BackendUnavailable: this machine cannot run kernels there.
+        InvalidParameter: there are fewer GPUs than workers; or `workers` is set for a cluster that runs already; or no
+            scheduler answers at the address.
+        BackendUnavailable: this machine cannot run kernels on the backend.
     """
     from distributed import Client
 
@@ -112,10 +104,13 @@ def _connect(address: str) -> Any:
 
 
 def _local_cluster(backend: str, workers: int) -> Any:
-    """A cluster of this machine: a process a GPU, or processes that share the cores; one of the latter is this one."""
+    """A cluster of this machine: a process for each GPU, or processes that share the cores.
+
+    A single worker on CPU cores runs in this process.
+    """
     from distributed import LocalCluster
 
-    # Memory is counted by the search, so Dask neither spills nor ends a worker; nothing listens beyond this machine.
+    # The search counts its memory itself, so Dask must neither spill nor end a worker. All ports are local.
     common: dict[str, Any] = {"memory_limit": 0, "dashboard_address": "127.0.0.1:0", "threads_per_worker": THREADS}
     if backend == "cuda":
         return _gpu_cluster(workers, common)
@@ -143,7 +138,7 @@ def _gpu_cluster(workers: int, common: dict[str, Any]) -> Any:
                 "memory_limit": 0,
                 "dashboard_address": None,
                 "host": "127.0.0.1",
-                "env": {"CUDA_VISIBLE_DEVICES": device, "GPUPC_CUDA_DEVICE": ""},  # the first that it sees
+                "env": {"CUDA_VISIBLE_DEVICES": device, "GPUPC_CUDA_DEVICE": ""},
             },
         }
         for number, device in enumerate(devices[:workers])
@@ -159,37 +154,3 @@ def _visible_devices() -> list[str]:
     import cupy
 
     return [str(number) for number in range(cupy.cuda.runtime.getDeviceCount())]
-
-
-@functools.cache
-def code() -> str:
-    """Digest of the kernels and of what makes their arguments: what the client and all workers must have alike."""
-    digest = hashlib.sha256()
-    modules = (path for room in ROOMS for path in (PACKAGE_ROOT / room).rglob("*.py"))
-    for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *modules]):
-        digest.update(str(path.relative_to(PACKAGE_ROOT)).encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def host_device_bytes(free: int) -> int:
-    """What a worker on CPU cores may take in place of a device's memory, of free bytes of its machine."""
-    return int(0.75 * MEMORY_SHARE * free)
-
-
-def free_memory() -> int:
-    """Bytes of this machine's memory that are free for this process: within its control group, where it has one."""
-    import psutil
-
-    free = int(psutil.virtual_memory().available)
-    with contextlib.suppress(OSError, ValueError):
-        own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-        for group in (GROUPS / own, *(GROUPS / own).parents):
-            with contextlib.suppress(OSError, ValueError):  # no such file, or the limit is "max"
-                free = min(free, int((group / "memory.max").read_text()) - _in_use(group))
-    return max(0, free)
-
-
-def _in_use(group: Path) -> int:
-    """Bytes of a control group, without pages of files that can be dropped."""
-    counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return int((group / "memory.current").read_text()) - int(counts.get("inactive_file", 0))

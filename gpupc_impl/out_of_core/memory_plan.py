@@ -1,4 +1,4 @@
-"""How much device memory each way of making a level takes, and which one moves least under a budget.
+"""How much device memory each way of running a level takes, and which way moves the fewest bytes under a budget.
 
 Sizes are upper bounds: every device array is counted as the device's allocator rounds it.
 """
@@ -8,58 +8,40 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from gpupc_impl.core.pc_stable import MAX_SETS
 from gpupc_impl.engine.bit_graph import row_words
+from gpupc_impl.engine.device_memory import COUNTER_BYTES, allocated_bytes, largest_fitting
 from gpupc_impl.gaussian.pair_scan import PairScan
-from gpupc_impl.integers import ceil_div, round_up
+from gpupc_impl.integers import ceil_div
 
 SMALLEST_BLOCK = 32
 STAGING_BYTES = 1 << 28
-"""A staging area holds at most this much, unless a single piece is larger."""
+"""A staging area holds at most this many bytes, unless a single piece is larger."""
 
 GATHER_FACTOR = 4
-"""Picking a byte out of the matrix costs as much as copying this many bytes of rows."""
-
-COUNTER_BYTES = 4096
-
-
-def rounded(nbytes: int) -> int:
-    """What the device's allocator takes for an array."""
-    return round_up(nbytes, 512)
+"""Gathering a byte entry by entry takes the host as long as copying this many bytes of whole rows."""
 
 
 def words(bits: int) -> int:
     return ceil_div(bits, 32)
 
 
-def largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """The largest number in [low, high] that fits, given that all smaller ones fit as well; low - 1 if none fits."""
-    low -= 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """How a level is made.
+class MemoryPlan:
+    """How a level is run, and what that takes.
 
     Attributes:
         layout: ``core`` (everything on the device), ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather``
             (sub-matrices).
-        device_bytes: device memory it takes.
-        rows, columns, width: variables of a block of pairs, and of a separation-set block.
+        device_bytes: device memory.
+        rows, columns: variables of a block of pairs, on either side.
+        width: variables of a separation-set block.
         bytes_up, bytes_down: what goes to the device and back if every block has an edge; estimates for ``core`` and
             ``gather``.
-        staging_bytes: pinned host memory that each of the two pipelines takes.
+        staging_bytes: pinned host memory of each of the two pipelines.
     """
 
     layout: str
@@ -71,9 +53,6 @@ class Plan:
     bytes_down: int = 0
     staging_bytes: int = 0
 
-    def facts(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
     def __str__(self) -> str:
         return (
             f"{self.layout} of {self.rows:,} x {self.columns:,} (at most {self.device_bytes:,} bytes of device memory, "
@@ -84,34 +63,35 @@ class Plan:
 # --- in core ---------------------------------------------------------------------------------------------------------
 
 
-def pair_scan(p: int, max_level: int | None, pmax: bool) -> Plan:
-    """The search of pair-scan, as far as level 1; what later levels take depends on the graph."""
-    return Plan("core", PairScan.first_bytes(p, max_level, pmax), p, p, p, 4 * p * (p + 1))  # half the matrix goes up
+def pair_scan(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
+    """The search of `pair-scan` up to level 1; the memory of later levels depends on the graph."""
+    return MemoryPlan("core", PairScan.first_bytes(p, max_level, pmax), p, p, p, 4 * p * (p + 1))  # half the matrix
 
 
-def core(p: int, max_level: int | None, pmax: bool) -> Plan:
+def core(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
     """cuPC-S on managed memory: the most that any level up to `max_level` takes when no edge was removed before it.
 
-    The correlation matrix, the graph and the best keys; from level 1 on compacted rows, binomials, and the list of
-    removed edges with their sets. That list grows with the level, until such rows have more sets than can be numbered.
+    The arrays are the correlation matrix, the graph and the best keys, and from level 1 on the compacted rows, the
+    binomials, and the list of removed edges with their sets. That list grows with the level, until a row of p - 1
+    neighbours has more sets than can be numbered.
     """
     pairs = p * p
-    of_levels, level = 0, 1
+    level_bytes, level = 0, 1
     while level <= p - 2 and (max_level is None or level <= max_level):
         degree = largest_degree(p, level)
         if degree < level + 1:
             break
         lists = 4 * p * degree + (8 + 4 * level) * (p * degree // 2) + 8 * (level + 1) * (degree + 1)
-        of_levels = max(of_levels, lists + (8 * pairs if pmax else 0))
+        level_bytes = max(level_bytes, lists + (8 * pairs if pmax else 0))
         level += 1
-    # Beside them degrees, counts of removed edges and where their lists start; what the allocator rounds up; counters.
-    device_bytes = 17 * pairs + 16 * (p + 1) + of_levels + 16 * 512 + COUNTER_BYTES
-    return Plan("core", device_bytes, p, p, p, 4 * p * (p + 1))  # half of a symmetric matrix goes up
+    # The smaller terms are degrees, counts of removed edges and the starts of their lists; rounding; counters.
+    device_bytes = 17 * pairs + 16 * (p + 1) + level_bytes + 16 * 512 + COUNTER_BYTES
+    return MemoryPlan("core", device_bytes, p, p, p, 4 * p * (p + 1))
 
 
 def pair_bytes(p: int) -> int:
-    """What level 1 takes beside `core` when it is made once a pair on the whole matrix: 32-bit keys, and bits."""
-    return rounded(4 * p * p) + rounded(4 * p * words(p))
+    """What `core` does not count of a level 1 that tests each pair once, on the whole matrix: 32-bit keys, and bits."""
+    return allocated_bytes(4 * p * p) + allocated_bytes(4 * p * words(p))
 
 
 # --- level 0 -----------------------------------------------------------------------------------------------------
@@ -119,21 +99,22 @@ def pair_bytes(p: int) -> int:
 
 def _square_bytes(side: int) -> int:
     """A square block of the matrix, with its bits."""
-    return rounded(8 * side * side) + rounded(4 * side * words(side))
+    return allocated_bytes(8 * side * side) + allocated_bytes(4 * side * words(side))
 
 
 def _level_zero_bytes(side: int) -> int:
     return 2 * _square_bytes(side) + COUNTER_BYTES
 
 
-def level_zero(p: int, budget: int, block_size: int) -> Plan | None:
-    """Square blocks of the upper triangle, the largest that fit."""
+def level_zero(p: int, budget: int, block_size: int) -> MemoryPlan | None:
+    """The largest square blocks of the upper triangle that fit; None if not even the smallest do."""
     high = min(block_size, p)
-    side = largest(min(SMALLEST_BLOCK, high), high, lambda side: _level_zero_bytes(side) <= budget)
-    if side < min(SMALLEST_BLOCK, high):
+    low = min(SMALLEST_BLOCK, high)
+    side = largest_fitting(low, high, lambda side: _level_zero_bytes(side) <= budget)
+    if side < low:
         return None
     pairs, bits = _upper_totals(p, side)
-    return Plan("blocks", _level_zero_bytes(side), side, side, 0, 8 * pairs, bits, _square_bytes(side))
+    return MemoryPlan("blocks", _level_zero_bytes(side), side, side, 0, 8 * pairs, bits, _square_bytes(side))
 
 
 def _upper_totals(p: int, side: int) -> tuple[int, int]:
@@ -147,13 +128,13 @@ def _upper_totals(p: int, side: int) -> tuple[int, int]:
 
 
 def _rows_bytes(p: int, rows: int) -> int:
-    """Whole rows, with their bits, and whether each has a twin."""
-    return rounded(8 * p * rows) + rounded(4 * row_words(p) * rows) + rounded(rows)
+    """Whole rows with their bits, and for each the flag whether it has a twin."""
+    return allocated_bytes(8 * p * rows) + allocated_bytes(4 * row_words(p) * rows) + allocated_bytes(rows)
 
 
 def _result_bytes(pairs: int, pair_bytes: int) -> int:
-    """Keys of pairs, and the smallest r^2 met where that is recorded."""
-    return rounded(4 * pairs) + (rounded(8 * pairs) if pair_bytes > 4 else 0)
+    """Keys of pairs, and the smallest r^2 of each pair where that is recorded."""
+    return allocated_bytes(4 * pairs) + (allocated_bytes(8 * pairs) if pair_bytes > 4 else 0)
 
 
 def _panel_bytes(p: int, rows: int, columns: int, pair_bytes: int) -> int:
@@ -162,13 +143,13 @@ def _panel_bytes(p: int, rows: int, columns: int, pair_bytes: int) -> int:
     return _rows_bytes(p, rows) + 2 * (chunk + _result_bytes(rows * columns, pair_bytes)) + COUNTER_BYTES
 
 
-def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | None:
-    """Panels of whole rows, kept on the device while the rows of all later variables pass by."""
+def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPlan | None:
+    """Panels of whole rows, which stay on the device while the rows of all later variables pass by."""
     pair_bytes = 12 if pmax else 4
     columns = max(1, min(block_size, p, max(SMALLEST_BLOCK, STAGING_BYTES // (8 * p))))
     while columns > 1 and _panel_bytes(p, min(columns, p), columns, pair_bytes) > budget // 2:
         columns = (columns + 1) // 2
-    rows = largest(1, p, lambda rows: _panel_bytes(p, rows, columns, pair_bytes) <= budget)
+    rows = largest_fitting(1, p, lambda rows: _panel_bytes(p, rows, columns, pair_bytes) <= budget)
     if rows < 1:
         return None
     rows = ceil_div(p, ceil_div(p, rows))  # panels of equal height
@@ -177,7 +158,7 @@ def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | N
     heights = np.minimum(rows, p - starts)
     up, down = int((p - starts).sum()) * row_bytes, int((heights * (p - starts)).sum()) * pair_bytes
     staging = _rows_bytes(p, columns) + _result_bytes(rows * columns, pair_bytes)
-    return Plan("panels", _panel_bytes(p, rows, columns, pair_bytes), rows, columns, p, up, down, staging)
+    return MemoryPlan("panels", _panel_bytes(p, rows, columns, pair_bytes), rows, columns, p, up, down, staging)
 
 
 def _block_bytes(side: int, pair_bytes: int) -> int:
@@ -185,51 +166,51 @@ def _block_bytes(side: int, pair_bytes: int) -> int:
     return 5 * _square_bytes(side) + _result_bytes(side * side, pair_bytes) + COUNTER_BYTES
 
 
-def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> Plan | None:
-    """Algorithm 2: square blocks of pairs, and for each all separation-set blocks of both its sides."""
+def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPlan | None:
+    """Algorithm 2: square blocks of pairs, and for each the separation-set blocks of both its sides."""
     pair_bytes = 12 if pmax else 4
     high = min(block_size, p)
     low = min(SMALLEST_BLOCK, high)
-    side = largest(low, high, lambda side: _block_bytes(side, pair_bytes) <= budget)
+    side = largest_fitting(low, high, lambda side: _block_bytes(side, pair_bytes) <= budget)
     if side < low:
         return None
     pairs, bits = _upper_totals(p, side)
     sides = ceil_div(p, side)
-    # Each of p variables is in a side of as many blocks of pairs as there are sides, and each of those takes all of its
-    # correlations and bits.
+    # Each variable belongs to as many blocks of pairs as there are sides, and each of these takes the variable's whole
+    # row of correlations and bits.
     row_bytes = 8 * p + 4 * (p // side * words(side) + words(p % side))
     up = 8 * pairs + bits + sides * p * row_bytes
     down, staging = pair_bytes * pairs, 2 * _square_bytes(side)
-    return Plan("blocks", _block_bytes(side, pair_bytes), side, side, side, up, down, staging)
+    return MemoryPlan("blocks", _block_bytes(side, pair_bytes), side, side, side, up, down, staging)
 
 
 def level_one(
     p: int, budget: int, block_size: int, layout: str, pmax: bool, gathered_bytes: int | None = None
-) -> Plan | None:
-    """The layout asked for, where it fits; ``auto`` is the one that moves the fewest bytes.
+) -> MemoryPlan | None:
+    """The requested layout, where it fits; for ``auto``, the one that moves the fewest bytes.
 
     Args:
-        gathered_bytes: what gathering would move; None when nothing is known of the graph.
+        gathered_bytes: what gathering would move; None if nothing is known of the graph.
     """
-    found = {plan.layout: plan for plan in (make(p, budget, block_size, pmax) for make in (panels, blocks)) if plan}
+    plans = {plan.layout: plan for plan in (make(p, budget, block_size, pmax) for make in (panels, blocks)) if plan}
     if gathered_bytes is not None:
-        found["gather"] = Plan("gather", budget, bytes_up=gathered_bytes)
-    if layout in found:
-        return found[layout]
+        plans["gather"] = MemoryPlan("gather", budget, bytes_up=gathered_bytes)
+    if layout in plans:
+        return plans[layout]
 
-    def cost(plan: Plan) -> int:
+    def cost(plan: MemoryPlan) -> int:
         return (plan.bytes_up + plan.bytes_down) * (GATHER_FACTOR if plan.layout == "gather" else 1)
 
-    return min(found.values(), key=cost, default=None)
+    return min(plans.values(), key=cost, default=None)
 
 
 # --- any level, gathered ---------------------------------------------------------------------------------------------
 
 
 def gather_fixed_bytes(level: int, max_degree: int, longest_split: int, pmax: bool) -> int:
-    """Device memory beside the two pipelines: binomials, counters, and the keys of a row that is split."""
-    keys = (2 if pmax else 1) * rounded(8 * longest_split)
-    return rounded(8 * (level + 1) * (max_degree + 1)) + COUNTER_BYTES + keys
+    """Device memory outside the two pipelines: binomials, counters, and the keys of a row that is split."""
+    keys = (2 if pmax else 1) * allocated_bytes(8 * longest_split)
+    return allocated_bytes(8 * (level + 1) * (max_degree + 1)) + COUNTER_BYTES + keys
 
 
 def cluster_bytes(members: int, rows: int, slots: int, pmax: bool) -> int:
@@ -242,7 +223,7 @@ BATCH_SLACK = 512
 
 
 def split_bytes(level: int, length: int) -> int:
-    """What a split row's launch takes of a pipeline, when its blocks have this many neighbours."""
+    """What the launch of a split row takes of a pipeline when its blocks have this many neighbours."""
     members = 1 + (level + 1) * length
     return 8 * members * members + 16 * (level + 1)
 
@@ -254,12 +235,12 @@ def largest_arena(budget: int, level: int, max_degree: int, longest_split: int, 
 
 def longest_piece(level: int, arena: int, degree: int) -> int:
     """Neighbours in a block of a split row; 0 when not even one fits."""
-    return largest(1, degree, lambda length: split_bytes(level, length) <= arena)
+    return largest_fitting(1, degree, lambda length: split_bytes(level, length) <= arena)
 
 
 def largest_degree(p: int, level: int) -> int:
-    """The most neighbours that a row can have at a level, since its sets could be numbered at every level before."""
-    return largest(level + 1, p - 1, lambda degree: math.comb(degree, min(level, degree // 2)) < MAX_SETS)
+    """The most neighbours that a row can have at a level, given that its sets could be numbered at all levels below."""
+    return largest_fitting(level + 1, p - 1, lambda degree: math.comb(degree, min(level, degree // 2)) < MAX_SETS)
 
 
 def least_budget(p: int, max_level: int | None, degrees_of_freedom: Callable[[int], int], pmax: bool) -> int:
@@ -274,6 +255,6 @@ def least_budget(p: int, max_level: int | None, degrees_of_freedom: Callable[[in
         if degree < level + 1:
             break
         fixed = gather_fixed_bytes(level, degree, degree, pmax)
-        least = max(least, fixed + 2 * rounded(max(split_bytes(level, 1), BATCH_SLACK)))
+        least = max(least, fixed + 2 * allocated_bytes(max(split_bytes(level, 1), BATCH_SLACK)))
         level += 1
     return least

@@ -1,4 +1,4 @@
-"""Results of tasks in files: each there whole or not at all, with a digest of what it holds."""
+"""Shards: the results of tasks in files, each of which is written whole or not at all and holds a digest."""
 
 from __future__ import annotations
 
@@ -23,64 +23,63 @@ from gpupc_impl.core.problem import InvalidProblem
 logger = logging.getLogger("gpupc_impl.distributed")
 
 SETTINGS = "search.json"
-"""The file of a folder that says what its shards are of."""
+"""The file of a folder that names the search which its shards belong to."""
 
 FORMAT = 1
 
 SEEN_WITHIN = 60.0
-"""Seconds within which a network file system shows on all machines what one of them wrote."""
-
+"""Seconds within which all machines of a network file system see what one of them wrote."""
 
 UNFINISHED = ("blocks/.*.*", "level-*/.*.*", ".*.*.npy")
-"""Temporary names of files that are being written."""
+"""Patterns of the temporary names of files that are being written."""
 
 ABANDONED = 3600.0
-"""Seconds after which nobody writes such a file any more."""
+"""Seconds after which such a file is taken to be left behind by a killed process."""
 
 
 class MissingShard(RuntimeError):
-    """A shard that a result is made of is gone or damaged; the message names it."""
+    """A shard that holds a part of a result is gone or damaged; the message names it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Folder:
+class ShardFolder:
     """A folder of shards, which the client and all workers see under the same path."""
 
     path: Path
 
     def block(self, i: int, j: int) -> Path:
-        """Of the block of panels I and J: levels 0 and 1."""
+        """The shard of levels 0 and 1 of the block of panels I and J."""
         return self.path / "blocks" / f"{i:05d}-{j:05d}.npz"
 
     def rows(self, level: int, name: str) -> Path:
-        """Of a group of rows at a level from 2 on."""
+        """The shard of a group of rows at a level from 2 on."""
         return self.path / f"level-{level}" / f"{name}.npz"
 
     @property
     def numbers(self) -> Path:
-        """Standardised samples, or a matrix of correlations that was given."""
+        """The file of standardised samples, or of the correlation matrix of a problem that has one."""
         return self.path / "numbers.npy"
 
     @property
     def fixed(self) -> tuple[Path, Path]:
-        """Required and forbidden pairs, of a problem that has such."""
+        """The files of required and of forbidden pairs, for a problem with background knowledge."""
         return self.path / "required.npy", self.path / "forbidden.npy"
 
     @property
     def key(self) -> Path:
-        """Tells workers whether the folder that they see is the client's."""
+        """The file from which workers tell whether the folder that they see is the client's."""
         return self.path / "search.key"
 
     def holds(self, key: str) -> bool:
         """Whether the client of this search wrote its key here."""
-        for _ in _looks(self.path):
+        for _ in _attempts(self.path):
             with contextlib.suppress(OSError):
                 if self.key.read_text() == key:
                     return True
         return False
 
     def make(self) -> None:
-        """Make the folder.
+        """Create the folder.
 
         Raises:
             InvalidProblem: it cannot be written.
@@ -96,51 +95,52 @@ class Folder:
         return InvalidProblem(f"folder {str(self.path)!r} cannot be used: {error}; name another")
 
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """Make sure that a folder that is there is for shards of these settings, and remove what killed writers left.
+        """Record the settings of the search, or compare them with those recorded before; and remove the files that
+        killed writers left behind.
 
         Raises:
-            InvalidProblem: it cannot be written, or is for others.
+            InvalidProblem: the folder cannot be written, or belongs to a search with other settings.
         """
         path, settings = self.path / SETTINGS, {"format": FORMAT, **settings}
         try:
-            found = dict(read_json(path)) if path.exists() else None
-            if found is None:
+            recorded = dict(read_json(path)) if path.exists() else None
+            if recorded is None:
                 save_json(settings, path)
                 return
         except OSError as error:
             raise self._unusable(error) from error
         except (ValueError, TypeError) as error:
             raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
-        for name in sorted(settings.keys() | found.keys()):
-            if settings.get(name) != found.get(name):
-                what = {"fingerprint": "other data, or another alpha, max_level or test"}.get(
-                    name, f"{name} {found.get(name)!r}, not {settings.get(name)!r}"
+        for name in sorted(settings.keys() | recorded.keys()):
+            if settings.get(name) != recorded.get(name):
+                difference = {"fingerprint": "other data, or another alpha, max_level or test"}.get(
+                    name, f"{name} {recorded.get(name)!r}, not {settings.get(name)!r}"
                 )
                 raise InvalidProblem(
-                    f"folder {str(self.path)!r} holds shards of {what}; name another folder, or remove this one"
+                    f"folder {str(self.path)!r} holds shards of {difference}; name another folder, or remove this one"
                 )
         for pattern in UNFINISHED:
             for left in self.path.glob(pattern):
-                with contextlib.suppress(OSError):  # it was renamed meanwhile
+                with contextlib.suppress(OSError):  # its writer renamed it meanwhile
                     if time.time() - left.stat().st_mtime > ABANDONED:
                         left.unlink()
 
     def is_claimed(self) -> bool:
-        """Whether it is for shards of some settings already."""
+        """Whether the folder belongs to a search already."""
         return (self.path / SETTINGS).exists()
 
     def rows_claimed(self) -> int:
-        """The panels' size of the shards that are there; 0 where there are none."""
+        """The number of rows of a panel in the shards that are there; 0 if there are none."""
         try:
             return int(read_json(self.path / SETTINGS)["rows"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0
 
 
-def _looks(folder: Path) -> Iterator[None]:
-    """Chances to find what another machine wrote, for up to `SEEN_WITHIN`.
+def _attempts(folder: Path) -> Iterator[None]:
+    """Attempts to read what another machine wrote, with pauses, for up to `SEEN_WITHIN` seconds.
 
-    In between the folder is listed, which makes a network file system ask its server again.
+    Between attempts the folder is listed, which makes a network file system ask its server again.
     """
     end, pause = time.monotonic() + SEEN_WITHIN, 0.05
     yield
@@ -152,13 +152,16 @@ def _looks(folder: Path) -> Iterator[None]:
         yield
 
 
-def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
-    """Write a shard into a folder that is there, all of it or none, and return its size in bytes.
+def write(path: Path, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
+    """Write a shard into an existing folder, whole or not at all, and return its size in bytes.
 
-    The same content has the same bytes. The disk is not waited for: what a power failure leaves of a shard, the digest
-    tells from a whole one. Two workers may write the same one, where a task was thought lost.
+    Equal content gives equal bytes. The file is not synchronised with the disk, because its digest reveals whether a
+    power failure damaged it. Two workers may write the same shard, if a task was believed lost.
+
+    Args:
+        outcome: what the shard records besides arrays, such as counts: values that JSON can represent.
     """
-    described = {**said, "sha256": _digest(arrays)}
+    described = {**outcome, "sha256": _digest(arrays)}
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
     try:
         with open(temporary, "wb") as file:
@@ -170,30 +173,30 @@ def write(path: Path, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """What a shard says, and its arrays; None where there is none, or it is damaged, which is logged."""
+    """The outcome and the arrays of a shard; None if there is none, or it is damaged, which is logged."""
     try:
         with open_arrays(path) as stored:
-            said = json.loads(str(stored["described"]))
+            outcome = json.loads(str(stored["described"]))
             arrays = {name: stored[name] for name in stored if name != "described"}
-        if said.pop("sha256") != _digest(arrays):
+        if outcome.pop("sha256") != _digest(arrays):
             raise ValueError("its digest is not that of its arrays")
-        return said, arrays
+        return outcome, arrays
     except FileNotFoundError:
         return None
     except MemoryError:
         raise
-    except Exception as error:  # a damaged file raises nearly anything
+    except Exception as error:  # a damaged file may raise nearly any exception
         logger.warning("shard %s is damaged (%s) and is made again", path, error)
         return None
 
 
 def read_array(path: Path, name: str) -> np.ndarray:
-    """One array of a shard that has been written or read before: its archive's own checksum is compared, and no more.
+    """One array of a shard that has been written or read before, so that the archive's own checksum suffices.
 
     Raises:
-        MissingShard: it is gone or damaged since.
+        MissingShard: the shard is gone or has been damaged since.
     """
-    for _ in _looks(path.parent):
+    for _ in _attempts(path.parent):
         try:
             with open_arrays(path) as stored:
                 array: np.ndarray = stored[name]
@@ -204,7 +207,7 @@ def read_array(path: Path, name: str) -> np.ndarray:
                 break
         except MemoryError:
             raise
-        except Exception as error:  # a damaged file raises nearly anything
+        except Exception as error:  # see `read`
             failure = error
             break
     raise MissingShard(f"{path} is gone or damaged ({failure}); search again with the same folder") from failure

@@ -1,25 +1,25 @@
-"""Lists of removed pairs, put together from blocks by threads, are those that sorting gives."""
+"""Lists of separated pairs that threads merge from blocks are those that sorting gives."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupc_impl.out_of_core import _removed
-from gpupc_impl.out_of_core._layout import upper_blocks
-from gpupc_impl.out_of_core._pairs import MEMBER, NO_MEMBER
+from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
+from gpupc_impl.out_of_core import host_blocks, separations
+from gpupc_impl.out_of_core.host_blocks import upper_blocks
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    """Many parts for several threads, whatever the machine has."""
-    monkeypatch.setattr(_removed, "AT_ONCE", 16)
-    monkeypatch.setattr(_removed, "TILE", 3)
-    monkeypatch.setattr(_removed, "available_cores", lambda: 3)
+    """Use many parts and several threads, whatever the machine has."""
+    monkeypatch.setattr(separations, "PAIRS_AT_ONCE", 16)
+    monkeypatch.setattr(separations, "TILE", 3)
+    monkeypatch.setattr(host_blocks, "available_cores", lambda: 3)
 
 
 def random_members(p: int, share: float, seed: int) -> np.ndarray:
-    """(p, p) uint32: members of sets above the diagonal, some found from the second side; elsewhere `NO_MEMBER`."""
+    """(p, p) uint32: members of sets above the diagonal, some from the second side; elsewhere `NO_MEMBER`."""
     chance = np.random.default_rng(seed)
     members = chance.integers(0, p, (p, p), dtype=np.uint32) | (chance.integers(0, 2, (p, p), dtype=np.uint32) << 31)
     members[np.tril_indices(p)] = NO_MEMBER
@@ -32,14 +32,14 @@ def random_members(p: int, share: float, seed: int) -> np.ndarray:
 )
 def test_blocks_make_one_ascending_list(p, side, share, seed):
     members = random_members(p, share, seed)
-    found = []
+    blocks = []
     for rows, columns in upper_blocks(p, side):
         block = np.ascontiguousarray(members[rows, columns])
-        found += _removed.find(block, NO_MEMBER, MEMBER, rows, columns)
-    pairs, sets = _removed.in_order(found, p)
+        blocks += separations.find(block, rows, columns)
+    pairs, sets = separations.in_order(blocks, p)
     expected = np.argwhere(members != NO_MEMBER)
     assert pairs.dtype == sets.dtype == np.int32
-    assert found == []  # freed as it was read
+    assert blocks == []  # it is emptied while it is read
     np.testing.assert_array_equal(pairs, expected)
     np.testing.assert_array_equal(sets[:, 0], members[tuple(expected.T)] & MEMBER)
 
@@ -53,16 +53,16 @@ def test_pairs_are_taken_out_of_both_halves(p, share, seed):
     expected = graph.copy()
     for i, j in pairs:
         expected[i, j] = expected[j, i] = False
-    _removed.take_out(graph, pairs)
+    separations.take_out(graph, pairs)
     np.testing.assert_array_equal(graph, expected)
 
 
 @pytest.mark.parametrize("few", [0, 10**6], ids=["one by one", "mirrored"])
 def test_short_and_long_lists_do_the_same(few, monkeypatch):
-    monkeypatch.setattr(_removed, "FEW", few)
+    monkeypatch.setattr(separations, "SPARSE_FACTOR", few)
     graph = ~np.eye(11, dtype=bool)
     pairs = np.argwhere(np.triu(np.ones((11, 11), bool), 1))[::2].astype(np.int32)
-    _removed.take_out(graph, pairs)
+    separations.take_out(graph, pairs)
     assert np.count_nonzero(graph) == 11 * 10 - 2 * len(pairs)
     assert not graph[tuple(pairs.T)].any()
     np.testing.assert_array_equal(graph, graph.T)
@@ -76,18 +76,18 @@ def test_blocks_above_the_diagonal_make_a_symmetric_graph(p, side, seed):
     graph = np.zeros((p, p), bool)
     for rows, columns in upper_blocks(p, side):
         graph[rows, columns] = above[rows, columns]
-        _removed.mirror(graph, rows, columns)
+        separations.mirror(graph, rows, columns)
     np.testing.assert_array_equal(graph, above | above.T)
 
 
 def test_nothing_is_removed():
-    pairs, sets = _removed.in_order([], 7)
+    pairs, sets = separations.in_order([], 7)
     assert (pairs.shape, sets.shape, pairs.dtype, sets.dtype) == ((0, 2), (0, 1), np.int32, np.int32)
     graph = ~np.eye(7, dtype=bool)
-    _removed.take_out(graph, pairs)
+    separations.take_out(graph, pairs)
     np.testing.assert_array_equal(graph, ~np.eye(7, dtype=bool))
 
 
 def test_a_fault_in_a_thread_is_raised():
     with pytest.raises(ZeroDivisionError):
-        _removed.in_threads(lambda part: 1 // part, [2, 1, 0])
+        host_blocks.in_threads(lambda part: 1 // part, [2, 1, 0])

@@ -1,7 +1,8 @@
-"""Two pipelines that take blocks in turn, so that one block is transferred while another is computed.
+"""Two pipelines that alternate between blocks, so that one block is transferred while another is computed.
 
-Each has a stream. It extracts its block from the host's data, transfers it, computes, and transfers the result back; it
-merges that into the host's data when it is needed again (Out-of-Core, section 4.2 and Fig. 1). Every step is timed.
+A pipeline has a stream. It extracts a block from the host's data, transfers it, computes, and transfers the result
+back; it merges the result into the host's data before it begins its next block (Out-of-Core, section 4.2 and Fig. 1).
+Every step is timed.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends.base import Backend, Event
+from gpupc_impl.backends.base import Backend, Event, KernelSource
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.out_of_core._plan import rounded
+from gpupc_impl.engine.device_memory import allocated_bytes
 
 STEPS = ("extract", "transfer", "kernel", "merge")
 COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
 
 
 class Timeline:
-    """When each step of each block was at work, in seconds since this object was made.
+    """The start and the end of each step of each block, in seconds since this object was created.
 
     Args:
-        keep: whether the single steps are kept for `save`; their sums always are.
+        keep: whether `save` writes the single steps; otherwise only their sums are kept.
     """
 
     def __init__(self, backend: Backend, keep: bool):
@@ -38,46 +39,47 @@ class Timeline:
         self._origin = stream.record()
         self._origin.synchronize()
         self._clock = time.perf_counter()
-        self.busy: dict[str, float] = defaultdict(float)  # by step, since `take_busy`
+        self._busy: dict[str, float] = defaultdict(float)  # seconds by step, since `take_busy`
 
     def now(self) -> float:
         return time.perf_counter() - self._clock
 
     def add(self, level: int, block: int, step: str, stream: int, start: float, end: float) -> None:
-        self.busy[step] += end - start
+        self._busy[step] += end - start
         if self._rows is not None:
             self._rows.append((level, block, step, stream, start, end))
 
     @contextlib.contextmanager
     def step(self, level: int, block: int, step: str, stream: int) -> Iterator[None]:
-        """A step of the host."""
+        """Times a step of the host."""
         start = self.now()
         yield
         self.add(level, block, step, stream, start, self.now())
 
     def add_events(self, level: int, block: int, step: str, stream: int, start: Event, end: Event) -> None:
+        """Add a step of the device that happened between two events."""
         self.add(level, block, step, stream, *(event.seconds_since(self._origin) for event in (start, end)))
 
     def take_busy(self) -> dict[str, float]:
-        """Seconds of each step since the last call. Steps overlap, so their sum may exceed the elapsed time."""
-        busy, self.busy = self.busy, defaultdict(float)
+        """The seconds of each step since the last call. Steps overlap, so their sum may exceed the elapsed time."""
+        busy, self._busy = self._busy, defaultdict(float)
         return {step: busy[step] for step in STEPS}
 
     def save(self, path: str | Path) -> None:
-        """Write the steps as CSV, in order of their start."""
+        """Write the steps as CSV, ordered by their start."""
         with write_whole(Path(path)) as temporary, open(temporary, "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
-            for *what, start, end in sorted(self._rows or (), key=lambda row: row[-2]):
-                writer.writerow((*what, f"{start:.6f}", f"{end:.6f}"))
+            for *labels, start, end in sorted(self._rows or (), key=lambda row: row[-2]):
+                writer.writerow((*labels, f"{start:.6f}", f"{end:.6f}"))
 
 
 class Pipeline:
-    """One stream, its staging areas on the host with device memory of their size, and the block that is in it.
+    """One stream, its staging areas on the host with device memory of the same sizes, and the block in progress.
 
     Args:
-        staging_bytes: pinned host memory, taken when areas are first asked for. It is slow to come by, so it is kept
-            from level to level, and changed only for areas that need more.
+        staging_bytes: pinned host memory, taken when areas are first allocated. Taking it is slow, so it is kept from
+            level to level, and replaced only if the areas need more.
     """
 
     def __init__(self, backend: Backend, number: int, timeline: Timeline, staging_bytes: int = 0):
@@ -92,12 +94,13 @@ class Pipeline:
         self._merge: Callable[[], None] | None = None
 
     def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
-        """Replace the areas by these, given by name and size in bytes; nothing may be under way.
+        """Replace the areas; no block may be in progress.
 
         Args:
-            host_only: areas without device memory, since what is staged in them goes elsewhere.
+            sizes: bytes by the area's name.
+            host_only: areas without device memory, because their content goes elsewhere on the device.
         """
-        needed = sum(map(rounded, sizes.values()))
+        needed = sum(map(allocated_bytes, sizes.values()))
         if self._staging is None or len(self._staging) < needed:
             self._areas, self._staging = {}, None
             self._staging = self.backend.host_empty(max(needed, self._staging_bytes), np.uint8)
@@ -105,30 +108,30 @@ class Pipeline:
         for name, nbytes in sizes.items():
             device = None if name in host_only else self.backend.empty(nbytes, np.uint8)
             self._areas[name] = self._staging[start : start + nbytes], device
-            start += rounded(nbytes)
+            start += allocated_bytes(nbytes)
 
     def area(self, name: str, shape: Sequence[int], dtype: Any, offset: int = 0) -> tuple[np.ndarray, Any]:
-        """A part of an area as an array, on the host and on the device (None where it has no device memory)."""
+        """A part of an area as an array, on the host and on the device (None if it has no device memory)."""
         dtype = np.dtype(dtype)
         end = offset + math.prod(shape) * dtype.itemsize
         host, device = self._areas[name]
         host = host[offset:end].view(dtype).reshape(shape)
         return host, None if device is None else device[offset:end].view(dtype).reshape(shape)
 
-    def forget(self) -> None:
-        """Forget the block and the counts, and give back device memory; nothing may be under way."""
+    def reset(self) -> None:
+        """Drop the block, the counts and the device memory; no queued work may be left."""
         self._steps.clear()
         self._merge = None
         self._areas = {}
         self.bytes_up = self.bytes_down = 0
 
     def begin(self, level: int, block: int) -> None:
-        """Finish the block that is in the pipeline and make room for another."""
+        """Finish the block in progress and begin another."""
         self.finish()
         self._level, self._block = level, block
 
     def extracting(self) -> contextlib.AbstractContextManager[None]:
-        """Host work that prepares the block."""
+        """Times the host's work that prepares the block."""
         return self.timeline.step(self._level, self._block, "extract", self.number)
 
     def upload(self, *copies: tuple[Any, np.ndarray]) -> None:
@@ -145,16 +148,20 @@ class Pipeline:
                 self.stream.copy(host, device)
                 self.bytes_down += host.nbytes
 
-    def launch(self, kernel: Any, grid: Sequence[int], block: Sequence[int], args: list, shared_bytes: int = 0) -> None:
+    def launch(
+        self, source: KernelSource, grid: Sequence[int], block: Sequence[int], arguments: list, shared_bytes: int = 0
+    ) -> None:
+        """Queue a kernel, which is compiled first if it has not been."""
+        kernel = self.backend.kernel(*source)
         with self._timed("kernel"):
-            kernel(grid, block, args, shared_bytes, self.stream)
+            kernel(grid, block, arguments, shared_bytes, self.stream)
 
     def merge_with(self, merge: Callable[[], None]) -> None:
-        """Set what is done with the block's result once it is on the host."""
+        """Set the function that merges the block's result once it is on the host."""
         self._merge = merge
 
     def finish(self) -> None:
-        """Wait for the block and merge its result."""
+        """Wait for the block in progress and merge its result."""
         if not self._steps:
             return
         self._steps[-1][-1].synchronize()
@@ -174,7 +181,7 @@ class Pipeline:
 
 
 class Pipelines:
-    """The two pipelines, taken in turn."""
+    """The two pipelines, which alternate."""
 
     def __init__(self, backend: Backend, timeline: Timeline, staging_bytes: int):
         self.timeline = timeline
@@ -194,30 +201,30 @@ class Pipelines:
         return sum(pipeline.bytes_down for pipeline in self.both)
 
     def next(self) -> Pipeline:
-        """The pipeline for the next block, emptied."""
+        """The pipeline for the next block; its block in progress is finished first."""
         pipeline = self.both[self._turn]
         self._turn = 1 - self._turn
         pipeline.begin(self._level, self.take_number())
         return pipeline
 
     def take_number(self) -> int:
-        """The number of the next block, counted over these pipelines and any beside them."""
+        """The number of the next block, which may also be one in a further pipeline of the level."""
         self.blocks += 1
         return self.blocks - 1
 
     def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
-        """Areas of each pipeline (see `Pipeline.allocate`)."""
+        """Allocate the areas of both pipelines (see `Pipeline.allocate`)."""
         for pipeline in self.both:
             pipeline.allocate(sizes, host_only)
 
     def finish(self) -> None:
-        """Finish both pipelines, the older block first."""
+        """Finish the blocks of both pipelines, the older one first."""
         for pipeline in (self.both[self._turn], self.both[1 - self._turn]):
             pipeline.finish()
 
     def abandon(self) -> None:
-        """Wait for the device, so that its memory can be freed even after an error."""
+        """Wait for the device, so that its memory can be freed, after an error as well."""
         for pipeline in self.both:
             with contextlib.suppress(Exception):
                 pipeline.stream.synchronize()
-            pipeline.forget()
+            pipeline.reset()

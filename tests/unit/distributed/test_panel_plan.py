@@ -1,15 +1,15 @@
-"""How blocks of pairs are shared out among workers."""
+"""Blocks of pairs are divided evenly among workers, in an order that reuses panels."""
 
 from collections import Counter, OrderedDict
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupc_impl.distributed._plan import Plan
+from gpupc_impl.distributed.panel_plan import PanelPlan
 
 
-def plan_of(panels: int, held: int = 2) -> Plan:
-    return Plan(p=32 * panels, rows=32, panels=panels, held=held, device_bytes=0, host_bytes=0, budget=0)
+def plan_of(panels: int, held: int = 2) -> PanelPlan:
+    return PanelPlan(p=32 * panels, rows=32, panels=panels, held=held, device_bytes=0, host_bytes=0, budget=0)
 
 
 @given(panels=st.integers(1, 40), workers=st.integers(1, 12))
@@ -23,7 +23,7 @@ def test_every_block_has_a_worker_and_none_has_more_than_another(panels, workers
 
 @given(panels=st.integers(1, 40), held=st.integers(2, 50))
 def test_a_worker_that_keeps_more_panels_makes_fewer(panels, held):
-    """Not many more than P^2 / 2 for each that stays while the others pass."""
+    """About P^2 / 2 panels, divided by the number that stay while the others pass, are computed."""
     kept, made, done = OrderedDict(), 0, []
     for block in plan_of(panels, held).blocks():
         done.append(block)

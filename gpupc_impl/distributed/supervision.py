@@ -1,0 +1,91 @@
+"""What the client does about the cluster itself: it takes turns with other searches, and notices lost workers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+logger = logging.getLogger("gpupc_impl.distributed")
+
+MESSAGE_INTERVAL = 30.0
+"""Seconds between messages about a level's progress, or about what is waited for."""
+
+WORKER_TIMEOUT = 600.0
+"""Seconds that a cluster may be without any worker."""
+
+
+class ClusterFailure(RuntimeError):
+    """The cluster ended before the search; the message says how to go on."""
+
+
+class WorkerWatch:
+    """Checks from time to time whether a cluster has workers.
+
+    Args:
+        title: of the step that needs them.
+        advice: how to go on after a failure.
+    """
+
+    def __init__(self, client: Any, title: str, advice: str):
+        self._client, self._title, self._advice = client, title, advice
+        self._last_check = self._last_seen = time.monotonic()
+
+    def check(self) -> None:
+        """Log every `MESSAGE_INTERVAL` seconds that there is no worker; returns at once if the last check is more
+        recent.
+
+        Raises:
+            ClusterFailure: there has been no worker for `WORKER_TIMEOUT` seconds.
+        """
+        now = time.monotonic()
+        if now - self._last_check < MESSAGE_INTERVAL:
+            return
+        self._last_check = now
+        if self._client.scheduler_info(n_workers=-1)["workers"]:
+            self._last_seen = now
+            return
+        seconds = now - self._last_seen
+        if seconds >= WORKER_TIMEOUT:
+            raise ClusterFailure(f"{self._title}: the cluster has had no worker for {seconds:.0f} s; {self._advice}")
+        logger.warning("%s: the cluster has 0 workers; one is waited for, %.0f s so far", self._title, seconds)
+
+
+@contextlib.contextmanager
+def turn(client: Any) -> Iterator[None]:
+    """A search's turn on a cluster; other searches wait, since each is planned for all of the workers' memory.
+
+    A client that dies loses its turn after `distributed.scheduler.locks.lease-timeout`, which is 30 s by default.
+
+    Raises:
+        ClusterFailure: the scheduler died.
+    """
+    from distributed import Semaphore
+
+    turns = Semaphore(1, "gpupc-search", scheduler_rpc=client.scheduler, loop=client.loop)
+    try:
+        while not turns.acquire(MESSAGE_INTERVAL):
+            logger.warning("before level 0: another search is at work on the cluster; its end is waited for")
+    except OSError as error:
+        raise ClusterFailure(f"before level 0: the cluster failed ({error}); start one, and search again") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the cluster itself may have failed
+            turns.release()
+            client.loop.add_callback(turns.refresh_callback.stop)  # Dask would refresh until the client ends
+
+
+def run_on_workers(client: Any, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """The results of a function on all workers that are there, by address.
+
+    Raises:
+        ClusterFailure: a worker was lost meanwhile.
+    """
+    try:
+        results: dict[str, Any] = client.run(function, *arguments)
+        return results
+    except OSError as error:
+        raise ClusterFailure(f"before level 0: a worker was lost ({error}); search again") from error

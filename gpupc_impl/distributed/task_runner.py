@@ -1,0 +1,160 @@
+"""Runs the tasks of a level on a cluster, except those whose shards are there already, and records what they took."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.distributed import shards, supervision
+from gpupc_impl.distributed.spec import SearchSpec
+from gpupc_impl.distributed.supervision import ClusterFailure, WorkerWatch
+from gpupc_impl.views.progress import bar
+
+logger = logging.getLogger("gpupc_impl.distributed")
+
+
+class TaskRunner:
+    """Runs tasks of one search.
+
+    Attributes:
+        levels: what is recorded of each step: tasks, seconds and, by worker, seconds and bytes.
+
+    Args:
+        folder: the folder of shards that the user named; empty for a temporary one.
+        show_progress: whether there may be a progress bar.
+    """
+
+    def __init__(self, client: Any, spec: SearchSpec, folder: str, show_progress: bool):
+        self._client, self._spec, self._show_progress = client, spec, show_progress
+        self._advice = "search again, with folder=... to keep finished shards"
+        if folder:
+            self._advice = f"search again with folder={folder!r}, which makes only the missing shards"
+        self._numbers: dict[str, str] = {}  # of workers, by name
+        self.levels: list[dict[str, Any]] = []
+
+    def run(
+        self,
+        title: str,
+        function: Callable[..., Any],
+        tasks: Sequence[tuple],
+        paths: Sequence[Path],
+        preferred: Sequence[str | None],
+    ) -> list[dict[str, Any]]:
+        """The outcomes of tasks, in their order.
+
+        Args:
+            title: of the step, for messages.
+            function: what a task calls, with the spec and the task's arguments.
+            tasks: the arguments of each task.
+            paths: the shard of each task, all in one folder.
+            preferred: the address of the worker that should run each task; an idle one may run it instead.
+
+        Raises:
+            ClusterFailure: the scheduler or too many workers were lost.
+        """
+        from distributed import KilledWorker
+
+        outcomes = _read_outcomes(paths)
+        missing = [k for k, outcome in enumerate(outcomes) if outcome is None]
+        logger.info("%s: %d tasks, %d of them done before", title, len(tasks), len(tasks) - len(missing))
+        started = time.perf_counter()
+        futures = {}
+        for n, k in enumerate(missing):
+            where = {} if preferred[k] is None else {"workers": preferred[k], "allow_other_workers": True}
+            futures[self._client.submit(function, self._spec, *tasks[k], pure=False, priority=-n, **where)] = k
+        task_error: BaseException | None = None
+        try:
+            with contextlib.closing(self._completed(title, list(futures), len(tasks))) as completed:
+                for future, outcome in completed:
+                    if future.status == "error":
+                        task_error = outcome[1].with_traceback(outcome[2])
+                        raise task_error
+                    if isinstance(outcome, BaseException):  # the task was lost with the scheduler
+                        raise outcome
+                    outcomes[futures.pop(future)] = outcome
+        except (CancelledError, KilledWorker, OSError) as error:
+            if error is task_error and not isinstance(error, KilledWorker):  # such as a full disk
+                error.add_note(f"{title}: a task failed on a worker; {self._advice}")
+                raise
+            reason = f"the cluster failed ({type(error).__name__}: {error})"
+            raise ClusterFailure(f"{title}: {reason}; {self._advice}") from error
+        finally:
+            if futures:
+                with contextlib.suppress(Exception):
+                    self._client.cancel(list(futures))
+        self._record(title, outcomes, len(missing), time.perf_counter() - started)
+        return outcomes
+
+    def _completed(self, title: str, futures: list[Any], total: int) -> Iterator[tuple[Any, Any]]:
+        """Futures and their results as they complete, shown by a progress bar and messages."""
+        from distributed import as_completed
+
+        completed = as_completed(futures, loop=self._client.loop, with_results=True, raise_errors=False)
+        watch = WorkerWatch(self._client, title, self._advice)
+        started = last_message = time.perf_counter()
+        done = 0
+        wanted = None if self._show_progress else False
+        with bar(wanted, total, title, " tasks", done=total - len(futures)) as shown:
+            while not completed.is_empty():
+                if completed.has_ready():
+                    yield next(completed)
+                    done += 1
+                    shown.update()
+                    now = time.perf_counter()
+                    if now - last_message >= supervision.MESSAGE_INTERVAL:
+                        last_message = now
+                        remaining = (now - started) * (len(futures) - done) / done
+                        logger.info("%s: %d of %d tasks, about %.0f s left", title, done, len(futures), remaining)
+                else:
+                    time.sleep(0.005)
+                watch.check()
+
+    def _record(self, title: str, outcomes: list[dict[str, Any]], made: int, seconds: float) -> None:
+        """Record what a level's tasks took."""
+        workers: dict[str, dict[str, Any]] = {}
+        task_seconds = []
+        for outcome in outcomes:
+            if "made" not in outcome:  # it was read from its shard
+                continue
+            facts = outcome["made"]
+            # Workers are recorded by number, since a name may be an address.
+            number = self._numbers.setdefault(outcome["worker"], str(len(self._numbers)))
+            worker = workers.setdefault(number, {"tasks": 0, "bytes": 0, "seconds": Counter()})
+            worker["tasks"] += 1
+            worker["bytes"] += outcome["bytes"]
+            worker["seconds"].update(facts["seconds"])
+            for name in ("panels_made", "panels_held", "peak_device_bytes"):
+                worker[name] = max(worker.get(name, 0), facts[name])
+            task_seconds.append(sum(facts["seconds"].values()))
+        for worker in workers.values():
+            worker["seconds"] = dict(worker["seconds"])
+        self.levels.append(
+            {
+                "step": title,
+                "tasks": len(outcomes),
+                "made": made,
+                "seconds": seconds,
+                "task_seconds": task_seconds,
+                "workers": workers,
+            }
+        )
+
+
+def _read_outcomes(paths: Sequence[Path]) -> list[Any]:
+    """The outcome in each intact shard, or None; the shards' folder is created if it does not exist.
+
+    The folder is listed, since a network file system may remember for long that a single file was missing.
+    """
+    names = {}
+    for folder in {path.parent for path in paths}:
+        folder.mkdir(exist_ok=True)
+        names[folder] = set(os.listdir(folder))
+    contents = (shards.read(path) if path.name in names[path.parent] else None for path in paths)
+    return [None if content is None else content[0] for content in contents]

@@ -1,0 +1,126 @@
+"""A graph as the ascending neighbour rows of its variables, in host memory, and the sets that keys of edges name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from gpupc_impl.engine.graph import NO_KEY, binomial_table
+
+SECOND_SIDE = np.uint64(2**62)
+"""The bit of a key whose set is drawn from the neighbours of the edge's second end."""
+
+KEY_CONSTANTS = {"SECOND_SIDE": int(SECOND_SIDE)}
+"""What kernels that write keys must agree with (kernels/keys.cuh)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RowGraph:
+    """The graph at the start of a level, by rows; a slot is one direction of an edge.
+
+    Attributes:
+        starts: (p + 1,) int64; row i has the slots from ``starts[i]`` to ``starts[i + 1]``.
+        neighbours: (slots,) int32, ascending in a row.
+        reverse: (slots,) int64: the slot of the same edge in the other end's row.
+    """
+
+    starts: np.ndarray
+    neighbours: np.ndarray
+    reverse: np.ndarray
+
+    @classmethod
+    def from_matrix(cls, adjacency: np.ndarray, rows_at_once: int = 1024) -> RowGraph:
+        """The rows of a (p, p) bool matrix."""
+        p = len(adjacency)
+        counts, columns = np.zeros(p + 1, np.int64), []
+        for start in range(0, p, rows_at_once):
+            row, column = np.nonzero(adjacency[start : start + rows_at_once])
+            counts[start + 1 : start + rows_at_once + 1] = np.bincount(row, minlength=min(rows_at_once, p - start))
+            columns.append(column.astype(np.int32))
+        return cls._from_rows(np.cumsum(counts), np.concatenate(columns))
+
+    @classmethod
+    def from_pairs(cls, pairs: np.ndarray, p: int) -> RowGraph:
+        """The rows of a graph of p variables with (k, 2) edges."""
+        slots = np.concatenate([pairs, pairs[:, ::-1]])
+        slots = slots[np.lexsort((slots[:, 1], slots[:, 0]))]
+        starts = np.concatenate(([0], np.cumsum(np.bincount(slots[:, 0], minlength=p))))
+        return cls._from_rows(starts, np.ascontiguousarray(slots[:, 1], np.int32))
+
+    @classmethod
+    def _from_rows(cls, starts: np.ndarray, neighbours: np.ndarray) -> RowGraph:
+        # Slots ordered by column, then row, are those of the transpose, and the graph is its own transpose.
+        return cls(starts, neighbours, np.argsort(neighbours, kind="stable"))
+
+    @property
+    def degrees(self) -> np.ndarray:
+        return np.diff(self.starts)
+
+    def row(self, i: int) -> np.ndarray:
+        return self.neighbours[self.starts[i] : self.starts[i + 1]]
+
+    def row_slots(self, rows: np.ndarray) -> np.ndarray:
+        """(k,) int64: the slots of some rows, one row after the other; at least one row."""
+        starts = self.starts[rows]
+        counts = self.starts[rows + 1] - starts
+        ends = np.cumsum(counts)
+        slots: np.ndarray = np.arange(int(ends[-1])) + np.repeat(starts - ends + counts, counts)
+        return slots
+
+    def edge_slots(self, pairs: np.ndarray) -> np.ndarray:
+        """(2 k,) int64: the slots of (k, 2) edges, both directions of each."""
+        p = len(self.starts) - 1
+        rows = np.repeat(np.arange(p), self.degrees)
+        both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
+        slots: np.ndarray = np.searchsorted(rows * p + self.neighbours, both @ np.array([p, 1]))
+        return slots
+
+    def order(self) -> np.ndarray:
+        """All variables, ordered so that those which share neighbours are close together (reverse Cuthill-McKee)."""
+        from scipy import sparse
+
+        p = len(self.starts) - 1
+        matrix = sparse.csr_matrix((np.ones(len(self.neighbours), np.int8), self.neighbours, self.starts), shape=(p, p))
+        order: np.ndarray = sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True)
+        return order
+
+    def separated(self, keys: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """The separated pairs and their separating sets.
+
+        Args:
+            keys: (slots,) uint64: the best key that each end's row found for each edge, or `NO_KEY`.
+
+        Returns:
+            (k, 2) int32 pairs i < j, ascending, and (k, level) int32 members.
+        """
+        i = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), self.degrees)
+        keys = np.minimum(keys, keys[self.reverse])
+        slots = np.flatnonzero((i < self.neighbours) & (keys != NO_KEY))
+        keys, pairs = keys[slots], np.stack([i[slots], self.neighbours[slots]], axis=1)
+        owners = np.where(keys & SECOND_SIDE, pairs[:, 1], pairs[:, 0])
+        positions = unrank(keys & ~SECOND_SIDE, self.degrees[owners], level)
+        return pairs, self.neighbours[self.starts[owners][:, None] + positions]
+
+
+def unrank(ranks: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
+    """The combinations that `unrank_combination` (kernels/combinations.cuh) finds on a device, on the host.
+
+    Args:
+        ranks: (k,) uint64 lexicographic ranks.
+        sizes: (k,) how many elements each combination is drawn from.
+
+    Returns:
+        (k, level) int64: ascending positions.
+    """
+    positions = np.empty((len(ranks), level), np.int64)
+    if not len(ranks):
+        return positions
+    table = binomial_table(int(sizes.max()), level)
+    following = table[level, sizes] - np.uint64(1) - ranks
+    for c in range(level):
+        row = table[level - c]
+        m = np.searchsorted(row, following, side="right") - 1  # the largest m with C(m, k) <= following
+        following = following - row[m]
+        positions[:, c] = sizes - 1 - m
+    return positions

@@ -1,0 +1,87 @@
+"""The host's data: blocks of the matrix and of the graph, copied into staging areas, by several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends.machine import available_cores, memory_bytes
+from gpupc_impl.backends.pinned import Copy
+from gpupc_impl.core import mapped
+from gpupc_impl.integers import ceil_div
+
+THREADS = 8
+"""The most threads: this many saturate the memory's bandwidth."""
+
+COPY_BYTES = 4 << 20
+"""Bytes of a block of the matrix that a thread copies at a time."""
+
+KEPT_SHARE = 0.25
+"""Largest share of the machine's memory that a mapped matrix may take for its pages to stay resident."""
+
+
+def read(matrix: Any, rows: slice, columns: slice, target: np.ndarray) -> None:
+    """Copy a block of a matrix with several threads, since a single one is slower than a GPU."""
+    block = matrix[rows, columns]
+    rows_at_once = max(1, COPY_BYTES // (8 * length(columns)))
+    copies = [Copy(target[part], block[part]) for part in mapped.pieces(length(rows), rows_at_once)]
+    for copy in copies:
+        copy.finish()
+    release_large(matrix)
+
+
+def read_bits(graph: np.ndarray, rows: slice, columns: slice, target: np.ndarray) -> None:
+    """Pack a block of a (p, p) bool graph into rows of 32-bit words, one bit a pair."""
+    block, target_bytes, width = graph[rows, columns], target.view(np.uint8), ceil_div(length(columns), 8)
+
+    def pack(part: slice) -> None:
+        target_bytes[part, :width] = np.packbits(block[part], axis=1, bitorder="little")
+        target_bytes[part, width:] = 0
+
+    in_threads(pack, mapped.pieces(length(rows), max(1, COPY_BYTES // length(columns))))
+
+
+def gather(matrix: Any, members: np.ndarray, target: np.ndarray) -> None:
+    """Copy the sub-matrix of some variables."""
+    if isinstance(matrix, np.ndarray):
+        target[...] = matrix[members[:, None], members]
+    else:  # a matrix that is computed when it is read supports slices only
+        for row, member in zip(target, members, strict=True):
+            row[...] = matrix[int(member) : int(member) + 1, :][0, members]
+
+
+def release_large(matrix: Any) -> None:
+    """Drop the resident pages of a mapped matrix that takes much of the machine's memory; a smaller one keeps them."""
+    array = mapped.base_memmap(matrix)
+    if array is not None and array.nbytes > KEPT_SHARE * memory_bytes():
+        mapped.release(array)
+
+
+def upper_blocks(p: int, side: int) -> Iterator[tuple[slice, slice]]:
+    """The blocks (I, J), J >= I, of a p x p matrix."""
+    for rows in mapped.pieces(p, side):
+        for columns in pieces(slice(rows.start, p), side):
+            yield rows, columns
+
+
+def pieces(whole: slice, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size`."""
+    for part in mapped.pieces(length(whole), size):
+        yield slice(whole.start + part.start, whole.start + part.stop)
+
+
+def length(part: slice) -> int:
+    return part.stop - part.start
+
+
+def in_threads(work: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
+    """The results of `work` for the parts, in order; the parts are divided among threads."""
+    waiting: Sequence[Any] = list(parts)
+    threads = min(THREADS, available_cores(), len(waiting))
+    if threads < 2:
+        return [work(part) for part in waiting]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, waiting))

@@ -1,0 +1,51 @@
+"""Levels in core: the search of `pair-scan`, whose matrix, graph and separating sets stay on the device."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gpupc_impl.core import mapped
+from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.registry import Run
+from gpupc_impl.gaussian import pair_scan
+from gpupc_impl.gaussian.pair_scan import PairScan
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core.memory_plan import MemoryPlan
+from gpupc_impl.out_of_core.pipelines import Pipelines
+
+
+class InCore:
+    """The levels of a search that run in core.
+
+    Attributes:
+        plan: see `Layout`.
+        device: the search of `pair-scan`; None before its first level, which takes the matrix to the device.
+
+    Args:
+        level_by_level: whether the search writes checkpoints, for which each level has to be run by itself.
+    """
+
+    def __init__(
+        self, problem: GaussianProblem, run: Run, pipelines: Pipelines, plan: MemoryPlan, level_by_level: bool
+    ):
+        self.problem, self.pipelines, self.plan = problem, pipelines, plan
+        self.device: PairScan | None = None
+        params = {name: parameter.default for name, parameter in pair_scan.PARAMETERS.items()}
+        if level_by_level:
+            params["together"] = "never"
+        self._run = dataclasses.replace(run, params=params)
+
+    def run_level(self, level: int) -> LevelOutcome:
+        pipeline, timeline = self.pipelines.both[0], self.pipelines.timeline
+        step = level, self.pipelines.take_number()
+        if self.device is None:
+            with timeline.step(*step, "transfer", pipeline.number):
+                self.device = PairScan(self.problem, self._run, ahead=False)
+            mapped.release(self.problem.correlation)  # which is not read again
+            pipeline.bytes_up += self.plan.bytes_up
+        with timeline.step(*step, "kernel", pipeline.number):
+            return self.device.run_level(level)
+
+    def fits(self, level: int, free_bytes: int) -> bool:
+        """Whether the level takes no more than so many bytes beside what the search holds already."""
+        return self.device is None or self.device.level_bytes(level) <= free_bytes

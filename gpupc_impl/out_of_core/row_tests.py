@@ -1,0 +1,45 @@
+"""Tests of whole rows of the graph on gathered sub-matrices: what the kernels take, and the launch of gathered.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
+from gpupc_impl.engine.graph import BINOMIALS
+from gpupc_impl.engine.row_graph import KEY_CONSTANTS
+
+BATCH = Struct(  # gathered.cu
+    "Batch",
+    matrices=Pointer(np.float64),
+    **dict.fromkeys(("matrix_at", "first_slot"), Pointer(np.int64)),
+    **dict.fromkeys(("sizes", "own", "neighbours", "mirrors"), Pointer(np.int32)),
+)
+ROW_SEARCH = Struct(  # row_search.cuh
+    "RowSearch",
+    **dict.fromkeys(("keys", "min_r_squared", "counters"), Pointer(np.uint64)),
+    binomial=BINOMIALS,
+    **dict.fromkeys(("critical_r_squared", "residual_tolerance", "pivot_tolerance"), np.float64),
+    first_come=np.bool_,
+)
+
+
+def gathered_kernel(level: int) -> KernelSource:
+    source = "out_of_core/kernels/gathered.cu"
+    return KernelSource(source, f"gathered<{level}>", (BATCH, ROW_SEARCH), KEY_CONSTANTS)
+
+
+def gathered_launch(
+    backend: Backend, level: int, batch: Filled, search: Filled, rows: int, longest: int, theta: int, delta: int
+) -> tuple[Any, ...]:
+    """The launch that tests all sets of some rows: kernel, grid, thread block, arguments, bytes of shared memory.
+
+    Args:
+        batch, search: the `BATCH` and the `ROW_SEARCH`.
+        longest: the most neighbours of a row; rows are copied to shared memory if it can hold one of this length.
+        theta, delta: threads of a thread block, and thread blocks that divide the sets of a row among themselves.
+    """
+    use_shared = 4 * longest <= backend.max_shared_bytes
+    arguments = [batch, search, np.bool_(use_shared)]
+    return gathered_kernel(level), (rows, delta), (theta,), arguments, 4 * longest if use_shared else 0
