@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -328,26 +327,19 @@ def _search_all(
         workers = min(processes, len(numbers))
         threads = max(1, len(os.sched_getaffinity(0)) // workers)
         context = multiprocessing.get_context("spawn")  # a forked process could not use an initialised device
-        with ProcessPoolExecutor(workers, context, _start_worker, (job, threads)) as pool, _explain_broken_pool():
-            futures = [pool.submit(_search_in_worker, k) for k in numbers]
+        with ProcessPoolExecutor(workers, context, _start_worker, (job, threads)) as pool:
             try:
-                for future in as_completed(futures):
+                for future in as_completed([pool.submit(_search_in_worker, k) for k in numbers]):
                     yield future.result()
+            except BrokenProcessPool as error:
+                raise RuntimeError(
+                    "a process of bootstrap(processes=...) ended before its search was complete: it was killed (out of "
+                    "memory?), or this script cannot be imported by other processes; put its calls under `if __name__ "
+                    '== "__main__":`, or leave processes out'
+                ) from error
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-@contextlib.contextmanager
-def _explain_broken_pool() -> Iterator[None]:
-    try:
-        yield
-    except BrokenProcessPool as error:
-        raise RuntimeError(
-            "a process of bootstrap(processes=...) ended before it was done: it was killed (out of memory?), or this "
-            'script cannot be imported by other processes; put what it does under `if __name__ == "__main__":`, or '
-            "leave processes out"
-        ) from error
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Users' tables: files become matrices. Nothing is guessed or imputed; what is ambiguous is an error.
 
-NumPy files are read here, text tables by pandas, and Parquet, Excel and AnnData files by the packages that know them.
+There is a reader of text and one of binary files; both check names and numbers in the same way.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.tables.arrays import read_numpy
+from gpupc_impl.tables.binary import FRAMES, read_frame, read_numpy
 from gpupc_impl.tables.cells import numbers_by_column
 from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
-from gpupc_impl.tables.frames import FRAMES, read_frame
 from gpupc_impl.tables.text import read_text, read_text_of_any_kind
 
 if TYPE_CHECKING:

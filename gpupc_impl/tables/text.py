@@ -88,12 +88,10 @@ def read_text(
         values = table.read_at_once()
         if values is None:
             values = table.read_by_line()
-    except (UnicodeDecodeError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{path} is not a readable text table: {error}") from error
-    except OSError as error:
-        if error.errno is not None:
+    except (UnicodeDecodeError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # decompressors raise OSError without a number
             raise
-        raise DataError(f"{path} is not a readable text table: {error}") from error  # raised by a decompressor
+        raise DataError(f"{path} is not a readable text table: {error}") from error
     if labels and header is None and table.names and all(table.names[k] in set(values[k]) for k in values):
         raise DataError(f"{path}: the first line may hold names or labels; say --header or --no-header (header=...)")
     names = table.names
