@@ -114,5 +114,5 @@ def pc(
         What `skeleton` and `orient` raise.
     """
     check_choices(conflicts, v_structures)
-    found = skeleton(data, alpha, knowledge=knowledge, **options)
-    return orient(found, problem=found.problem, knowledge=knowledge, conflicts=conflicts, v_structures=v_structures)
+    graph = skeleton(data, alpha, knowledge=knowledge, **options)
+    return orient(graph, problem=graph.problem, knowledge=knowledge, conflicts=conflicts, v_structures=v_structures)

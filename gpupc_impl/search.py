@@ -55,7 +55,7 @@ class SearchRequest:
             What `gpupc_impl.skeleton` raises, except for what only the problem or the search itself can tell.
         """
         search_parameters(self.alpha, self.max_level)
-        source = data if isinstance(data, Problem) else None
+        source: InputTable | Problem | None = data if isinstance(data, Problem) else None
         if self.family != "auto":
             family = get_family(self.family)
         elif self.method != "auto":
@@ -65,17 +65,17 @@ class SearchRequest:
         else:
             if self.backend != "auto" and (reason := backend_class(self.backend).unavailable()):
                 raise BackendUnavailable(f"backend {self.backend!r} cannot be used here: {reason}")
-            source = self._read(data, None)
-            family = get_family(choose_family(source, None))
+            source = table = self._read(data, None)
+            family = get_family(choose_family(table, None))
         problem_class, method = self._choose(family)
         test = {name: value for name, value in self.options.items() if name in _test_options(family)}
         params = self._method_params(family, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
         if isinstance(source, Problem):
-            self._refuse_what_it_carries(test)
+            self._refuse_repeated(test)
         elif source is None:
-            source = self._read(data, family.data)
-            choose_family(source, family.name)
+            source = table = self._read(data, family.data)
+            choose_family(table, family.name)  # refuses or warns where the table does not fit
         return Search(self, source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
@@ -123,8 +123,8 @@ class SearchRequest:
             )
         return method.parse_params(params)
 
-    def _refuse_what_it_carries(self, test: Mapping[str, Any]) -> None:
-        """Refuse arguments that a ready problem carries itself."""
+    def _refuse_repeated(self, test: Mapping[str, Any]) -> None:
+        """Refuse arguments that repeat what a ready problem carries."""
         repeated = {
             "alpha": self.alpha != SearchRequest.alpha,
             "n_samples": self.n_samples is not None,

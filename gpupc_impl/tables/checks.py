@@ -14,19 +14,19 @@ class DataError(ValueError):
     """A file's content cannot be used; the message names the file and, where it can, the line and the column."""
 
 
-def only_table(tables: Mapping[str, Any], wanted: str | None, path: Path) -> Any:
+def only_table(tables: Mapping[str, Any], name: str | None, path: Path) -> Any:
     """The two-dimensional table of that name, or the only one.
 
     Raises:
         DataError: there is no such table, or several without a name to choose one.
     """
-    matrices = {name: table for name, table in tables.items() if np.ndim(table) == 2}
-    content = ", ".join(f"{name} {np.shape(table)}" for name, table in tables.items()) or "nothing"
-    if wanted is not None and wanted not in matrices:
-        raise DataError(f"{path} has no two-dimensional array {wanted!r}; it holds {content}")
-    if wanted is None and len(matrices) != 1:
+    matrices = {key: table for key, table in tables.items() if np.ndim(table) == 2}
+    content = ", ".join(f"{key} {np.shape(table)}" for key, table in tables.items()) or "nothing"
+    if name is not None and name not in matrices:
+        raise DataError(f"{path} has no two-dimensional array {name!r}; it holds {content}")
+    if name is None and len(matrices) != 1:
         raise DataError(f"{path} must hold exactly one two-dimensional array; it holds {content}")
-    return matrices[wanted] if wanted is not None else next(iter(matrices.values()))
+    return matrices[name] if name is not None else next(iter(matrices.values()))
 
 
 def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]:

@@ -283,10 +283,10 @@ class _TextTable:
             if self.missing and is_missing(cell.strip()):
                 row.append(None if self.labels else np.nan)
                 continue
-            if what := fault(cell, self.labels):
+            if cell_fault := fault(cell, self.labels):
                 name = "" if self.names is None else f" ({self.names[k - self.has_row_names]!r})"
-                way_out = f"; say --row-names if {NAMES_ROWS}" if k == 0 and what == NOT_A_NUMBER else ""
-                raise DataError(f"{where}, column {k + 1}{name}: {cell!r} {what}{way_out}")
+                way_out = f"; say --row-names if {NAMES_ROWS}" if k == 0 and cell_fault == NOT_A_NUMBER else ""
+                raise DataError(f"{where}, column {k + 1}{name}: {cell!r} {cell_fault}{way_out}")
             row.append(cell.strip() if self.labels else float(cell))
         return row
 

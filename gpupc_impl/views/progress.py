@@ -20,20 +20,20 @@ def is_interactive() -> bool:
 
 
 @contextlib.contextmanager
-def bar(wanted: bool | None, total: int | None, title: str, unit: str, done: int = 0) -> Iterator[Any]:
+def bar(show: bool | None, total: int | None, title: str, unit: str, done: int = 0) -> Iterator[Any]:
     """A progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's.
 
     Args:
-        wanted: whether to show the bar; None shows it where a person would see it and tqdm is installed.
+        show: whether to show the bar; None shows it where a person would see it and tqdm is installed.
         total: number of units in all; None where it is not known.
         done: number of units that were complete before.
 
     Raises:
-        MissingPackage: `wanted` is True and tqdm is not installed.
+        MissingPackage: `show` is True and tqdm is not installed.
     """
-    if wanted is None:
-        wanted = is_interactive() and importlib.util.find_spec("tqdm") is not None
-    if not wanted:
+    if show is None:
+        show = is_interactive() and importlib.util.find_spec("tqdm") is not None
+    if not show:
         yield _NoBar()
         return
     tqdm = require("tqdm.auto", "progress bars", "progress")
@@ -51,11 +51,11 @@ class _NoBar:
 
 @contextlib.contextmanager
 def level_progress(
-    wanted: Callable[[Progress], None] | bool | None,
+    progress: Callable[[Progress], None] | bool | None,
 ) -> Iterator[Callable[[Progress], None] | None]:
     """The function that a search calls after each level: None, the one that is passed, or for True a bar's update."""
-    if not wanted or callable(wanted):
-        yield wanted or None
+    if not progress or callable(progress):
+        yield progress or None
         return
     with bar(True, None, "level 0", " levels") as progress_bar:
 

@@ -108,7 +108,7 @@ def html(result: Result) -> str:
 def edge_rows(result: Result, most: int) -> list[tuple[str, ...]]:
     """The rows of a table of the first edges, at most `most`, the header first."""
     edges = edges_with_kind(result).head(most).itertuples(index=False, name=None)
-    return [("source", "", "target", "kind"), *((one, SIGNS[kind], other, kind) for one, other, kind in edges)]
+    return [("source", "", "target", "kind"), *((source, SIGNS[kind], target, kind) for source, target, kind in edges)]
 
 
 def html_facts(rows: Sequence[tuple[str, str]]) -> str:

@@ -113,15 +113,15 @@ def _pack(
 
     masks = [_mask(component, centres, boxes, edges) for component in components]
     rows, columns = (sum(mask.shape[axis] for mask in masks) for axis in (0, 1))
-    taken = np.zeros((max(rows, 1), max(columns, 1)), bool)
+    occupied = np.zeros((max(rows, 1), max(columns, 1)), bool)
     height = width = 0
     for component, mask in zip(components, masks, strict=True):
-        blocked = fftconvolve(taken, mask[::-1, ::-1].astype(float), mode="valid") > 0.5
+        blocked = fftconvolve(occupied, mask[::-1, ::-1].astype(float), mode="valid") > 0.5
         bottom = np.maximum(np.arange(blocked.shape[0]) + mask.shape[0], height)[:, None]
         right = np.maximum(np.arange(blocked.shape[1]) + mask.shape[1], width)[None]
         cost = np.maximum(bottom * 1.25, right) + 1e-3 * (bottom + right)  # a page is wider than high
         row, column = np.unravel_index(np.argmin(np.where(blocked, np.inf, cost)), blocked.shape)
-        taken[row : row + mask.shape[0], column : column + mask.shape[1]] |= mask
+        occupied[row : row + mask.shape[0], column : column + mask.shape[1]] |= mask
         height, width = max(height, row + mask.shape[0]), max(width, column + mask.shape[1])
         centres[component] += np.array([column, -row]) * CELL
 
