@@ -60,7 +60,7 @@ class SearchRequest:
             family = get_family(self.family)
         elif self.method != "auto":
             family = get_family(get_method(self.method).family)
-        elif source is not None:
+        elif isinstance(source, Problem):
             family = get_family(source.family)
         else:
             if self.backend != "auto" and (reason := backend_class(self.backend).unavailable()):
@@ -68,8 +68,7 @@ class SearchRequest:
             source = table = self._read(data, None)
             family = get_family(choose_family(table, None))
         problem_class, method = self._choose(family)
-        test = {name: value for name, value in self.options.items() if name in _test_options(family)}
-        params = self._method_params(family, method)
+        test, params = self._split_options(family, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
         if isinstance(source, Problem):
             self._refuse_repeated(test)
@@ -113,15 +112,17 @@ class SearchRequest:
             raise InvalidProblem(f"method {method.name!r} is of family {method.family!r}, not {family.name!r}")
         return family.problem, method
 
-    def _method_params(self, family: Family, method: Method) -> dict[str, Any]:
-        test = _test_options(family)
-        params = {name: value for name, value in self.options.items() if name not in test}
+    def _split_options(self, family: Family, method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters of the family's test, as requested, and all those of the method, checked."""
+        names = (*family.problem.PARAMETERS, *family.problem.DATA_PARAMETERS)
+        test = {name: value for name, value in self.options.items() if name in names}
+        params = {name: value for name, value in self.options.items() if name not in names}
         for name in sorted(set(params) - set(method.params)):
             raise InvalidParameter(
                 f"method {method.name!r} has no parameter {name!r}; it has: {', '.join(method.params) or 'none'}; "
-                f"the {family.name} test has: {', '.join(test)}"
+                f"the {family.name} test has: {', '.join(names)}"
             )
-        return method.parse_params(params)
+        return test, method.parse_params(params)
 
     def _refuse_repeated(self, test: Mapping[str, Any]) -> None:
         """Refuse arguments that repeat what a ready problem carries."""
@@ -137,10 +138,6 @@ class SearchRequest:
         if any(repeated.values()):
             names = ", ".join(name for name, is_repeated in repeated.items() if is_repeated)
             raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
-
-
-def _test_options(family: Family) -> tuple[str, ...]:
-    return (*family.problem.PARAMETERS, *family.problem.DATA_PARAMETERS)
 
 
 def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
