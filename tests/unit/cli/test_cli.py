@@ -17,6 +17,7 @@ import pytest
 
 import gpupc_impl
 from gpupc_impl import CPDAG, Skeleton, cli
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.cli import arguments, commands
 from gpupc_impl.core import registry
 from gpupc_impl.search import SearchRequest
@@ -348,11 +349,14 @@ def test_sizes(text, bytes_):
     assert parsed.device_memory_limit == bytes_
 
 
-def test_a_table_of_words_takes_options_of_its_test(run, tmp_path):
+def test_a_table_of_words_takes_options_of_its_test(run, tmp_path, monkeypatch):
+    released = []
+    monkeypatch.setattr(HostBackend, "release_memory", lambda backend: released.append(backend))
     (tmp_path / "words.csv").write_text("a,b\n" + "p,q\nr,s\np,s\n" * 10)
     options = ["--backend", "host", "--max-level", "0", "--param", "df_rule=adjusted"]
     assert run("skeleton", tmp_path / "words.csv", *options, "--output", tmp_path / "out.npz")[0] == 0
     assert Skeleton.load(tmp_path / "out.npz").facts["problem"]["df_rule"] == "adjusted"
+    assert len(released) == 1, "one backend is opened, and gives its memory back"
 
 
 def test_missing_file(refused, tmp_path):
