@@ -25,10 +25,10 @@ MISSING = ("error", "drop-rows", "pairwise")
 samples that hold both variables."""
 
 FEW_VALUES = 10
-"""A column of whole numbers with at most this many distinct values may hold categories ..."""
+"""Upper bound on the distinct values of a column of whole numbers that may hold categories."""
 
 REPEATS = 3
-"""... if each value occurs at least this often on average."""
+"""Lower bound on how often each value of such a column occurs on average."""
 
 MANY_VARIABLES = 5
 """A table with at least this many times as many columns as rows may have its variables in rows."""
