@@ -1,4 +1,4 @@
-"""GPU versions of the PC algorithm, on a GPU or on any machine's cores.
+"""The PC algorithm for causal structure learning, on a GPU or on the cores of any machine.
 
 >>> from gpupc_impl import methods, skeleton
 >>> sorted(methods("gaussian"))[:2]
@@ -64,12 +64,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The public names are imported when one is asked for: they take SciPy, which most processes of ours do without."""
+    """Import the public names on first use: they need SciPy, which most processes of this project do not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gpupc_impl import _public
 
-    globals().update({each: getattr(_public, each) for each in __all__})
+    globals().update({public: getattr(_public, public) for public in __all__})
     return globals()[name]
 
 

@@ -1,4 +1,4 @@
-"""The public names, imported by `gpupc_impl` when one of them is asked for."""
+"""The public names, which `gpupc_impl` imports on first use."""
 
 # ruff: noqa: F401
 

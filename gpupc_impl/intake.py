@@ -1,7 +1,8 @@
-"""From what a user has to samples that a problem takes: a file, a DataFrame, an AnnData object or an array.
+"""The user's data as a table that a problem takes: from a file, a DataFrame, an AnnData object or an array.
 
-Nothing is filled in, and nothing is left out unasked: missing values are an error unless `MISSING` says what to do, and
-what looks mistaken (genes in rows, categories in numbers) is a warning that says how to put it right.
+Nothing is imputed, and nothing is dropped without a request: missing values are an error unless `MISSING` says what to
+do, and what looks like a mistake (genes in rows, categories written as numbers) is a warning that says how to correct
+it.
 """
 
 from __future__ import annotations
@@ -20,41 +21,40 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.tables import FRAMES, numbers_by_column, read_table
 
 MISSING = ("error", "drop-rows", "pairwise")
-"""What is done about missing values: refused; samples that have any are dropped; or each pair of variables has the
-samples that hold both."""
+"""What to do about missing values: refuse them; drop the samples that have any; or compute each correlation from the
+samples that hold both variables."""
 
 FEW_VALUES = 10
-"""A column of whole numbers with up to this many different ones may hold categories ..."""
+"""Upper bound on the distinct values of a column of whole numbers that may hold categories."""
 
 REPEATS = 3
-"""... if each occurs this often on average."""
+"""Lower bound on how often each value of such a column occurs on average."""
 
 MANY_VARIABLES = 5
-"""Times as many variables as samples, from which on a table may have its variables in rows."""
+"""A table with at least this many times as many columns as rows may have its variables in rows."""
 
 SHOWN = 5
-"""Columns that a message names."""
+"""Number of columns that a message names."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
-    """Samples in rows and variables in columns.
+class InputTable:
+    """The user's data: samples in rows and variables in columns, or a correlation matrix.
 
     Attributes:
         values: an array or a DataFrame.
-        names: the variables' names, None where `values` carries them or there are none.
-        kind: ``"numbers"``, ``"labels"`` of categories, ``"both"``, of which there are columns of both, or
-            ``"correlation"`` for a matrix of these.
-        labelled: the columns that hold labels, of a DataFrame.
+        names: the variables' names; None where `values` carries them or there are none.
+        kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
+        label_columns: names of the columns of a DataFrame that hold labels.
     """
 
     values: Any
     names: Sequence[str] | None
     kind: str
-    labelled: tuple[str, ...] = ()
+    label_columns: tuple[str, ...] = ()
 
 
-def take(
+def read_input(
     data: Any,
     *,
     names: Sequence[str] | None = None,
@@ -64,79 +64,88 @@ def take(
     header: bool | None = None,
     row_names: bool = False,
     correlation: bool = False,
-) -> Table:
-    """Read a user's table, turn it and see to its missing values.
+) -> InputTable:
+    """Read the user's data, transpose them where requested and handle missing values.
 
     Args:
         data: the path of a file (see `gpupc_impl.tables.read_table`), a DataFrame, an AnnData object or an array.
         names: the variables' names, where the data carry none.
-        kind: ``"numbers"``, ``"labels"`` or ``"both"``, by column, where that is known; None finds out.
+        kind: what the columns hold where that is known: ``"numbers"``, ``"labels"`` or ``"both"``; None infers it.
         missing: one of `MISSING`.
-        transpose: whether variables are in rows and samples in columns, as genes often are. The names of a DataFrame's
-            rows are then those of the variables. None: no, with a warning where the shape suggests it.
-        header, row_names: of a text table or a spreadsheet, see `read_table`.
-        correlation: whether it is a correlation matrix, which is taken as it is.
+        transpose: whether variables are in rows and samples in columns, as is usual for genes; the row names of a
+            DataFrame then name the variables. None means no, with a warning where the shape suggests it.
+        header, row_names: how a text table or a spreadsheet is read; see `gpupc_impl.tables.read_table`.
+        correlation: whether the data are a correlation matrix, which is not examined here.
 
     Raises:
-        InvalidProblem: a value is missing, or dropping leaves nothing.
-        gpupc_impl.tables.DataError, OSError: a file cannot be used.
+        InvalidProblem: a value is missing, or no sample is left.
+        gpupc_impl.tables.DataError, OSError: the file cannot be used.
     """
     if missing not in MISSING:
         raise InvalidProblem(f"missing is {missing!r}; choose one of: {', '.join(MISSING)}")
     if correlation and (missing != "error" or transpose):
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
     if isinstance(data, (str, os.PathLike)):
+        path = Path(data)
         labels = True if kind in ("labels", "both") else None
-        of_text = Path(data).suffix.lower() not in FRAMES
-        data, read = read_table(Path(data), header, row_names, labels, missing != "error", bool(transpose))
-        data = numbers_by_column(data) if kind == "both" and of_text else data
-        names = read if names is None else names
+        data, file_names = read_table(path, header, row_names, labels, missing != "error", bool(transpose))
+        if kind == "both" and path.suffix.lower() not in FRAMES:
+            data = numbers_by_column(data)
+        names = file_names if names is None else names
     else:
         if hasattr(data, "obs_names") and hasattr(data, "to_df"):
             data = data.to_df()
         if transpose:
-            data, names = _turned(data, names)
+            data, names = _transposed(data, names)
     if correlation:
-        return Table(data, names, "correlation")
-    labelled = _labelled(data)
-    found = _kind(data, labelled, kind)
-    data = _without_missing(data, names, kind or found, missing)
+        return InputTable(data, names, "correlation")
+    label_columns = _label_columns(data)
+    inferred = _kind(data, label_columns, kind)
+    data = _without_missing(data, names, kind or inferred, missing)
     if transpose is None:
-        _doubt_orientation(data)
-    return Table(data, names, found, labelled)
+        _warn_of_orientation(data)
+    return InputTable(data, names, inferred, label_columns)
 
 
-def fitting_family(table: Table, asked: str | None) -> str:
-    """The family asked for, or by default that of the table's kind.
+def choose_family(table: InputTable, requested: str | None) -> str:
+    """The requested family, or by default that of the table's kind.
 
     Raises:
-        InvalidProblem: the table has labels where the family's test takes numbers, or both without a family for that.
+        InvalidProblem: the table has labels and the family's test takes numbers, or the table has columns of both kinds
+            and no family is the default for them.
     """
     known = families()
-    taking = {kind: [each.name for each in known.values() if each.data == kind] for kind in ("labels", "both")}
-    if asked is None:
-        kind = "numbers" if table.kind == "correlation" else table.kind
-        asked = next((each.name for each in known.values() if each.default and each.data == kind), None)
-    if table.kind == "correlation":
-        return asked
-    if asked is not None and known[asked].data != "numbers":
-        return asked
-    if table.kind != "numbers":
-        ways = []
-        if table.kind == "both":
-            ways = [f"say family={name!r}, which takes both" for name in taking["both"]]
-            ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
-            categories = "or make categories of the numbers (pandas.qcut) and say"
-        else:
-            categories = "say"
-        ways.append(f"{categories} {' or '.join(f'family={name!r}' for name in taking['labels'])}")
-        test = "the default test" if asked is None else f"the {asked} test"
-        raise InvalidProblem(
-            f"{len(table.labelled)} column(s) ({shown(table.labelled)}) hold text or categories"
-            f"{' and the others numbers' if table.kind == 'both' else ''}; {test} takes numbers: {', '.join(ways)}"
-        )
-    _doubt_numbers(table, asked, taking["labels"])
-    return asked
+    kind = "numbers" if table.kind == "correlation" else table.kind
+    family = requested
+    if requested is None:
+        family = next((each.name for each in known.values() if each.default and each.data == kind), None)
+    if table.kind == "correlation" or (family is not None and known[family].data != "numbers"):
+        return family
+    if kind != "numbers":
+        raise InvalidProblem(_labels_refused(table, family))
+    _warn_of_categories(table, family)
+    return family
+
+
+def _labels_refused(table: InputTable, family: str | None) -> str:
+    """Why a test of numbers cannot take the table, and what the user can do."""
+    ways = []
+    categories = "say"
+    if table.kind == "both":
+        ways = [f"say family={name!r}, which takes both" for name in _families_of("both")]
+        ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
+        categories = "or make categories of the numbers (pandas.qcut) and say"
+    ways.append(f"{categories} {' or '.join(f'family={name!r}' for name in _families_of('labels'))}")
+    test = "the default test" if family is None else f"the {family} test"
+    return (
+        f"{len(table.label_columns)} column(s) ({shown(table.label_columns)}) hold text or categories"
+        f"{' and the others numbers' if table.kind == 'both' else ''}; {test} takes numbers: {', '.join(ways)}"
+    )
+
+
+def _families_of(kind: str) -> list[str]:
+    """The names of the families whose tests take this kind of data."""
+    return [family.name for family in families().values() if family.data == kind]
 
 
 def shown(names: Sequence[Any]) -> str:
@@ -149,54 +158,66 @@ def is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
+def _column_names(data: Any, names: Sequence[str] | None) -> Sequence[Any]:
+    """The names that a message gives to the columns of (n, p) data."""
+    return names if names is not None else getattr(data, "columns", [f"V{k}" for k in range(np.shape(data)[1])])
+
+
+def _warn(message: str) -> None:
+    """Warn at, or within a few calls of, the user's call of the library."""
+    warnings.warn(message, stacklevel=7)
+
+
 # --- orientation -----------------------------------------------------------------------------------------------------
 
 
-def _turned(data: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
-    """The transposed table, a DataFrame's columns again of one type each, and its names."""
+def _transposed(data: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+    """The transposed table, with the type of each column of a DataFrame inferred again, and its names."""
     if not is_frame(data):
         return np.asanyarray(data).T, names
     import pandas as pd
 
-    turned = data.T.infer_objects()
+    frame = data.T.infer_objects()
     if names is None and isinstance(data.index, pd.RangeIndex):
-        turned.columns = [f"V{k}" for k in range(turned.shape[1])]
-    return turned, names
+        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
+    return frame, names
 
 
-def _doubt_orientation(data: Any) -> None:
+def _warn_of_orientation(data: Any) -> None:
+    """Warn of a shape that suggests variables in rows."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
     if 0 < n * MANY_VARIABLES <= p:
         _warn(
             f"the table is read as {n:,} samples (rows) of {p:,} variables (columns); if its rows are the variables, "
-            "as of genes by samples, say transpose=True (--transpose); transpose=False (--no-transpose): it is right"
+            "as in a table of genes by samples, say transpose=True (--transpose); if the table is right, "
+            "transpose=False (--no-transpose) silences this warning"
         )
 
 
 # --- kinds -----------------------------------------------------------------------------------------------------------
 
 
-def _labelled(data: Any) -> tuple[str, ...]:
-    """The columns of a DataFrame that hold no numbers."""
+def _label_columns(data: Any) -> tuple[str, ...]:
+    """The names of the columns of a DataFrame that hold no numbers."""
     if not is_frame(data):
         return ()
     return tuple(str(name) for name, dtype in data.dtypes.items() if dtype.kind not in "iufc")
 
 
-def _kind(data: Any, labelled: tuple[str, ...], wanted: str | None) -> str:
-    """See `Table.kind`; columns that can be read both ways are what is wanted, and numbers beside numbers."""
-    if not labelled:
+def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
+    """`InputTable.kind`; columns that can be read both ways are of the expected kind, and numbers beside numbers."""
+    if not label_columns:
         return "numbers"
-    alone = len(labelled) == data.shape[1]
-    if wanted == "labels" or (alone and wanted is None):
+    only_labels = len(label_columns) == data.shape[1]
+    if expected == "labels" or (only_labels and expected is None):
         return "labels"
-    if all(map(_converts, (data.iloc[:, k] for k in range(data.shape[1])))):
+    if all(map(_is_numeric, (data.iloc[:, k] for k in range(data.shape[1])))):
         return "numbers"
-    return "labels" if alone else "both"
+    return "labels" if only_labels else "both"
 
 
-def _converts(column: Any) -> bool:
-    """Whether a column can be read as numbers, such as Booleans and objects that are numbers."""
+def _is_numeric(column: Any) -> bool:
+    """Whether a column can be read as numbers, as Booleans and objects that are numbers can."""
     if column.dtype.kind in "iufcb":
         return True
     try:
@@ -206,39 +227,37 @@ def _converts(column: Any) -> bool:
     return True
 
 
-def _doubt_numbers(table: Table, family: str, others: Sequence[str]) -> None:
-    """Warn of whole numbers with few values, which may be categories."""
+def _warn_of_categories(table: InputTable, family: str) -> None:
+    """Warn of columns of whole numbers with few distinct values, which may be categories."""
     few = few_values(table.values)
-    if few.any() and others:
-        p, columns = len(few), np.flatnonzero(few)
-        named = (
-            table.names if table.names is not None else getattr(table.values, "columns", [f"V{k}" for k in range(p)])
-        )
+    label_families = _families_of("labels")
+    if few.any() and label_families:
+        columns, names = np.flatnonzero(few), _column_names(table.values, table.names)
         _warn(
-            f"{len(columns):,} of {p:,} columns ({shown([named[k] for k in columns])}) hold whole numbers "
+            f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
             f"with at most {FEW_VALUES} different values, which the {family} test takes for measurements; if they are "
-            f"categories, say {' or '.join(f'family={name!r} (--family {name})' for name in others)}"
+            f"categories, say {' or '.join(f'family={name!r} (--family {name})' for name in label_families)}"
         )
 
 
 def few_values(values: Any) -> np.ndarray:
-    """(p,) bool: which columns hold whole numbers, two to `FEW_VALUES` of them, each `REPEATS` times on average."""
+    """(p,) bool: whether a column holds whole numbers with few distinct values (see `FEW_VALUES` and `REPEATS`)."""
     try:
         values = np.asarray(values, np.float64)
-    except (TypeError, ValueError):  # the problem says what is wrong
+    except (TypeError, ValueError):  # the problem reports what is wrong
         return np.zeros(0, bool)
     if values.ndim != 2 or len(values) < 2 * REPEATS:
         return np.zeros(0, bool)
     few = np.zeros(values.shape[1], bool)
     with np.errstate(invalid="ignore"):
-        some = values[:64]
-        candidates = np.flatnonzero(((some == np.rint(some)) | np.isnan(some)).all(axis=0))
+        first = values[:64]
+        candidates = np.flatnonzero(((first == np.rint(first)) | np.isnan(first)).all(axis=0))
     for k in candidates:
         column = values[:, k]
         column = column[np.isfinite(column)]
         if len(column) and (column == np.rint(column)).all():
-            different = len(np.unique(column))
-            few[k] = 2 <= different <= FEW_VALUES and different * REPEATS <= len(column)
+            distinct = len(np.unique(column))
+            few[k] = 2 <= distinct <= FEW_VALUES and distinct * REPEATS <= len(column)
     return few
 
 
@@ -246,41 +265,42 @@ def few_values(values: Any) -> np.ndarray:
 
 
 def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str) -> Any:
-    """The data with no value missing; or, asked for pairs, numbers with NaN where one is."""
+    """The data without missing values; under ``"pairwise"``, numbers with NaN for missing ones."""
     absent = _absent(data, kind)
     if absent is None:
         return data
     columns = np.flatnonzero(absent.any(axis=0))
     rows = absent.any(axis=1)
-    named = names if names is not None else getattr(data, "columns", [f"V{k}" for k in range(absent.shape[1])])
-    where = (
+    column_names = _column_names(data, names)
+    summary = (
         f"{int(absent.sum()):,} value(s) missing in {len(columns):,} column(s) "
-        f"({shown([named[k] for k in columns])}), the first in row {int(rows.argmax())}"
+        f"({shown([column_names[k] for k in columns])}), the first in row {int(rows.argmax())}"
     )
-    left = int((~rows).sum())
+    complete = int((~rows).sum())
     if missing == "error":
         pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
         raise InvalidProblem(
-            f"data has {where}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves {left:,} "
-            f"of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
+            f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
+            f"{complete:,} of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
         )
     if missing == "pairwise":
-        if is_frame(data):  # of nullable types, with one NaN for every way to say missing
+        if is_frame(data):  # its columns may have nullable types, which have several missing values
             return data.where(~absent, np.nan).astype(np.float64)
         return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
-    if not left:
+    if not complete:
         worst = [k for k in np.argsort(-absent.sum(axis=0), kind="stable")[:SHOWN] if absent[:, k].any()]
-        most = ", ".join(f"{named[k]!r}: {int(absent[:, k].sum()):,}" for k in worst)
+        counts = ", ".join(f"{column_names[k]!r}: {int(absent[:, k].sum()):,}" for k in worst)
         raise InvalidProblem(
-            f"data has {where}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns with "
-            f"the most ({most}), or impute them"
+            f"data has {summary}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns "
+            f"with the most ({counts}), or impute them"
         )
-    _warn(f"{len(rows) - left:,} of {len(rows):,} samples have missing values and are dropped; {left:,} are left")
+    dropped = len(rows) - complete
+    _warn(f"{dropped:,} of {len(rows):,} samples have missing values and are dropped; {complete:,} are left")
     return data[~rows] if is_frame(data) else np.asanyarray(data)[~rows]
 
 
 def _absent(data: Any, kind: str) -> np.ndarray | None:
-    """(n, p) bool: which values are missing; None where none is."""
+    """(n, p) bool: whether a value is missing; None where no value is."""
     if is_frame(data):
         absent = data.isna().to_numpy()
     elif isinstance(data, np.ma.MaskedArray):
@@ -288,7 +308,7 @@ def _absent(data: Any, kind: str) -> np.ndarray | None:
     else:
         try:
             values = np.asarray(data) if kind == "numbers" or hasattr(data, "dtype") else np.array(data, dtype=object)
-        except ValueError:  # ragged: the problem says so
+        except ValueError:  # the rows differ in length, which the problem reports
             return None
         if values.dtype.kind in "fc":
             absent = np.isnan(values)
@@ -299,8 +319,3 @@ def _absent(data: Any, kind: str) -> np.ndarray | None:
         else:
             return None
     return absent if absent.ndim == 2 and absent.any() else None
-
-
-def _warn(message: str) -> None:
-    """To the caller of `gpupc_impl.skeleton`, about: `pc` and the command line are a call further up or down."""
-    warnings.warn(message, stacklevel=5)

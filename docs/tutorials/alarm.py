@@ -1,9 +1,9 @@
 # %% [markdown]
-# # ALARM: categories, and how near one comes to the truth
+# # ALARM: categories, and the distance to the true graph
 #
-# ALARM (Beinlich et al. 1989) is a network that an expert wrote down for monitoring patients: 37 variables with two
-# to four categories each, 46 arrows. Samples of it are data of which the true graph is known, so here we can say how
-# many edges are right. The network travels in the package pgmpy; nothing is downloaded.
+# ALARM (Beinlich et al. 1989) is a network that experts designed for monitoring patients: 37 variables with two to
+# four categories each, and 46 arrows. Since the true graph of samples from it is known, we can count how many edges
+# are right. The package pgmpy contains the network; nothing is downloaded.
 
 # %%
 import matplotlib.pyplot as plt
@@ -21,36 +21,36 @@ frame = codes.apply(lambda column: pd.Categorical.from_codes(column, labels[colu
 print(frame.iloc[:3, :5].to_string(index=False))
 
 # %% [markdown]
-# A table of text or categorical columns is tested with chi-square by itself. A category that is declared and never
-# occurs counts for the degrees of freedom, which is why it is worth declaring all of them.
+# A table of text or categorical columns is tested with chi-square by default. A category that is declared but does not
+# occur counts for the degrees of freedom, so declare all of them.
 #
 # ## The graph of five thousand patients
 
 # %%
 found = pc(frame[:5000], alpha=0.01)
 print(found)
-told = accuracy(found, patients.true_dag)
-print(f"edges right {told.edge_precision:.0%}, found {told.edge_recall:.0%}")
-print(f"arrows right {told.arrow_precision:.0%}, found {told.arrow_recall:.0%}; distance {told.shd} of 666 pairs")
+scores = accuracy(found, patients.true_dag)
+print(f"edges right {scores.edge_precision:.0%}, found {scores.edge_recall:.0%}")
+print(f"arrows right {scores.arrow_precision:.0%}, found {scores.arrow_recall:.0%}; distance {scores.shd} of 666 pairs")
 
 # %% [markdown]
 # None of its edges is wrong, and a sixth of the true ones is missing. `distance` is the structural Hamming distance:
-# the pairs of variables on which the CPDAG and that of the true network differ. It can count no higher than the pairs
-# there are, and an empty graph would have 46.
+# the number of pairs of variables on which the CPDAG differs from that of the true network. It is at most the number
+# of pairs, and 46 for an empty graph.
 #
 # ## More samples, other degrees of freedom
 #
-# A test of (i, j) given three variables of four categories has 64 strata. With few samples most are empty, and the
-# question is whether they count. By the rule `full` they do (gpuPC, bnlearn's `x2`): large sets then nearly always
-# separate. By `adjusted` (causal-learn's `chisq`) they do not, so more edges stay, some of them wrong ([the rules,
-# exactly](../discrete.md)).
+# A test of (i, j) given three variables of four categories has 64 strata. With few samples most of them are empty, and
+# the two rules differ in whether empty strata count. By the rule `full` (gpuPC, bnlearn's `x2`) they do, so large sets
+# nearly always separate. By the rule `adjusted` (causal-learn's `chisq`) they do not, so more edges remain, some of
+# them wrong ([definition of the rules](../discrete.md)).
 
 # %%
 rows = []
 for n in (500, 1000, 2000, 5000, 10000, 20000):
     for rule in ("full", "adjusted"):
-        told = accuracy(pc(frame[:n], 0.01, df_rule=rule), patients.true_dag)
-        rows.append({"samples": n, "rule": rule, **vars(told)})
+        scores = accuracy(pc(frame[:n], 0.01, df_rule=rule), patients.true_dag)
+        rows.append({"samples": n, "rule": rule, **vars(scores)})
 table = pd.DataFrame(rows).set_index(["samples", "rule"]).unstack()
 print(table["shd"].to_string())
 
@@ -62,12 +62,13 @@ for ax, measure in zip(axes, ("edge_precision", "edge_recall", "shd"), strict=Tr
 fig.set_label("Precision, recall and distance to the truth against samples, by both rules for degrees of freedom")
 
 # %% [markdown]
-# Both come nearer with samples. The adjusted rule finds more with few samples; the full rule is seldom wrong.
+# With more samples both rules come closer to the truth. With few samples the adjusted rule finds more edges; the edges
+# of the full rule are seldom wrong.
 #
 # ## How sure an edge is
 #
-# Twenty resamples of the patients, by the adjusted rule: an edge that comes back in most of them is more likely a
-# true one. Codes need fewer words than labels; as numbers they would be taken for Gaussian data, so the family is
+# We search twenty resamples of the patients with the adjusted rule: an edge that comes back in most of them is more
+# likely to be true. The codes of categories are numbers, which would be tested as Gaussian data, so the family is
 # named.
 
 # %%
@@ -95,10 +96,10 @@ fig.colorbar(shown, label="share of 20 resamples")
 fig.set_label("How often each edge comes back in 20 resamples; orange frames: the true network's edges")
 
 # %% [markdown]
-# ## What to keep of it
+# ## Conclusions
 #
-# - Here all that comes back in more than half of the resamples is true; of what comes back less often, little is.
-# - The rule for degrees of freedom matters as much as alpha does, and packages have different ones: compare answers
-#   of two packages only where both use the same.
-# - Resampling repeats samples, which makes dependences look stronger: read shares as an order of trust, not as
+# - Here all edges that come back in more than half of the resamples are true, and few of the others are.
+# - The rule for degrees of freedom matters as much as alpha does, and packages differ in it: compare the answers of two
+#   packages only if both use the same rule.
+# - Resampling repeats samples, which makes dependences look stronger: use the shares to rank edges, not as
 #   probabilities.

@@ -2,8 +2,8 @@
 # # Riboflavin: thousands of genes, few samples
 #
 # Expressions of 4,088 genes of *Bacillus subtilis* in 71 strains that produce riboflavin (Bühlmann, Kalisch and Meier
-# 2014). There are more variables than samples, as nearly always with genes. That is what the PC algorithm is good
-# for: it conditions on few genes at a time, and never inverts a matrix of all.
+# 2014). There are more variables than samples, as is usual for genes. The PC algorithm suits such data: it conditions
+# on few genes at a time, and never inverts a matrix of all.
 #
 # The file is fetched once and its checksum verified ([data sets](../../datasets/README.md)).
 
@@ -21,12 +21,12 @@ genes = pd.DataFrame(strains.values, columns=[name.removesuffix("_at") for name 
 print(genes.shape)
 
 # %% [markdown]
-# Samples are in rows and genes in columns. Expression tables are often stored the other way round: transpose them
-# first.
+# Samples are in rows and genes in columns. Tables of gene expression are often stored the other way round; transpose
+# them first.
 #
 # ## All genes
 #
-# Eight million pairs; on two cores this takes seconds.
+# There are eight million pairs. On two cores the search takes seconds.
 
 # %%
 found = skeleton(genes, alpha=0.01)
@@ -34,11 +34,12 @@ print(pd.Series(found.edges_per_level, name="edges left").rename_axis("level").t
 print("stopped:", found.stopped_because)
 
 # %% [markdown]
-# Level 0 leaves the pairs that correlate, hundreds of times as many as there are edges in the end. Nearly all of them
-# are explained by one other gene (level 1). That is what the skeleton has over a network of correlations.
+# Level 0 keeps the pairs that correlate, hundreds of times as many as there are edges in the end. One other gene
+# explains nearly all of them (level 1). This is the advantage of the skeleton over a network of correlations.
 #
-# With 71 samples a test has little power once it conditions on several genes: pairs go because nothing can be shown,
-# not because they are known to be independent. Take a found edge as a strong hint, and a missing one as no statement.
+# With 71 samples a test has little power if it conditions on several genes: pairs are removed because the test cannot
+# detect a dependence, not because they are known to be independent. Take an edge as strong evidence, and a missing
+# edge as no evidence.
 
 # %%
 graph = found.to_networkx()
@@ -59,8 +60,8 @@ print(degrees.sort_values(ascending=False, kind="stable").head(5).to_string())
 # %% [markdown]
 # ## Around the genes that make riboflavin
 #
-# The operon *ribDG, ribE, ribAB, ribH, ribT* makes riboflavin. Its genes are read together, so they should hang
-# together here. We look at what stands within two steps of them.
+# The operon *ribDG, ribE, ribAB, ribH, ribT* makes riboflavin. Its genes are transcribed together, so they should be
+# connected here. We draw the genes within two steps of them.
 
 # %%
 operon = [gene for gene in genes.columns if gene.upper().startswith("RIB")]
@@ -86,8 +87,8 @@ print("edges among them:", ", ".join(sorted(" - ".join(sorted(e)) for e in graph
 # %% [markdown]
 # ## A smaller set, and how sure it is
 #
-# Questions are often about some genes only. Choosing them first (here the 300 that vary most) makes each resample
-# cheap; but an edge may then stand for a gene that was left out. Fifty resamples of the strains:
+# Questions are often about some genes only. Choosing them first (here the 300 that vary most) makes each search
+# cheap, but an edge may then be caused by a gene that was left out. We search fifty subsamples of the strains:
 
 # %%
 chosen = genes[genes.var().nlargest(300).index]
@@ -95,7 +96,7 @@ whole = skeleton(chosen, alpha=0.01)
 rng = np.random.default_rng(0)
 times = np.zeros((300, 300), int)
 for _ in range(50):
-    half = rng.permutation(71)[:50]  # without repeats: a repeated sample looks like evidence, which 71 cannot bear
+    half = rng.permutation(71)[:50]  # no repeats: a repeated sample looks like evidence, too much so with 71
     times += skeleton(chosen.iloc[half], alpha=0.01).adjacency
 of_edges = (times / 50)[tuple(whole.edges.T)]
 fig, ax = plt.subplots(figsize=(5, 2.6))
@@ -108,8 +109,8 @@ print(table.head(10).to_string(index=False))
 print(f"{(of_edges >= 0.8).sum()} of {whole.n_edges} edges come back in at least 80 %")
 
 # %% [markdown]
-# ## What to keep of it
+# ## Conclusions
 #
-# - Thousands of genes are no obstacle; the number of samples is.
-# - The last table is what to show a biologist: edges by name, with how often each comes back.
+# - The number of samples limits the result, not the number of genes.
+# - The last table is one to show to a biologist: it has edges by name, and how often each comes back.
 # - For graphs beyond the memory of a GPU: [beyond device memory](../out-of-core.md).

@@ -2,9 +2,8 @@
 # # Sachs: a network of proteins, and how sure it is
 #
 # Sachs et al. (2005) measured eleven phosphorylated proteins and lipids in single immune cells. Biologists agree on a
-# network of seventeen arrows between them, so this is one of the few real data sets for which a found graph can be
-# held against something. We take the cells stimulated by anti-CD3 and anti-CD28, which nobody intervened on: 853
-# cells.
+# network of seventeen arrows between them, so this is one of the few real data sets for which a graph can be compared
+# with an accepted one. We take the 853 cells that were stimulated by anti-CD3 and anti-CD28, without intervention.
 #
 # The file is fetched once and its checksum verified ([data sets](../../datasets/README.md)).
 
@@ -24,8 +23,8 @@ print(raw.describe().loc[["min", "50%", "max"]].round(1).to_string())
 # %% [markdown]
 # ## Look before testing
 #
-# Fisher's z test is for linear relations with Gaussian noise. Concentrations are never that: they are positive, and a
-# few cells are far out. Logarithms help with both, so we look at the data before and after.
+# Fisher's z test assumes linear relations with Gaussian noise. Concentrations never fit: they are positive, and a few
+# cells are outliers. Logarithms help with both, so we look at the data before and after.
 
 # %%
 logged = np.log(raw)
@@ -41,7 +40,7 @@ fig.set_label("Histograms of four proteins, as measured and as logarithms, which
 # %% [markdown]
 # ## The graph
 #
-# `pc` returns a CPDAG: the edges, with a direction where the data tell one.
+# `pc` returns a CPDAG: the edges, with a direction where the data determine one.
 
 # %%
 found = pc(logged, alpha=0.01)
@@ -49,7 +48,7 @@ print(found)
 print(found.to_frame().to_string(index=False))
 
 # %% [markdown]
-# The other edges fell to a test. Which set of variables separated a pair, and at which level, is kept:
+# All other pairs were removed by a test. The result holds the set of variables that separated each pair:
 
 # %%
 edges = found.skeleton
@@ -58,9 +57,10 @@ print("Raf and Akt are independent given", [edges.names[k] for k in edges.sepset
 print("edges left after each level:", edges.edges_per_level)
 
 # %% [markdown]
-# ## Beside the network that biologists agree on
+# ## Comparison with the network that biologists agree on
 #
-# The consensus network travels in the package pgmpy; `sachs-5000` are samples of it, and we need its arrows only.
+# The package pgmpy contains the consensus network; the data set `sachs-5000` has samples of it, of which we only need
+# the arrows.
 
 # %%
 consensus = datasets.load("sachs-5000")
@@ -87,14 +87,14 @@ as_agreed = [agreed.has_edge(a, b) for a, b in zip(arrows.source, arrows.target,
 print("arrows as agreed:", sum(as_agreed), "of", len(as_agreed))
 
 # %% [markdown]
-# Every edge is one that is agreed on, and both arrows point the wrong way. P38 and Jnk do not correlate at this
-# alpha, so PKC between them is taken for their common effect; agreed is that it is their common cause. One test
-# decided that.
+# Every edge is in the consensus network, and both arrows point the wrong way. P38 and Jnk do not correlate at this
+# alpha, so PKC between them is oriented as their common effect, while in the consensus network it is their common
+# cause. One test decided that.
 #
 # ## How it depends on alpha
 #
-# Alpha is the level of each single test. A larger one keeps more edges, right and wrong ones alike; there is no right
-# value to look up, so look at several.
+# Alpha is the level of each single test. A larger alpha keeps more edges, right and wrong ones alike. There is no
+# correct value, so we compare several.
 
 # %%
 true = {frozenset(edge) for edge in agreed.edges}
@@ -112,9 +112,9 @@ fig.set_label("Edges found against alpha: those agreed on stay nearly the same, 
 # %% [markdown]
 # ## How sure an edge is
 #
-# Draw as many cells again, with replacement, search again, and count how often each edge comes back. An edge that
-# comes back in nearly every resample does not hang on a few cells. It may still be wrong: what all cells share, a
-# common cause that was not measured or a relation that is not linear, comes back every time.
+# We draw as many cells again with replacement, search again, and count how often each edge comes back. An edge that
+# comes back in nearly every resample does not depend on a few cells. It may still be wrong: the effect of an
+# unmeasured common cause or of a nonlinear relation is in all cells, so it comes back every time.
 
 # %%
 rng = np.random.default_rng(0)
@@ -139,8 +139,8 @@ print(stable.sort_values(ascending=False, kind="stable").head(12).round(2).to_st
 # %% [markdown]
 # ## Without the assumption of linearity
 #
-# The nonlinear family finds any relation between numbers, by conditional mutual information and permutations, and
-# takes the data as they are. It needs more samples for the same power, and more time.
+# The nonlinear family detects any relation between numbers, by conditional mutual information and permutations, and
+# needs no transformation of the data. It needs more samples for the same power, and more time.
 
 # %%
 curved = skeleton(raw, alpha=0.01, family="nonlinear", permutations=100)
@@ -151,10 +151,9 @@ print(f"nonlinear: {len(bent)} edges, {len(bent & true)} of them agreed on")
 print("by both:", ", ".join(sorted(" - ".join(sorted(edge)) for edge in straight & bent)))
 
 # %% [markdown]
-# ## What to keep of it
+# ## Conclusions
 #
-# - Edges that stay over a range of alpha, come back in resamples and are found by both tests are what these cells
-#   tell.
-# - Most of the agreed network is not found in 853 cells of one condition; Sachs et al. used interventions and
+# - These cells support the edges that remain over a range of alpha, come back in resamples and are found by both tests.
+# - Most of the consensus network is not found in 853 cells of one condition; Sachs et al. used interventions and
 #   thousands of cells. A missing edge is no evidence of independence.
-# - Directions rest on more tests than edges do: read them last, and [with care](../choosing.md#directions).
+# - Directions depend on more tests than edges do, so interpret them last, and [with care](../choosing.md#directions).

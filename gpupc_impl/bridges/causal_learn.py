@@ -1,8 +1,9 @@
 """Our tests as causal-learn's: ``gpupc_fisherz``, ``gpupc_chisq`` and ``gpupc_cmiknn``, for its PC, FCI and others.
 
-Importing this module registers them. causal-learn asks for one p-value at a time, but in an order that tells what
-comes: it takes a variable, and goes through its neighbours and their sets. So a question about (x, y, S) is answered
-for other variables than y as well, with what depends on x and S alone made once, and kept until the next turn.
+Importing this module registers them. causal-learn requests one p-value at a time, but in a predictable order: for each
+variable x it goes through the neighbours of x and their conditioning sets. So a request for (x, y, S) computes the
+p-values of x and several other variables given S in one batch, which shares the work that depends on x and S alone, and
+they are kept until causal-learn moves on to another variable.
 """
 
 from __future__ import annotations
@@ -30,23 +31,27 @@ from gpupc_impl.nonlinear.device import PARAMS, Engine, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 KEPT_VALUES = 1 << 24
-"""p-values kept for one variable, at most; beyond, they are made anew."""
+"""Upper bound on the p-values that are kept for one variable; beyond it they are computed again."""
 
 DENSE_CELLS = 1 << 20
-"""Cells of a batch of contingency tables that are counted in one array."""
+"""Upper bound on the cells of a batch of contingency tables that are counted in one array."""
 
 
 class BatchedTest(CIT_Base, abc.ABC):
-    """A causal-learn test that answers for several variables at a time.
+    """A causal-learn test that computes the p-values of several variables in one batch.
 
     Args:
         data: (samples, variables).
-        cache_path: causal-learn's file of p-values, which these tests do not have.
-        options: what the problem's `from_data` takes.
+        cache_path: causal-learn's file of p-values, which these tests do not support.
+        options: parameters of the problem's `from_data`.
 
     Attributes:
         problem: the data and the test.
-        method: the name that causal-learn knows the test by.
+        method: the name of the test in causal-learn.
+
+    Raises:
+        ValueError: `cache_path` is not None.
+        gpupc_impl.InvalidProblem: the data or an option cannot be used.
     """
 
     name: str
@@ -57,73 +62,76 @@ class BatchedTest(CIT_Base, abc.ABC):
         super().__init__(data)
         self.method = self.name
         self.problem = self._problem(data, **options)
-        self._turn: tuple[int, int] | None = None
-        self._rows: dict[tuple[int, ...], dict[int, float]] = {}
-        self._near: set[int] = set()
-        self._met: dict[int, set[int]] = {}
+        self._current: tuple[int, int] | None = None  # the variable x and the level of the latest request
+        self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # of x, by set and other variable
+        self._candidates: set[int] = set()  # the variables that are expected with x
+        self._neighbours: dict[int, set[int]] = {}  # by variable, those requested with it at level 1 or above
         self._kept = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BatchedTest:
-        """Itself, since causal-learn copies a graph with its test and nothing about this one changes."""
+        """Return the test itself, whose answers never change; causal-learn copies graphs together with their test."""
         return self
 
     def __call__(self, X: int, Y: int, condition_set: Iterable[int] | None = None) -> float:
-        """The p-value of X and Y given the set; zero, which never separates, where no test can be made."""
+        """The p-value of X and Y given the set; where no test is possible 0, which never separates.
+
+        Raises:
+            ValueError: the variables are not distinct.
+        """
         members = tuple(sorted({int(v) for v in condition_set})) if condition_set is not None else ()
         x, y = int(X), int(Y)
         if not members and x > y:
             x, y = y, x
-        if self._turn != (x, len(members)) or self._kept > KEPT_VALUES:
+        if self._current != (x, len(members)) or self._kept > KEPT_VALUES:
             self._begin(x, len(members))
-        row = self._rows.setdefault(members, {})
+        row = self._p_values.setdefault(members, {})
         if y not in row:
             if x == y or x in members or y in members:
                 raise ValueError(f"X={X}, Y={Y} and condition_set={members} must be different variables")
-            # In a search, what x is tested given is adjacent to x, so it will be tested with x as well.
-            self._near.update(members, (y,))
-            others = sorted(self._near.difference(row, members, (x,)))
-            found = np.zeros(len(others))
+            # In a search the members of a conditioning set are adjacent to x, so they will be tested with x as well.
+            self._candidates.update(members, (y,))
+            others = sorted(self._candidates.difference(row, members, (x,)))
+            p_values = np.zeros(len(others))
             if self.problem.obstacle(len(members)) is None:
-                found = self._p_values(x, members, others)
-            row.update(zip(others, found.tolist(), strict=True))
+                p_values = self._batch(x, members, others)
+            row.update(zip(others, p_values.tolist(), strict=True))
             self._kept += len(others)
         return row[y]
 
     def _begin(self, x: int, level: int) -> None:
-        """It is x's turn: forget the others' p-values, and expect the neighbours that x had at the level before."""
-        self._turn, self._kept = (x, level), 0
-        self._rows.clear()
+        """Drop the p-values of other variables, and expect the neighbours that x had at the previous level."""
+        self._current, self._kept = (x, level), 0
+        self._p_values.clear()
         if level == 0:
-            self._near = set(range(x + 1, self.num_features))
+            self._candidates = set(range(x + 1, self.num_features))
         elif level == 1:
-            self._near = self._met[x] = set()
+            self._candidates = self._neighbours[x] = set()
         else:
-            self._near = self._met.setdefault(x, set())
+            self._candidates = self._neighbours.setdefault(x, set())
 
     @abc.abstractmethod
     def _problem(self, data: np.ndarray, **options: Any) -> Problem:
-        """The data as our problem."""
+        """The data as a problem of this package."""
 
     @abc.abstractmethod
-    def _p_values(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
+    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         """(k,) p-values of x and each of the k others given the members."""
 
 
 class FisherZ(BatchedTest):
-    """Fisher's z, as causal-learn's ``fisherz``; a near singular set takes the pseudo-inverse (docs/ci-tests.md)."""
+    """Fisher's z as in causal-learn's ``fisherz``; a near singular M2 takes its pseudo-inverse (docs/ci-tests.md)."""
 
     name = "gpupc_fisherz"
 
     def _problem(self, data: np.ndarray, **options: Any) -> GaussianProblem:
         return GaussianProblem.from_data(data, **options)
 
-    def _p_values(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
+    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem, level = self.problem, len(members)
         correlation = problem.correlation
-        taken = np.array([*others, x])
-        # Cholesky's factorisation of M2, a row at a time, with all variables that are asked for beside it. Sums have
-        # one order, so that x and y give the same bits as y and x.
-        columns = correlation[np.ix_(members, [*members, *taken])]
+        # Cholesky's factorisation of M2, row by row, with the columns of the others and of x appended. Sums have a
+        # fixed order, so that (x, y) gives the same bits as (y, x).
+        columns = correlation[np.ix_(members, [*members, *others, x])]
         for k in range(level):
             pivot = columns[k, k]
             if pivot <= problem.pivot_tolerance and level > 1:
@@ -133,10 +141,9 @@ class FisherZ(BatchedTest):
             columns[k] /= np.sqrt(pivot)
             columns[k + 1 :] -= columns[k, k + 1 : level, None] * columns[k]
         projected = columns[:, level:]
-        of_x = projected[:, -1]
-        covariance, variance = correlation[x, taken[:-1]].copy(), np.ones(len(others) + 1)
+        covariance, variance = correlation[x, list(others)], np.ones(len(others) + 1)
         for k in range(level):
-            covariance -= of_x[k] * projected[k, :-1]
+            covariance -= projected[k, -1] * projected[k, :-1]
             variance -= projected[k] ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = covariance**2 / (variance[:-1] * variance[-1])
@@ -148,14 +155,17 @@ class FisherZ(BatchedTest):
 
 
 class ChiSquare(BatchedTest):
-    """Pearson's chi-square, as causal-learn's ``chisq``: degrees of freedom by what occurs (``df_rule="adjusted"``)."""
+    """Pearson's chi-square as in causal-learn's ``chisq``: degrees of freedom count the categories that occur.
+
+    That is the rule ``df_rule="adjusted"``.
+    """
 
     name = "gpupc_chisq"
 
     def _problem(self, data: np.ndarray, **options: Any) -> DiscreteProblem:
         return DiscreteProblem.from_data(data, **{"df_rule": "adjusted", **options})
 
-    def _p_values(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
+    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem = self.problem
         strata = int(np.prod(problem.categories[list(members)], dtype=np.float64))
         widest = int(problem.categories[list(others)].max())
@@ -167,26 +177,27 @@ class ChiSquare(BatchedTest):
         row = np.zeros(problem.n_samples, np.int64)
         for v in (*members, x):
             row = row * int(problem.categories[v]) + problem.codes[v]
-        places = row * widest + problem.codes[list(others)]  # of the others, a table after the other
-        places += cells * np.arange(len(others))[:, None]
-        counts = np.bincount(places.reshape(-1), minlength=cells * len(others))
+        # The contingency tables of the others follow one another in one array of counts.
+        cell = row * widest + problem.codes[list(others)]
+        cell += cells * np.arange(len(others))[:, None]
+        counts = np.bincount(cell.reshape(-1), minlength=cells * len(others))
         counts = counts.reshape(len(others), strata, int(problem.categories[x]), widest).astype(np.float64)
-        of_rows, of_columns = counts.sum(axis=3), counts.sum(axis=2)
-        totals = of_rows.sum(axis=2)[:, :, None, None]
-        expected = of_rows[..., :, None] * of_columns[..., None, :] / np.maximum(totals, 1)
-        # A cell that nothing is expected in is empty.
+        row_sums, column_sums = counts.sum(axis=3), counts.sum(axis=2)
+        totals = row_sums.sum(axis=2)[:, :, None, None]
+        expected = row_sums[..., :, None] * column_sums[..., None, :] / np.maximum(totals, 1)
+        # A cell with an expected count of zero is empty and contributes nothing.
         statistics = ((counts - expected) ** 2 / np.where(expected > 0, expected, 1.0)).sum(axis=(1, 2, 3))
         if problem.df_rule == "full":
             return problem.p_value(statistics, np.array([problem.degrees_of_freedom(x, y, members) for y in others]))
-        rows, columns = ((sums > 0).sum(axis=2) - 1 for sums in (of_rows, of_columns))
+        rows, columns = ((sums > 0).sum(axis=2) - 1 for sums in (row_sums, column_sums))
         return problem.p_value(statistics, np.where(rows >= 0, rows * columns, 0).sum(axis=1))
 
 
 class CMIknn(BatchedTest):
-    """CMIknn with a local permutation (docs/cmiknn.md); x, whose neighbours the set is drawn from, is permuted.
+    """CMIknn with a local permutation (docs/cmiknn.md) of x, from whose neighbours the conditioning set is drawn.
 
     Args:
-        backend: ``"auto"``, ``"cuda"`` or ``"host"``.
+        backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
     """
 
     name = "gpupc_cmiknn"
@@ -199,7 +210,7 @@ class CMIknn(BatchedTest):
     def _problem(self, data: np.ndarray, **options: Any) -> NonlinearProblem:
         return NonlinearProblem.from_data(data, **options)
 
-    def _p_values(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
+    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         self._engine.fitting(len(members), 1, len(others))
         tests = np.array([(0, y) for y in others])
         return self.problem.p_value(counts_of(self._engine.partials(len(members), np.array([[x, *members]]), tests)))

@@ -16,16 +16,16 @@ from gpupc_impl.api import pc
 
 
 class PC(BaseEstimator):
-    """The PC algorithm, as `gpupc_impl.pc`, which explains the parameters.
+    """The PC algorithm of `gpupc_impl.pc` as an estimator.
 
     Args:
-        alpha, family, method, backend, max_level, missing: those of `gpupc_impl.skeleton`.
-        options: the test's and the method's own, such as ``{"permutations": 200}``.
+        alpha, family, method, backend, max_level, missing: as `gpupc_impl.skeleton` takes them.
+        options: parameters of the test and of the method, such as ``{"permutations": 200}``.
 
     Attributes:
-        adjacency_: (p, p) bool: ``[i, j]`` is True for i -> j, and both ways for an edge without a direction.
-        graph_: the `CPDAG`, with its `Skeleton` and the separating sets.
-        n_features_in_, feature_names_in_: of what was fitted, as scikit-learn has it.
+        adjacency_: (p, p) bool; ``[i, j]`` is True for i -> j, and ``[j, i]`` as well for an edge without a direction.
+        graph_: the `CPDAG` with its `Skeleton` and the separating sets.
+        n_features_in_, feature_names_in_: number and names of the fitted variables, as usual in scikit-learn.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PC(BaseEstimator):
         """Find the graph behind (samples, variables) data: an array, or a DataFrame whose column names are kept.
 
         Raises:
-            ValueError: what `gpupc_impl.skeleton` and scikit-learn raise for data or parameters that cannot be used.
+            ValueError: the data or a parameter cannot be used, as `gpupc_impl.skeleton` and scikit-learn check it.
         """
         finite = True if self.missing == "error" else "allow-nan"
         values = validate_data(self, X, dtype=None, ensure_all_finite=finite, ensure_min_samples=2)

@@ -22,41 +22,47 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 DISTRIBUTIONS = ("t", "fisher-z")
 
 TRANSFORMS = {"ranks": "ranks", "standardize": "standardize", False: "none"}
-"""tigramite's names of transforms, and ours."""
+"""The transforms of tigramite, and their names in `NonlinearProblem`."""
 
-_opened = functools.cache(open_backend)  # not in the test, which tigramite copies
+_open_backend = functools.cache(open_backend)  # no attribute of the test, since tigramite copies tests
 
 Node = tuple[int, int]
-"""A variable and its lag, zero or negative."""
+"""The index of a variable and its lag, which is zero or negative."""
 
 
 class GpupcParCorr(ParCorr):
-    """Partial correlation: tigramite's ``ParCorr``, with all lagged variables correlated once for all tests.
+    """tigramite's ``ParCorr`` (partial correlation) with the correlations of all lagged variables computed once.
 
-    PCMCI makes all its tests on the same samples (``cut_off="2xtau_max"``), so that a test needs no more than a few
-    entries of one matrix. Where that is not so (masks, missing values, vector-valued variables, another cut-off,
-    another significance than analytic) and where conditions are nearly collinear, the test is tigramite's own.
+    PCMCI makes all its tests on the same samples (``cut_off="2xtau_max"``), so that a test needs only a few entries of
+    one matrix. tigramite's own test is used in all other cases (masks, missing values, vector-valued variables, another
+    cut-off, a significance that is not analytic) and where conditions are nearly collinear.
 
     Args:
-        distribution: of the statistic: ``"t"``, Student's, as ``ParCorr``; or ``"fisher-z"``, as our Gaussian family.
-        kwargs: of ``ParCorr``.
+        distribution: distribution of the statistic: ``"t"`` for Student's, as in ``ParCorr``; or ``"fisher-z"``, as in
+            the Gaussian family of this package.
+        kwargs: arguments of ``ParCorr``.
+
+    Raises:
+        ValueError: `distribution` is neither of these.
     """
 
     def __init__(self, distribution: str = "t", **kwargs: Any):
         if distribution not in DISTRIBUTIONS:
             raise ValueError(f"distribution is {distribution!r}; choose one of: {', '.join(DISTRIBUTIONS)}")
         self.distribution = distribution
-        self._known: dict[int, _Lagged] = {}
+        self._correlations: dict[int, _LaggedCorrelations] = {}  # by tau_max
         super().__init__(**kwargs)
 
     def set_dataframe(self, dataframe: Any) -> None:
-        """Start with other data; see tigramite."""
-        self._known.clear()
+        """Use other data; see tigramite."""
+        self._correlations.clear()
         super().set_dataframe(dataframe)
 
     def get_analytic_significance(self, value: float, T: int, dim: int, xyz: np.ndarray) -> float:
-        """The two-sided p-value of a partial correlation of T samples of `dim` variables; NaN without a degree of
-        freedom, as tigramite has it."""
+        """The two-sided p-value of a partial correlation of T samples of `dim` variables.
+
+        As in tigramite, it is NaN without degrees of freedom.
+        """
         freedom = T - dim - (self.distribution == "fisher-z")
         if freedom < 1:
             return np.nan
@@ -75,15 +81,15 @@ class GpupcParCorr(ParCorr):
         cut_off: str = "2xtau_max",
         alpha_or_thres: float | None = None,
     ) -> tuple:
-        """tigramite's ``run_test``: value, p-value and, with `alpha_or_thres`, whether they are dependent."""
-        found = None
+        """tigramite's ``run_test``: value, p-value and, with `alpha_or_thres`, whether X and Y are dependent."""
+        outcome = None
         if cut_off == "2xtau_max" and len(X) == len(Y) == 1 and self._is_plain():
-            if tau_max not in self._known:
-                self._known[tau_max] = _Lagged(self.dataframe, tau_max)
-            found = self._known[tau_max].partial_correlation(X[0], Y[0], Z or [])
-        if found is None:
+            if tau_max not in self._correlations:
+                self._correlations[tau_max] = _LaggedCorrelations(self.dataframe, tau_max)
+            outcome = self._correlations[tau_max].partial_correlation(X[0], Y[0], Z or [])
+        if outcome is None:
             return super().run_test(X, Y, Z, tau_max, cut_off, alpha_or_thres)
-        value, samples, dim = found
+        value, samples, dim = outcome
         p_value = 1.0 if dim == 0 else self.get_analytic_significance(value, samples, dim, np.empty(0))
         dependent = None if alpha_or_thres is None else bool(dim and p_value <= alpha_or_thres)
         self.ci_results[(tuple(X), tuple(Y), tuple(Z or ()))] = (value, p_value, dependent)
@@ -92,6 +98,7 @@ class GpupcParCorr(ParCorr):
         return (value, p_value) if alpha_or_thres is None else (value, p_value, dependent)
 
     def _is_plain(self) -> bool:
+        """Whether every test uses the same samples of scalar variables with analytic significance."""
         frame = self.dataframe
         return (
             frame is not None
@@ -103,8 +110,8 @@ class GpupcParCorr(ParCorr):
         )
 
 
-class _Lagged:
-    """The correlations of all variables at all lags up to 2 tau_max, over the samples that every test is made on."""
+class _LaggedCorrelations:
+    """The correlations of all variables at all lags up to 2 tau_max, over the samples that every test uses."""
 
     def __init__(self, dataframe: Any, tau_max: int):
         nodes = [(v, -lag) for lag in range(2 * tau_max + 1) for v in range(dataframe.N)]
@@ -113,40 +120,46 @@ class _Lagged:
         )
         self.samples = array.shape[1]
         self.correlation, self.constant = correlation_matrix(array.T)
-        self.place = {node: k for k, node in enumerate(nodes)}
+        self.index = {node: k for k, node in enumerate(nodes)}
 
     def partial_correlation(self, x: Node, y: Node, conditions: list[Node]) -> tuple[float, int, int] | None:
-        """The partial correlation, the samples, and the number of variables in it, 0 where x or y is constant; None
-        where a node lies further back than was foreseen or the conditions are nearly collinear."""
+        """The partial correlation, the number of samples, and the number of variables (0 if x or y is constant).
+
+        None if a lag exceeds 2 tau_max or the conditions are nearly collinear.
+        """
         nodes = [*dict.fromkeys([x, y, *conditions])]
-        if x == y or not all(tuple(node) in self.place for node in nodes):
+        if x == y or not all(tuple(node) in self.index for node in nodes):
             return None
-        places = [self.place[tuple(node)] for node in nodes]
-        if self.constant[places[:2]].any():
+        columns = [self.index[tuple(node)] for node in nodes]
+        if self.constant[columns[:2]].any():
             return 0.0, self.samples, 0
-        places = [*places[:2], *(k for k in places[2:] if not self.constant[k])]
-        block = self.correlation[np.ix_(places[::-1], places[::-1])]
+        columns = [*columns[:2], *(k for k in columns[2:] if not self.constant[k])]
+        # With x and y last, the product of the factor's last corner with its transpose is their residual covariance.
         try:
-            factor = np.linalg.cholesky(block)  # x and y last: their corner is what the conditions leave of them
+            factor = np.linalg.cholesky(self.correlation[np.ix_(columns[::-1], columns[::-1])])
         except np.linalg.LinAlgError:
             return None
-        of_y, covariance, of_x = factor[-2, -2] ** 2, factor[-2, -2] * factor[-1, -2], factor[-1, -2] ** 2
-        of_x += factor[-1, -1] ** 2
         if min(np.diagonal(factor)) ** 2 <= RESIDUAL_TOLERANCE:
             return None
-        return float(covariance / np.sqrt(of_x * of_y)), self.samples, len(places)
+        variance_y, covariance = factor[-2, -2] ** 2, factor[-2, -2] * factor[-1, -2]
+        variance_x = factor[-1, -2] ** 2 + factor[-1, -1] ** 2
+        return float(covariance / np.sqrt(variance_x * variance_y)), self.samples, len(columns)
 
 
 class GpupcCMIknn(CMIknn):
-    """CMIknn of this project (docs/cmiknn.md) with tigramite's parameters and conventions.
+    """The CMIknn test of this project (docs/cmiknn.md) with tigramite's parameters and conventions.
 
-    The estimate is tigramite's but for the noise that it adds against ties. The permutations draw other random numbers
-    by the same local scheme, and a p-value is (count + 1) / (sig_samples + 1) as there. Tests without conditions, which
-    tigramite permutes in blocks, those with several X or Y, and those with a fitted null distribution are tigramite's.
+    The estimate is tigramite's without the noise that it adds to break ties. Permutations follow the same local scheme
+    with other random numbers, and a p-value is (count + 1) / (sig_samples + 1) as there. tigramite's own test is used
+    without conditions (it permutes blocks then), for several X or Y, and with a fitted null distribution.
 
     Args:
-        backend: ``"auto"``, ``"cuda"`` or ``"host"``.
-        kwargs: of ``CMIknn``; ``transform`` is ``"ranks"``, ``"standardize"`` or False.
+        backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
+        seed: seed of the random numbers.
+        kwargs: arguments of ``CMIknn``; ``transform`` must be ``"ranks"``, ``"standardize"`` or False.
+
+    Raises:
+        ValueError: `transform` is none of these.
     """
 
     def __init__(self, backend: str = "auto", seed: int = 42, **kwargs: Any):
@@ -154,12 +167,12 @@ class GpupcCMIknn(CMIknn):
         if transform not in TRANSFORMS:
             raise ValueError(f"transform is {transform!r}; choose one of: {', '.join(map(repr, TRANSFORMS))}")
         self._backend, self._seed = backend, seed
-        self._last: tuple[bytes, tuple[int, float, np.ndarray]] = (b"", (0, 0.0, np.empty(0)))
+        self._latest: tuple[bytes, tuple[int, float, np.ndarray]] = (b"", (0, 0.0, np.empty(0)))
         super().__init__(seed=seed, **kwargs)
 
     def get_dependence_measure(self, array: np.ndarray, xyz: np.ndarray, data_type: Any = None) -> float:
         """The conditional mutual information in nats of (dim, T) samples."""
-        if not self._is_ours(array, xyz):
+        if not self._is_supported(array, xyz):
             return super().get_dependence_measure(array, xyz, data_type)
         return self._test(array, xyz)[1]
 
@@ -171,21 +184,24 @@ class GpupcCMIknn(CMIknn):
         return_null_dist: bool = False,
         data_type: Any = None,
     ) -> Any:
-        """The p-value from local permutations and, if asked, the permuted values."""
-        if not self._is_ours(array, xyz) or self.null_fit is not None:
+        """The p-value from local permutations and, with `return_null_dist`, the permuted values."""
+        if not self._is_supported(array, xyz) or self.null_fit is not None:
             return super().get_shuffle_significance(array, xyz, value, return_null_dist, data_type)
         count, _, null = self._test(array, xyz)
         p_value = (count + 1) / (self.sig_samples + 1)
         return (p_value, null) if return_null_dist else p_value
 
-    def _is_ours(self, array: np.ndarray, xyz: np.ndarray) -> bool:
+    def _is_supported(self, array: np.ndarray, xyz: np.ndarray) -> bool:
         counts = np.bincount(xyz, minlength=3)
         return counts[0] == counts[1] == 1 and counts[2] > 0 and self.shuffle_neighbors < array.shape[1]
 
     def _test(self, array: np.ndarray, xyz: np.ndarray) -> tuple[int, float, np.ndarray]:
-        """Value and permutations are asked for one after the other, and made together."""
-        asked = np.ascontiguousarray(array).tobytes() + np.asarray(xyz).tobytes()
-        if self._last[0] != asked:
+        """The number of permuted values at or above the value, the value, and the permuted values.
+
+        tigramite requests the value and the permutations one after the other, and they are computed together.
+        """
+        request = np.ascontiguousarray(array).tobytes() + np.asarray(xyz).tobytes()
+        if self._latest[0] != request:
             problem = NonlinearProblem.from_data(
                 array.T,
                 transform=TRANSFORMS[self.transform],
@@ -197,6 +213,6 @@ class GpupcCMIknn(CMIknn):
             )
             x, y = int(np.argmax(xyz == 0)), int(np.argmax(xyz == 1))
             permuted, other = (x, y) if self.permute == "X" else (y, x)
-            found = ci_test(problem, permuted, other, np.flatnonzero(xyz == 2).tolist(), _opened(self._backend))
-            self._last = asked, found
-        return self._last[1]
+            conditions = np.flatnonzero(xyz == 2).tolist()
+            self._latest = request, ci_test(problem, permuted, other, conditions, _open_backend(self._backend))
+        return self._latest[1]

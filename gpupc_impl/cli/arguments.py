@@ -1,4 +1,4 @@
-"""What the command line takes."""
+"""The arguments of the command line."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line."""
+    """A parser whose errors take one line."""
 
     def error(self, message: str) -> None:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
 
 def parser() -> Parser:
-    called = Path(sys.argv[0]).name == "gpupc"  # the installed command
-    parser = Parser(prog="gpupc" if called else "python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0])
+    installed = Path(sys.argv[0]).name == "gpupc"
+    parser = Parser(
+        prog="gpupc" if installed else "python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0]
+    )
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
 
-    listing = commands.add_parser("methods", help="list the methods, and which can run here")
+    listing = commands.add_parser("methods", help="list the methods and say which can run here")
     listing.add_argument("--family", help="only methods of this family, such as gaussian")
 
     for name, summary in (
-        ("skeleton", "find the skeleton, the undirected graph, and its separating sets"),
-        ("pc", "find the skeleton and orient its edges: the CPDAG"),
+        ("skeleton", "find the skeleton (the undirected graph) and the separating sets"),
+        ("pc", "find the skeleton and orient its edges, which gives the CPDAG"),
     ):
         command = commands.add_parser(name, help=summary, description=summary)
         _add_data_arguments(command.add_argument_group("data"))
@@ -84,24 +86,26 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
-        help="the table's first line names the variables (default: it does when it holds no number)",
+        help="the table's first line names the variables (default: yes if it holds no number)",
     )
-    group.add_argument("--row-names", action="store_true", help="the table's first column names the rows: leave it out")
+    group.add_argument(
+        "--row-names", action="store_true", help="the table's first column names the rows and is left out"
+    )
     group.add_argument(
         "--transpose",
         action=argparse.BooleanOptionalAction,
-        help="variables are in rows and samples in columns, as genes often are (default: no, with a warning where the "
+        help="variables are in rows and samples in columns, as is usual for genes (default: no, with a warning if the "
         "shape suggests it)",
     )
     group.add_argument(
         "--missing",
         choices=MISSING,
         default=MISSING[0],
-        help="missing values: refuse them, drop samples that have any, or take for each pair of variables the samples "
-        "that hold both (Gaussian test) (default: %(default)s)",
+        help="what to do about missing values: refuse them, drop each sample that has any, or compute each correlation "
+        "from the samples that hold both variables (Gaussian test only) (default: %(default)s)",
     )
     group.add_argument("--correlation", action="store_true", help="DATA is a correlation matrix; needs --n-samples")
-    group.add_argument("--n-samples", metavar="M", type=int, help="samples behind the correlation matrix")
+    group.add_argument("--n-samples", metavar="M", type=int, help="number of samples behind the correlation matrix")
 
 
 def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
@@ -109,43 +113,52 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
         "--family",
         default="auto",
         choices=("auto", *families()),
-        help="numbers with Fisher's z (gaussian, the default), categories with chi-square (discrete), numbers with "
-        "CMIknn (nonlinear) or both with CMIknn (mixed); where a method is named, it is that one's",
+        help="kind of data and test: Fisher's z for numbers (gaussian), chi-square for categories (discrete), CMIknn "
+        "for numbers (nonlinear), or CMIknn for both (mixed); auto takes the family of --method if one is named, else "
+        "discrete for a table of text and gaussian for numbers (default: %(default)s)",
     )
-    group.add_argument("--method", default="auto", help="a name that `methods` lists, or auto: the fastest (default)")
-    group.add_argument("--alpha", type=float, default=0.05, help="significance level (default: %(default)s)")
-    group.add_argument("--max-level", metavar="L", type=int, help="largest conditioning set (default: no limit)")
+    group.add_argument(
+        "--method", default="auto", help="a name that `methods` lists, or auto for the fastest (default)"
+    )
+    group.add_argument(
+        "--alpha", type=float, default=0.05, help="significance level of each test (default: %(default)s)"
+    )
+    group.add_argument(
+        "--max-level", metavar="L", type=int, help="size of the largest conditioning sets (default: no limit)"
+    )
     group.add_argument(
         "--knowledge",
         metavar="FILE",
         type=Path,
-        help="YAML with required_edges, forbidden_edges, required_directions, forbidden_directions and tiers: lists of "
-        "lists of variables",
+        help="background knowledge: a YAML file with required_edges, forbidden_edges, required_directions, "
+        "forbidden_directions and tiers, each a list of lists of variables",
     )
     group.add_argument(
         "--separating-sets",
         choices=SEPARATING_SETS,
         default=SEPARATING_SETS[0],
-        help="the same sets on every run, or the papers' rule (default: %(default)s)",
+        help="canonical: the same sets on every run; first-come: the papers' rule, with fewer tests and sets that vary "
+        "(default: %(default)s)",
     )
-    group.add_argument("--pmax", action="store_true", help="record the largest p-value of every pair (.npz only)")
+    group.add_argument("--pmax", action="store_true", help="record the largest p-value of every pair (in .npz only)")
     group.add_argument(
         "--param",
         metavar="KEY=VALUE",
         type=_key_value,
         action="append",
         default=[],
-        help="a parameter of the method (theta=64) or of the test (df_convention=cupc, df_rule=adjusted, k_cmi=20); "
-        "repeatable",
+        help="set a parameter of the method (theta=64) or of the test (df_convention=cupc, df_rule=adjusted, "
+        "k_cmi=20); may be repeated",
     )
     group.add_argument(
         "--backend",
         choices=("auto", *BACKENDS),
         default="auto",
-        help="a GPU, this machine's cores, or a GPU where one is visible (default: %(default)s)",
+        help="where kernels run: cuda (a GPU), host (this machine's cores), or auto (a GPU if one is visible, else the "
+        "cores) (default: %(default)s)",
     )
     group.add_argument(
-        "--device-memory-limit", metavar="SIZE", type=_size, help="device memory to use at most, such as 2GiB"
+        "--device-memory-limit", metavar="SIZE", type=_size, help="upper bound on device memory, such as 2GiB"
     )
 
 
@@ -154,14 +167,15 @@ def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
         "--conflicts",
         choices=CONFLICTS,
         default=CONFLICTS[0],
-        help="an edge oriented both ways: left undirected, as the first says, or with two heads (default: %(default)s)",
+        help="what becomes of an edge that is oriented both ways: relaxed leaves it undirected, priority keeps the "
+        "first orientation, bidirected gives it two heads (default: %(default)s)",
     )
     group.add_argument(
         "--v-structures",
         choices=V_STRUCTURES,
         default=V_STRUCTURES[0],
-        help="by the separating sets, or by tests given all subsets of neighbours, of which all or most must agree "
-        "(default: %(default)s)",
+        help="how v-structures are found: by the separating sets (standard), or by tests given all subsets of "
+        "neighbours, all (conservative) or most (majority) of which must agree (default: %(default)s)",
     )
 
 
@@ -170,10 +184,10 @@ def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
         "--output",
         metavar="OUT",
         type=Path,
-        help=f"where to write the graph: a file ending in {listed(OUTPUT_SUFFIXES)}",
+        help=f"write the graph to this file, whose name ends in {listed(OUTPUT_SUFFIXES)}",
     )
     group.add_argument(
-        "--report", metavar="PAGE", type=Path, help="where to write an HTML page of the run (needs matplotlib)"
+        "--report", metavar="PAGE", type=Path, help="write an HTML page of the run to this file (needs matplotlib)"
     )
     group.add_argument("--quiet", action="store_true", help="print errors and warnings only")
 
@@ -189,8 +203,8 @@ def _key_value(text: str) -> tuple[str, int | float | str]:
 
 
 def _size(text: str) -> int:
-    """Bytes of a text such as ``2GiB``, ``2GB``, ``2G`` (all binary) or ``2147483648``."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
-    if found is None or float(found[1]) == 0:
+    """The bytes of a text such as ``2GiB``, ``2GB``, ``2G`` (all binary) or ``2147483648``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
+    if match is None or float(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 512MiB or 2GiB")
-    return int(float(found[1]) * SIZE_UNITS[found[2]])
+    return int(float(match[1]) * SIZE_UNITS[match[2]])

@@ -1,4 +1,4 @@
-"""What the commands do: parsed arguments in, printed and written results out."""
+"""The commands: each takes parsed arguments, and prints and writes results."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpupc_impl.api import prepare
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
+from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.intake import fitting_family, take
 from gpupc_impl.measurement.merge import merge
+from gpupc_impl.search import SearchRequest
 from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
 
 
 class UsageError(ValueError):
-    """The command line or a file cannot be used; the message is all that the user sees."""
+    """The command line or a file cannot be used; the user sees the message alone."""
 
 
 def list_methods(args: argparse.Namespace) -> None:
-    found = methods(args.family)
-    if not found:
+    """The command ``methods``."""
+    listed_methods = methods(args.family)
+    if not listed_methods:
         families = sorted({method.family for method in methods().values()})
         raise UsageError(f"no method is of family {args.family!r}; families: {', '.join(families)}")
     rows = [("method", "family", "backends", "available here", "parameters", "source")]
     reasons: dict[str, list[str]] = {}
-    for name, method in sorted(found.items(), key=lambda item: (item[1].family, item[1].reference, item[0])):
+    for name, method in sorted(listed_methods.items(), key=lambda item: (item[1].family, item[1].reference, item[0])):
         available = []
         for backend in method.backends:
             reason = unavailable(method, "auto" if backend == "cpu" else backend)
@@ -55,55 +55,31 @@ def list_methods(args: argparse.Namespace) -> None:
 
 def search(args: argparse.Namespace) -> None:
     """The commands ``skeleton`` and ``pc``."""
-    # Everything that can be checked without the data is checked before they are read.
-    if args.correlation != (args.n_samples is not None):
-        raise UsageError("--correlation and --n-samples go together: a correlation matrix, and its number of samples")
-    options = dict(args.param)
-    if len(options) != len(args.param):
-        raise UsageError("a --param is given twice")
-    knowledge = None if args.knowledge is None else _knowledge(args.knowledge)
-    how = (args.method, args.backend, args.device_memory_limit, options, args.missing)
-    prepared = prepare(args.family, *how)
-    open_family = args.family == args.method == "auto"
+    request = _request(args)
+    # What can be written is checked before the data are read, which may take long.
     if args.output is not None:
         _check_output(args.output, args.data, OUTPUT_SUFFIXES)
     if args.report is not None:
         plots.require()
         _check_output(args.report, args.data, REPORT_SUFFIXES)
-
     try:
-        table = take(
-            args.data,
-            kind=None if open_family else prepared.family.data,
-            missing=args.missing,
-            transpose=args.transpose,
-            header=args.header,
-            row_names=args.row_names,
-            correlation=args.correlation,
-        )
+        ready = request.open(args.data)
     except OSError as error:
         raise UsageError(f"{args.data} cannot be read: {error.strerror or error}") from error
-    found = fitting_family(table, None if open_family else prepared.family.name)
-    if found != prepared.family.name:
-        prepared = prepare(found, *how)
     start = time.perf_counter()
-    problem = prepared.problem(table, alpha=args.alpha, max_level=args.max_level, n_samples=args.n_samples)
-    if knowledge is not None:
-        problem = with_knowledge(problem, knowledge)
-    result = prepared.solve(
-        problem,
-        separating_sets=args.separating_sets,
-        pmax=args.pmax,
-        progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
-    )
-    result = dataclasses.replace(result, problem=problem)
+    with ready:
+        result = ready.solve(ready.problem())
     if args.command == "pc":
         result = orient(
-            result, problem=problem, knowledge=knowledge, conflicts=args.conflicts, v_structures=args.v_structures
+            result,
+            problem=result.problem,
+            knowledge=request.knowledge,
+            conflicts=args.conflicts,
+            v_structures=args.v_structures,
         )
     seconds = time.perf_counter() - start
     if not args.quiet:
-        print(summary(result, seconds, named=table.names is not None))
+        print(summary(result, seconds, named=ready.source.names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:
@@ -115,6 +91,26 @@ def search(args: argparse.Namespace) -> None:
     if not args.quiet:
         for path in filter(None, (args.output, args.report)):
             print(f"written: {path}")
+
+
+def _request(args: argparse.Namespace) -> SearchRequest:
+    """The request that the command line's arguments describe; those of the same name are attributes as they are.
+
+    Raises:
+        UsageError: the arguments do not fit together, or the file of background knowledge cannot be read.
+    """
+    if args.correlation != (args.n_samples is not None):
+        raise UsageError("--correlation and --n-samples go together: a correlation matrix, and its number of samples")
+    options = dict(args.param)
+    if len(options) != len(args.param):
+        raise UsageError("a --param is given twice")
+    attributes = {field.name for field in dataclasses.fields(SearchRequest)}
+    plain = {name: value for name, value in vars(args).items() if name in attributes}
+    return SearchRequest(
+        **plain | {"knowledge": None if args.knowledge is None else _knowledge(args.knowledge)},
+        options=options,
+        progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
+    )
 
 
 REPORT_SUFFIXES = (".html", ".htm")

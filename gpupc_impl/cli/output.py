@@ -1,4 +1,4 @@
-"""What the command line prints."""
+"""The text that the command line prints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def summary(result: Skeleton | CPDAG, seconds: float, named: bool) -> str:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Warnings as one line each, without the place in the code."""
+    """Show each warning as one line, without the place in the code."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_args, **_kwargs: print(f"warning: {message}", file=sys.stderr)
         yield
@@ -46,7 +46,7 @@ def plain_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain_forecasts(quiet: bool) -> Iterator[None]:
-    """What methods say before they start: their plan, and the memory that it takes."""
+    """Show what methods log before they start, their plan and the memory that it takes, unless `quiet`."""
     loggers = [] if quiet else [logging.getLogger(name) for name in method_packages()]
     levels, handler = [logger.level for logger in loggers], logging.StreamHandler()
     for logger in loggers:

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpupc_impl.api import prepare_for
-from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.search import SearchRequest
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ ALPHAS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 
 @dataclasses.dataclass(frozen=True)
 class AlphaPath(Mapping[float, Skeleton]):
-    """The skeletons of the same data by alpha, ascending: ``path[0.01]`` is what ``skeleton(data, 0.01)`` finds."""
+    """The skeletons of the same data by ascending alpha: ``path[0.01]`` is what ``skeleton(data, 0.01)`` finds."""
 
     skeletons: Mapping[float, Skeleton]
 
@@ -35,35 +34,36 @@ class AlphaPath(Mapping[float, Skeleton]):
         return len(self.skeletons)
 
     def __repr__(self) -> str:
-        edges = ", ".join(f"{alpha:g}: {found.n_edges:,} edges" for alpha, found in self.items())
+        edges = ", ".join(f"{alpha:g}: {skeleton.n_edges:,} edges" for alpha, skeleton in self.items())
         return f"AlphaPath({edges})"
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row an alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds`` (in levels)."""
+        """A DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.
+
+        The seconds are those spent in levels, without the preparation of the data.
+        """
         import pandas
 
         rows = [
-            (alpha, found.n_edges, found.levels_run, sum(found.tests_per_level), sum(found.seconds_per_level))
-            for alpha, found in self.items()
+            (alpha, each.n_edges, each.levels_run, sum(each.tests_per_level), sum(each.seconds_per_level))
+            for alpha, each in self.items()
         ]
         return pandas.DataFrame(rows, columns=["alpha", "edges", "levels", "tests", "seconds"])
 
     def edges(self) -> pandas.DataFrame:
-        """A row a pair that is an edge at some alpha: ``source``, ``target`` and a column of bools an alpha.
+        """A DataFrame with a row for each pair that is an edge at some alpha.
 
-        A larger alpha mostly keeps more edges, but need not: a set that separates a pair may then no longer be of its
-        neighbours.
+        Its columns are ``source``, ``target`` and, named by each alpha, a bool that says whether the pair is an edge.
+        A larger alpha usually keeps more edges, but not always: a set may separate a pair because its variables are
+        neighbours at the larger alpha alone.
         """
         import pandas
 
-        some = next(iter(self.values()))
-        anywhere = sum(found.adjacency for found in self.values()) > 0
-        pairs = [(i, j) for i, j in zip(*anywhere.nonzero(), strict=True) if i < j]
-        columns: dict[Any, Any] = {
-            "source": [some.names[i] for i, _ in pairs],
-            "target": [some.names[j] for _, j in pairs],
-        }
-        columns |= {alpha: [bool(found.adjacency[pair]) for pair in pairs] for alpha, found in self.items()}
+        names = next(iter(self.values())).names
+        at_some_alpha = sum(skeleton.adjacency for skeleton in self.values()) > 0
+        pairs = [(i, j) for i, j in zip(*at_some_alpha.nonzero(), strict=True) if i < j]
+        columns: dict[Any, Any] = {"source": [names[i] for i, _ in pairs], "target": [names[j] for _, j in pairs]}
+        columns |= {alpha: [bool(skeleton.adjacency[pair]) for pair in pairs] for alpha, skeleton in self.items()}
         return pandas.DataFrame(columns)
 
     def plot(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
@@ -74,9 +74,9 @@ class AlphaPath(Mapping[float, Skeleton]):
         """
         from gpupc_impl.views.plots.charts import edges_against_alpha
 
-        some = next(iter(self.values()))
-        title = f"{len(some.names):,} variables" if title is None else title
-        return edges_against_alpha(list(self), [found.n_edges for found in self.values()], ax, title)
+        skeletons = list(self.values())
+        title = f"{len(skeletons[0].names):,} variables" if title is None else title
+        return edges_against_alpha(list(self), [skeleton.n_edges for skeleton in skeletons], ax, title)
 
 
 def alpha_path(
@@ -96,44 +96,43 @@ def alpha_path(
     progress: bool | None = None,
     **options: Any,
 ) -> AlphaPath:
-    """The skeleton at each of several alphas.
+    """Find the skeleton at each of several alphas.
 
     The data are checked and prepared once (correlations, codes, ranks), and all searches share an open backend with its
     compiled kernels.
 
     Args:
-        data, options and what is not listed: all that `skeleton` takes.
         alphas: significance levels, in any order.
-        progress: a progress bar; None: where somebody can see it, and tqdm is installed.
+        progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.
+        data, options: these and the other arguments are those of `skeleton`.
 
     Raises:
-        What `skeleton` raises; InvalidProblem: no alpha, or one that is given twice.
+        InvalidProblem: there is no alpha, or one is given twice.
+        What `skeleton` raises.
     """
     grid = sorted({search_parameters(alpha, max_level)["alpha"] for alpha in alphas})
     if not grid or len(grid) != len(alphas):
         raise InvalidProblem(f"alphas are {list(alphas)!r}; give at least one, and none twice")
     if isinstance(data, Problem):
         raise InvalidProblem("data is a ready problem, which carries its own alpha; give the data themselves")
-    prepared, problem = prepare_for(
-        data,
-        grid[0],
-        family,
-        method,
-        backend,
-        n_samples,
-        names,
-        max_level,
-        missing,
-        transpose,
-        device_memory_limit,
-        options,
+    request = SearchRequest(
+        alpha=grid[0],
+        family=family,
+        method=method,
+        backend=backend,
+        n_samples=n_samples,
+        names=names,
+        max_level=max_level,
+        knowledge=knowledge,
+        missing=missing,
+        transpose=transpose,
+        device_memory_limit=device_memory_limit,
+        options=options,
     )
-    if knowledge is not None:
-        problem = with_knowledge(problem, knowledge)
-    found: dict[float, Skeleton] = {}
-    with bar(progress, len(grid), "alphas", " alphas") as shown:
+    skeletons: dict[float, Skeleton] = {}
+    with request.open(data) as search, bar(progress, len(grid), "alphas", " alphas") as progress_bar:
+        problem = search.problem()
         for alpha in grid:
-            of_alpha = dataclasses.replace(problem, alpha=alpha)
-            found[alpha] = dataclasses.replace(prepared.solve(of_alpha), problem=of_alpha)
-            shown.update()
-    return AlphaPath(found)
+            skeletons[alpha] = search.solve(dataclasses.replace(problem, alpha=alpha))
+            progress_bar.update()
+    return AlphaPath(skeletons)

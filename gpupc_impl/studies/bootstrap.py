@@ -1,8 +1,7 @@
-"""How stable edges and their directions are: searches of resampled data."""
+"""Bootstrap: how often searches of resampled data find each edge and each direction."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -21,7 +20,7 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import read_json, save_json, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.intake import take
+from gpupc_impl.intake import read_input
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
@@ -29,21 +28,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SETTINGS = "bootstrap.json"
-"""The file of a folder that says what its resamples are of."""
+"""The file in a folder of resamples that says which data and settings they belong to."""
 
 UNDIRECTED, DIRECTED = 0, 1
-"""Kinds of edges in a resample's file; conflicts are undirected."""
+"""Kinds of edges in a resample's file; conflicts count as undirected."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """How often resampled data have each edge and each direction.
+    """How often each edge and each direction was found in resampled data.
 
     Attributes:
         n: number of resamples.
-        directed: (p, p) int32, ``[i, j]`` in how many resamples there is i -> j.
-        undirected: (p, p) int32, symmetric: in how many there is an edge without a direction, conflicts included.
-        graph: what all data together have.
+        directed: (p, p) int32; ``[i, j]`` is the number of resamples with i -> j.
+        undirected: (p, p) int32, symmetric: the number of resamples with an edge that has no direction or a conflict.
+        graph: the CPDAG of the data themselves.
     """
 
     n: int
@@ -62,29 +61,29 @@ class Bootstrap:
 
     @property
     def direction_frequencies(self) -> np.ndarray:
-        """(p, p) float64: ``[i, j]`` is the share of resamples with i -> j."""
+        """(p, p) float64; ``[i, j]`` is the share of resamples with i -> j."""
         return self.directed / self.n
 
     def __repr__(self) -> str:
-        often = int(np.count_nonzero(np.triu(self.edge_frequencies) >= 0.5))
-        return f"Bootstrap({self.n} resamples, {len(self.names)} variables, {often} edges in at least half of them)"
+        frequent = int(np.count_nonzero(np.triu(self.edge_frequencies) >= 0.5))
+        return f"Bootstrap({self.n} resamples, {len(self.names)} variables, {frequent} edges in at least half of them)"
 
     def to_frame(self, at_least: float = 0.0) -> pandas.DataFrame:
-        """A row a pair that is an edge in some resample, frequent ones first.
+        """A DataFrame with a row for each pair that is an edge in some resample, in descending order of frequency.
 
-        Columns: ``source``, ``target``, named so that source -> target is the more frequent direction; ``frequency`` of
-        an edge; ``directed``, ``reversed`` and ``undirected``: the shares of resamples with source -> target, the other
-        way round, and without a direction, which add up to the frequency.
+        Its columns are ``source`` and ``target``, in the order of the more frequent direction; ``frequency``, the share
+        of resamples with the edge; and ``directed``, ``reversed`` and ``undirected``, the shares with source -> target,
+        with target -> source, and without a direction, which add up to the frequency.
 
         Args:
-            at_least: the least frequency that is listed.
+            at_least: lower bound on the frequency of the pairs that are listed.
         """
         import pandas
 
         edge, arrow = self.edge_frequencies, self.direction_frequencies
         pairs = np.argwhere(np.triu((edge > 0) & (edge >= at_least), 1))
-        turned = arrow[tuple(pairs.T)] < arrow[tuple(pairs.T[::-1])]
-        i, j = np.where(turned[:, None], pairs[:, ::-1], pairs).T
+        swapped = arrow[tuple(pairs.T)] < arrow[tuple(pairs.T[::-1])]
+        i, j = np.where(swapped[:, None], pairs[:, ::-1], pairs).T
         frame = pandas.DataFrame(
             {
                 "source": [self.names[k] for k in i],
@@ -98,34 +97,36 @@ class Bootstrap:
         return frame.sort_values("frequency", ascending=False, kind="stable", ignore_index=True)
 
     def plot(self, at_least: float = 0.5, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the edges of at least a frequency, as wide as they are frequent; those below 100 % say how frequent.
+        """Draw the edges with a width that grows with their frequency, which is written beside those below 100 %.
 
         An edge has a direction where most of the resamples that have the edge agree on it.
+
+        Args:
+            at_least: lower bound on the frequency of the edges that are drawn.
+            ax, title: as of `CPDAG.plot`.
 
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
         """
         from gpupc_impl.views.plots.frequencies import plot
 
-        return plot(
-            self.names, self.to_frame(at_least), ax, self._title(f", edges in at least {at_least:.0%} of them", title)
-        )
+        title = f"{self.n:,} resamples, edges in at least {at_least:.0%} of them" if title is None else title
+        return plot(self.names, self.to_frame(at_least), ax, title)
 
     def heatmap(self, ax: Axes | None = None, *, at_least: float = 0.05, title: str | None = None) -> Axes:
         """Draw the frequencies of the edges as a matrix, variables ordered by community.
 
         Args:
-            at_least: pairs that are less often an edge are left white.
+            at_least: lower bound on the frequency of the pairs that are drawn; others are left white.
+            ax, title: as of `CPDAG.heatmap`.
 
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
         """
         from gpupc_impl.views.plots.frequencies import heatmap
 
-        return heatmap(self.names, self.to_frame(at_least), ax, self._title("", title))
-
-    def _title(self, more: str, given: str | None) -> str:
-        return f"{self.n:,} resamples{more}" if given is None else given
+        title = f"{self.n:,} resamples" if title is None else title
+        return heatmap(self.names, self.to_frame(at_least), ax, title)
 
 
 def bootstrap(
@@ -142,70 +143,74 @@ def bootstrap(
     progress: bool | None = None,
     **options: Any,
 ) -> Bootstrap:
-    """`pc` of resampled data: how often is each edge found, and each direction?
+    """Run `pc` on resampled data and count how often each edge and each direction is found.
 
-    Resample k is ``data`` in the rows ``resampled_rows(len(data), seed, k, replace, fraction)``, searched by itself;
-    none depends on how many there are, or on where and in which order they are searched. Rows that
-    ``missing="drop-rows"`` drops are dropped before.
+    Resample k consists of the rows ``resampled_rows(len(data), seed, k, replace, fraction)`` of ``data``. It does not
+    depend on the number of resamples, or on where and in which order they are searched. Rows that
+    ``missing="drop-rows"`` drops are dropped before the first draw.
 
     Args:
-        data: samples, as `pc` takes them. Categories of a column that is no pandas Categorical are those that occur in
-            a resample.
+        data: samples, as `pc` takes them. The categories of a column that is not a pandas Categorical are those that
+            occur in the resample.
         n: number of resamples.
-        alpha, options: all that `pc` takes, but for ``progress``.
-        seed: of the resamples, at least 0.
-        replace: whether a sample can be drawn several times; without, take a `fraction` below one (stability
-            selection). CMIknn asks for nearest neighbours, which repeated samples falsify: better False.
-        fraction: size of a resample, of that of the data.
-        folder: where each resample's graph is kept: a run that was stopped goes on where it was, and one that asks for
-            a larger `n` finds the earlier ones. None keeps nothing.
-        processes: to search in, each with its share of the cores; None: this one. A script must then be safe to import
-            (``if __name__ == "__main__":``), as for every pool of processes.
-        executor: searches there instead: anything like a `concurrent.futures.Executor`, such as a Dask client's
-            ``get_executor()``.
-        progress: a progress bar with the time that is left; None: where somebody can see it, and tqdm is installed.
+        alpha, options: everything that `pc` takes except ``progress``.
+        seed: seed of the resamples, at least 0.
+        replace: whether a sample can be drawn several times. If not, choose a `fraction` below one (stability
+            selection). Choose False for CMIknn, since repeated samples distort nearest neighbours.
+        fraction: size of a resample relative to that of the data.
+        folder: a folder that keeps each resample's graph, so that an interrupted run can be resumed and a later run
+            with a larger `n` reuses the graphs; None keeps nothing.
+        processes: number of processes that share the searches and the cores; None searches in this process. A script
+            must be safe to import (``if __name__ == "__main__":``), as for every pool of processes.
+        executor: runs the searches instead: a `concurrent.futures.Executor` or an object like it, such as a Dask
+            client's ``get_executor()``.
+        progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.
 
     Raises:
-        InvalidProblem: the data or a parameter cannot be used; the folder holds resamples of something else.
+        InvalidProblem: the data or a parameter cannot be used, or the folder belongs to other data or settings.
         What `pc` raises.
     """
     _check(data, n, seed, replace, fraction, processes, options)
-    graph = pc(data, alpha, **options)  # which checks the rest
-    family = graph.skeleton.problem.family
-    job = _Job(*_samples(data, family, options), alpha, seed, replace, fraction)
+    graph = pc(data, alpha, **options)  # also checks the other arguments
+    problem = graph.skeleton.problem
+    job = _Job(*_samples(data, problem.family, options), alpha, seed, replace, fraction)
     store = None if folder is None else Path(folder)
     if store is not None:
-        told = {name: repr(value) for name, value in options.items() if name not in ONLY_HOW}
-        settings = {"seed": seed, "replace": replace, "fraction": fraction, "options": told}
-        _claim(store, {"data": graph.skeleton.problem.fingerprint, **settings})
+        answer_options = {name: repr(value) for name, value in options.items() if name not in NEUTRAL_OPTIONS}
+        settings = {"seed": seed, "replace": replace, "fraction": fraction, "options": answer_options}
+        _claim(store, {"data": problem.fingerprint, **settings})
     p = len(graph.names)
     counts = np.zeros((2, p, p), np.int32)
-    missing = []
+    remaining = []
     for k in range(n):
-        kept = None if store is None else _load(_path(store, k), p)
-        if kept is None:
-            missing.append(k)
+        stored_edges = None if store is None else _load(_path(store, k), p)
+        if stored_edges is None:
+            remaining.append(k)
         else:
-            _add(counts, kept)
-    said: set[str] = set()
-    with bar(progress, n, "resamples", " resamples", done=n - len(missing)) as shown, warnings.catch_warnings():
+            _add(counts, stored_edges)
+    shown_messages: set[str] = set()
+    with (
+        bar(progress, n, "resamples", " resamples", done=n - len(remaining)) as progress_bar,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("always")
-        for k, edges, messages in _searched(job, missing, processes, executor):
+        for k, edges, messages in _search_all(job, remaining, processes, executor):
             if store is not None:
                 _save(edges, _path(store, k))
             _add(counts, edges)
             for message in messages:
-                if message not in said:
-                    said.add(message)
+                if message not in shown_messages:
+                    shown_messages.add(message)
                     warnings.warn(f"in a resample: {message}", stacklevel=2)
-            shown.update()
+            progress_bar.update()
     return Bootstrap(n, counts[DIRECTED], counts[UNDIRECTED] + counts[UNDIRECTED].T, graph)
 
 
 def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, fraction: float = 1.0) -> np.ndarray:
-    """The rows of resample k: max(1, round(fraction n)) of 0 to n - 1.
+    """The rows of resample k: max(1, round(fraction * n_samples)) indexes from 0 to n_samples - 1.
 
-    Drawn from the raw stream of PCG64, which is fixed for good, unlike what numpy's Generator makes of it.
+    They are drawn from the raw stream of PCG64, which NumPy guarantees for all versions, as it does not for its
+    Generator's distributions.
     """
     size = max(1, round(fraction * n_samples))
     stream = np.random.PCG64(np.random.SeedSequence([seed, k]))
@@ -220,10 +225,10 @@ def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, frac
 def _check(
     data: Any, n: int, seed: int, replace: bool, fraction: float, processes: int | None, options: Mapping[str, Any]
 ) -> None:
-    """What `pc` does not check.
+    """Check the arguments that `pc` does not check.
 
     Raises:
-        InvalidProblem: something cannot be used.
+        InvalidProblem: an argument cannot be used.
     """
     if isinstance(data, Problem) or options.get("n_samples") is not None:
         raise InvalidProblem(
@@ -236,25 +241,24 @@ def _check(
         raise InvalidProblem(f"fraction is {fraction!r}; it must lie above 0, and at 1 or below without replacement")
 
 
-ONLY_HOW = ("names", "backend", "device_memory_limit")
-"""Options that change no graph."""
+NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")
+"""Options that do not change the graph."""
 
 
 def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The samples of a user's data, read, turned and without the rows that are dropped; and what is left to be said of
-    them to `pc`, which has been given the data before and warned of what is odd."""
+    """The samples in rows, without those that are dropped, and the options with which `pc` takes resamples of them."""
     missing = options.get("missing", "error")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        table = take(
+        warnings.simplefilter("ignore")  # the search of all data has already given the warnings
+        table = read_input(
             data,
             names=options.get("names"),
             kind=get_family(family).data,
             missing=missing,
             transpose=options.get("transpose"),
         )
-    said = {"names": table.names, "transpose": False, "missing": "pairwise" if missing == "pairwise" else "error"}
-    return table.values, {**options, **said, "family": family}
+    changed = {"names": table.names, "transpose": False, "missing": "pairwise" if missing == "pairwise" else "error"}
+    return table.values, {**options, **changed, "family": family}
 
 
 # --- searches --------------------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, d
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What all resamples share; a process gets it once."""
+    """The data and settings that all resamples share; each process receives them once."""
 
     data: Any
     options: Mapping[str, Any]
@@ -272,7 +276,7 @@ class _Job:
     fraction: float
 
     def search(self, k: int) -> tuple[int, np.ndarray, list[str]]:
-        """Resample k: its edges, (k, 3) int32, and what was warned of."""
+        """Search resample k: its number, its edges as `_edges` gives them, and the messages of its warnings."""
         rows = resampled_rows(len(self.data), self.seed, k, self.replace, self.fraction)
         resampled = self.data.iloc[rows] if hasattr(self.data, "iloc") else np.asarray(self.data)[rows]
         with warnings.catch_warnings(record=True) as caught:
@@ -282,7 +286,7 @@ class _Job:
 
 
 def _edges(graph: CPDAG) -> np.ndarray:
-    """(k, 3) int32: i, j and `DIRECTED` (i -> j) or `UNDIRECTED` (i < j)."""
+    """(m, 3) int32: the edges as i, j and `DIRECTED` (i -> j) or `UNDIRECTED` (i < j)."""
     parts = [
         np.insert(np.argwhere(matrix), 2, kind, axis=1)
         for kind, matrix in ((UNDIRECTED, np.triu(graph.undirected)), (DIRECTED, graph.directed))
@@ -295,64 +299,57 @@ def _add(counts: np.ndarray, edges: np.ndarray) -> None:
     counts[kind, i, j] += 1
 
 
-_of_this_process: _Job | None = None
+_worker_job: _Job | None = None
 
 
-def _begin(job: _Job, threads: int) -> None:
-    """What a process of the pool does first: it keeps the job, and to its share of the cores."""
-    global _of_this_process
-    _of_this_process = job
+def _start_worker(job: _Job, threads: int) -> None:
+    """Initialise a process of the pool: store the job and limit the host backend's threads."""
+    global _worker_job
+    _worker_job = job
     os.environ.setdefault("GPUPC_HOST_THREADS", str(threads))
 
 
-def _search_here(k: int) -> tuple[int, np.ndarray, list[str]]:
-    assert _of_this_process is not None
-    return _of_this_process.search(k)
+def _search_in_worker(k: int) -> tuple[int, np.ndarray, list[str]]:
+    assert _worker_job is not None
+    return _worker_job.search(k)
 
 
-def _searched(
+def _search_all(
     job: _Job, numbers: Sequence[int], processes: int | None, executor: Executor | None
 ) -> Iterator[tuple[int, np.ndarray, list[str]]]:
-    """The resamples of these numbers, as they are done."""
+    """Search the resamples of these numbers and yield each result of `_Job.search` when it is complete."""
     if executor is not None:
-        for done in as_completed([executor.submit(job.search, k) for k in numbers]):
-            yield done.result()
+        for future in as_completed([executor.submit(job.search, k) for k in numbers]):
+            yield future.result()
     elif processes in (None, 1) or not numbers:
         yield from map(job.search, numbers)
     else:
         workers = min(processes, len(numbers))
         threads = max(1, len(os.sched_getaffinity(0)) // workers)
-        context = multiprocessing.get_context("spawn")  # a fork would take an initialised device along
-        with ProcessPoolExecutor(workers, context, _begin, (job, threads)) as pool, _explained():
-            waiting = [pool.submit(_search_here, k) for k in numbers]
+        context = multiprocessing.get_context("spawn")  # a forked process could not use an initialised device
+        with ProcessPoolExecutor(workers, context, _start_worker, (job, threads)) as pool:
             try:
-                for done in as_completed(waiting):
-                    yield done.result()
+                for future in as_completed([pool.submit(_search_in_worker, k) for k in numbers]):
+                    yield future.result()
+            except BrokenProcessPool as error:
+                raise RuntimeError(
+                    "a process of bootstrap(processes=...) ended before its search was complete: it was killed (out of "
+                    "memory?), or this script cannot be imported by other processes; put its calls under `if __name__ "
+                    '== "__main__":`, or leave processes out'
+                ) from error
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except BrokenProcessPool as error:
-        raise RuntimeError(
-            "a process of bootstrap(processes=...) ended before it was done: it was killed (out of memory?), or this "
-            'script cannot be imported by other processes; put what it does under `if __name__ == "__main__":`, or '
-            "leave processes out"
-        ) from error
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
 def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Make sure that a folder is for resamples of these settings.
+    """Mark a folder as one for resamples of these settings.
 
     Raises:
-        InvalidProblem: it is for others.
+        InvalidProblem: it already belongs to others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / SETTINGS
@@ -361,12 +358,12 @@ def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
         save_json(settings, path)
         return
     try:
-        found = dict(read_json(path))
+        existing = dict(read_json(path))
     except (ValueError, TypeError) as error:
         raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
-    for name in sorted(settings.keys() | found.keys()):
-        if settings.get(name) != found.get(name):
-            what = "other data, or another alpha or test" if name == "data" else f"{name} {found.get(name)!r}"
+    for name in sorted(settings.keys() | existing.keys()):
+        if settings.get(name) != existing.get(name):
+            what = "other data, or another alpha or test" if name == "data" else f"{name} {existing.get(name)!r}"
             raise InvalidProblem(f"{folder} holds resamples of {what}; name another folder, or remove this one")
 
 
@@ -380,12 +377,12 @@ def _save(edges: np.ndarray, path: Path) -> None:
 
 
 def _load(path: Path, p: int) -> np.ndarray | None:
-    """A resample's edges; None where there are none, or what is there is no such file."""
+    """A resample's edges; None if the file does not exist, or does not hold edges of p variables."""
     try:
         edges = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    fits = isinstance(edges, np.ndarray) and edges.dtype == np.int32 and edges.ndim == 2 and edges.shape[1] == 3
-    if not fits or (edges < 0).any() or (edges[:, :2] >= p).any() or (edges[:, 2] > DIRECTED).any():
+    is_table = isinstance(edges, np.ndarray) and edges.dtype == np.int32 and edges.ndim == 2 and edges.shape[1] == 3
+    if not is_table or (edges < 0).any() or (edges[:, :2] >= p).any() or (edges[:, 2] > DIRECTED).any():
         return None
     return edges

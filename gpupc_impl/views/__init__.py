@@ -1,1 +1,1 @@
-"""What users see of a result: text, pictures, pages and files of other programs."""
+"""Views of a result for its users: text, pictures, pages and files of other programs."""

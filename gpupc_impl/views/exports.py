@@ -1,7 +1,7 @@
 """Graphs as files of other programs, and as pcalg's matrix.
 
-In GraphML, GML and JSON an undirected edge of a CPDAG is two opposite arcs, as in ``CPDAG.to_networkx()``; their
-``kind`` tells.
+In GraphML, GML and JSON an undirected edge of a CPDAG is written as two opposite arcs, as in ``CPDAG.to_networkx()``;
+the attribute ``kind`` of an arc says what kind of edge it belongs to.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class CannotWrite(ValueError):
 
 
 def write(result: Result, path: Path) -> None:
-    """Write the graph by suffix, one of `WRITERS`.
+    """Write the graph in the format that the suffix names, one of `WRITERS`.
 
     Raises:
-        CannotWrite: another suffix, or names that the format cannot hold.
+        CannotWrite: the suffix is not known, or the format cannot hold a name.
     """
     if path.suffix not in WRITERS:
         raise CannotWrite(f"cannot write {path.name!r}: the suffix must be one of .npz, {', '.join(WRITERS)}")
@@ -45,16 +45,16 @@ def _graphml(result: Result, path: Path) -> None:
     import networkx
 
     for name in result.names:
-        if found := _NOT_XML.search(name):
+        if match := _NOT_XML.search(name):
             raise CannotWrite(
-                f"cannot write {path.name!r}: variable {name!r} has the character {found.group()!r}, which XML cannot "
+                f"cannot write {path.name!r}: variable {name!r} has the character {match.group()!r}, which XML cannot "
                 "hold; rename it, or write .json"
             )
     networkx.write_graphml(result.to_networkx(), path)
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no way to write (section 2.2)."""
+"""Characters that XML 1.0 cannot represent (section 2.2 of its specification)."""
 
 
 def _gml(result: Result, path: Path) -> None:
@@ -73,20 +73,19 @@ def _json(result: Result, path: Path) -> None:
 
 
 def _dot(result: Result, path: Path) -> None:
-    """Graphviz: an edge is written once; nodes are numbered, since an identifier cannot hold every name."""
-    arrow = "->" if isinstance(result, CPDAG) else "--"
-    lines = [f"{'digraph' if arrow == '->' else 'graph'} {{", "  node [shape=box];"]
+    """Write Graphviz's language, with each edge once and numbers as identifiers, which cannot hold every name."""
+    keyword, arrow, styles = ("digraph", "->", _DOT_STYLES) if isinstance(result, CPDAG) else ("graph", "--", {})
+    lines = [f"{keyword} {{", "  node [shape=box];"]
     lines += [f"  v{k} [label={_quoted(name)}];" for k, name in enumerate(result.names)]
-    looks = _DOT_LOOKS if arrow == "->" else {}
-    lines += [f"  v{i} {arrow} v{j}{looks.get(kind, '')};" for i, j, kind in numbered_edges(result)]
+    lines += [f"  v{i} {arrow} v{j}{styles.get(kind, '')};" for i, j, kind in numbered_edges(result)]
     path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
 
 
-_DOT_LOOKS = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]", "bidirected": " [dir=both]"}
+_DOT_STYLES = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]", "bidirected": " [dir=both]"}
 
 
 def _quoted(name: str) -> str:
-    """A label that shows the name: in Graphviz's escString a backslash begins an escape."""
+    """A label that shows the name as it is; a backslash begins an escape sequence in Graphviz's escString."""
     for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\r", ""), ("\n", "\\n")):
         name = name.replace(character, escape)
     return f'"{name}"'
@@ -102,7 +101,7 @@ WRITERS: Mapping[str, Callable[[Result, Path], None]] = {
 
 
 def to_pcalg_amat(result: Result) -> pandas.DataFrame:
-    """(p, p) 0 and 1 in pcalg's coding ``amat.cpdag`` (its manual, ``amatType``): a -> b is a 1 in row b, column a."""
+    """See `core.shown.Shown.to_pcalg_amat`; the manual of pcalg defines the coding under ``amatType``."""
     import pandas
 
     matrix = (result.directed | result.undirected).T if isinstance(result, CPDAG) else result.adjacency

@@ -1,4 +1,4 @@
-"""Packages that only some views need."""
+"""Optional packages that some views need."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 
 class MissingPackage(ImportError):
-    """A view needs a package that is not installed; the message names it and the extra that brings it."""
+    """A view needs a package that is not installed; the message names it and the extra that installs it."""
 
 
 def require(module: str, what: str, extra: str) -> Any:
-    """The module.
+    """Import a module of an optional package.
 
     Args:
-        what: what needs it.
-        extra: of this project, which brings it.
+        what: what needs the module, as the plural subject of the message.
+        extra: the extra of this project that installs the package.
 
     Raises:
-        MissingPackage: it is not installed.
+        MissingPackage: the package is not installed.
     """
     try:
         return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Progress bars: by tqdm (extra ``progress``), on terminals and in notebooks; nothing is shown elsewhere."""
+"""Progress bars by tqdm (extra ``progress``), which are shown on terminals and in notebooks alone."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
 
 
-def somebody_sees() -> bool:
-    """Whether a bar would reach a person: standard error is a terminal, or this is a notebook."""
+def is_interactive() -> bool:
+    """Whether a person would see a bar: standard error is a terminal, or this is a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", {})
 
 
 @contextlib.contextmanager
-def bar(wanted: bool | None, total: int | None, title: str, unit: str, done: int = 0) -> Iterator[Any]:
-    """A bar with the time that is left, as tqdm's; it has ``update(n)`` and ``set_description(text)``.
+def bar(show: bool | None, total: int | None, title: str, unit: str, done: int = 0) -> Iterator[Any]:
+    """A progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's.
 
     Args:
-        wanted: None: where somebody sees it and tqdm is installed.
-        total: None where that is not known.
-        done: units that were done before.
+        show: whether to show the bar; None shows it where a person would see it and tqdm is installed.
+        total: number of units in all; None where it is not known.
+        done: number of units that were complete before.
 
     Raises:
-        MissingPackage: it is wanted, and tqdm is not installed.
+        MissingPackage: `show` is True and tqdm is not installed.
     """
-    if wanted is None:
-        wanted = somebody_sees() and importlib.util.find_spec("tqdm") is not None
-    if not wanted:
+    if show is None:
+        show = is_interactive() and importlib.util.find_spec("tqdm") is not None
+    if not show:
         yield _NoBar()
         return
     tqdm = require("tqdm.auto", "progress bars", "progress")
-    with tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as shown:
-        yield shown
+    with tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as progress_bar:
+        yield progress_bar
 
 
 class _NoBar:
@@ -51,16 +51,16 @@ class _NoBar:
 
 @contextlib.contextmanager
 def level_progress(
-    wanted: Callable[[Progress], None] | bool | None,
+    progress: Callable[[Progress], None] | bool | None,
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """What a search is to call after each level: nothing, what is given, or, for True, a bar's update."""
-    if not wanted or callable(wanted):
-        yield wanted or None
+    """The function that a search calls after each level: None, the one that is passed, or for True a bar's update."""
+    if not progress or callable(progress):
+        yield progress or None
         return
-    with bar(True, None, "level 0", " levels") as shown:
+    with bar(True, None, "level 0", " levels") as progress_bar:
 
-        def tell(level: Progress) -> None:
-            shown.set_description(f"level {level.level}: {level.edges:,} edges left, {level.tests:,} tests")
-            shown.update(1)
+        def report(level: Progress) -> None:
+            progress_bar.set_description(f"level {level.level}: {level.edges:,} edges left, {level.tests:,} tests")
+            progress_bar.update(1)
 
-        yield tell
+        yield report

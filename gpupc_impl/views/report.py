@@ -1,4 +1,4 @@
-"""One HTML page of a run, with everything inside of it."""
+"""A self-contained HTML page of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views.plots import as_svg, require
 from gpupc_impl.views.plots.charts import degrees, seconds_per_level, tests_per_level
-from gpupc_impl.views.plots.graph import many, plot
+from gpupc_impl.views.plots.graph import has_many_variables, plot
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.result import Result, skeleton_of
 from gpupc_impl.views.text import edge_rows, facts, html_facts, html_table, level_rows
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 EDGES_LISTED = 1000
+"""Upper bound on the edges that the page lists."""
 
 
 def write(result: Result, path: str | Path) -> None:
@@ -31,43 +32,44 @@ def write(result: Result, path: str | Path) -> None:
 
 
 def page(result: Result) -> str:
-    found = skeleton_of(result)
+    """The page as HTML."""
+    skeleton = skeleton_of(result)
     kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
     rows = edge_rows(result, EDGES_LISTED)
-    listed = f"The first {EDGES_LISTED:,} of {found.n_edges:,}." if found.n_edges > EDGES_LISTED else ""
-    drawn = [] if many(result) else [("Graph", _pictures(result, plot))]
+    listed = f"The first {EDGES_LISTED:,} of {skeleton.n_edges:,}." if skeleton.n_edges > EDGES_LISTED else ""
+    graph = [] if has_many_variables(result) else [("Graph", _pictures(result, plot))]
     no_edge = "<p>There is no edge.</p>"
     parts = [
-        ("What was found", html_facts(facts(result)) + f"<p>Stopped: {markup.escape(found.stopped_because)}.</p>"),
+        ("What was found", html_facts(facts(result)) + f"<p>Stopped: {markup.escape(skeleton.stopped_because)}.</p>"),
         ("Data and test", html_facts(_test(result))),
         ("Levels", html_table(level_rows(result)) + _pictures(result, tests_per_level, seconds_per_level)),
-        *drawn,
-        ("By community", _pictures(result, heatmap) if found.n_edges else no_edge),
+        *graph,
+        ("By community", _pictures(result, heatmap) if skeleton.n_edges else no_edge),
         ("Neighbours", _pictures(result, degrees)),
-        ("Edges", f"<p>{listed}</p>{html_table(rows)}" if found.n_edges else no_edge),
+        ("Edges", f"<p>{listed}</p>{html_table(rows)}" if skeleton.n_edges else no_edge),
     ]
     body = "\n".join(f"<h2>{title}</h2>\n{content}" for title, content in parts)
-    title = f"{kind} of {len(found.names):,} variables"
+    title = f"{kind} of {len(skeleton.names):,} variables"
     return _PAGE.format(title=title, body=body, version=importlib.import_module("gpupc_impl").__version__)
 
 
 def _test(result: Result) -> list[tuple[str, str]]:
-    """The data, the test and the run, as the result's facts have them."""
-    found = skeleton_of(result)
-    told: dict[str, Any] = dict(found.facts)
-    problem = told.pop("problem", {})
-    params = told.pop("params", {})
-    made_by = methods().get(told.get("method", ""))
-    said: list[tuple[str, Any]] = [] if made_by is None else [("family", made_by.family)]
-    said += [(name, value) for name, value in problem.items() if value is not None]
-    said += [*told.items(), *((f"parameter {name}", value) for name, value in params.items())]
-    said += [("undefined tests", found.undefined_tests), ("pseudo-inverses", found.pseudo_inverses)]
-    return [(name.replace("_", " "), str(value)) for name, value in said]
+    """Names and values of the data, the test and the run, from the result's facts."""
+    skeleton = skeleton_of(result)
+    run: dict[str, Any] = dict(skeleton.facts)
+    problem = run.pop("problem", {})
+    params = run.pop("params", {})
+    method = methods().get(run.get("method", ""))
+    rows: list[tuple[str, Any]] = [] if method is None else [("family", method.family)]
+    rows += [(name, value) for name, value in problem.items() if value is not None]
+    rows += [*run.items(), *((f"parameter {name}", value) for name, value in params.items())]
+    rows += [("undefined tests", skeleton.undefined_tests), ("pseudo-inverses", skeleton.pseudo_inverses)]
+    return [(name.replace("_", " "), str(value)) for name, value in rows]
 
 
 def _pictures(result: Result, *draw: Callable[[Result], Axes]) -> str:
-    found = (base64.b64encode(as_svg(lambda one=one: one(result))).decode() for one in draw)
-    return "".join(f'<img alt="" src="data:image/svg+xml;base64,{picture}">' for picture in found)
+    pictures = (base64.b64encode(as_svg(lambda function=function: function(result))).decode() for function in draw)
+    return "".join(f'<img alt="" src="data:image/svg+xml;base64,{picture}">' for picture in pictures)
 
 
 _PAGE = """<!DOCTYPE html>

@@ -1,8 +1,8 @@
-"""Edge strength: of each pair the largest p-value, the set it was found with, and the effect there.
+"""Edge strength: for each pair the largest p-value among its tests, the conditioning set of that test, and its effect.
 
-A removed pair's test is the one that separated it. An edge's tests are those of the search: at every level that was
-run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC, Algorithm 1).
-What background knowledge fixes was never tested.
+The test of a removed pair is the one that separated it. The tests of an edge are those of the search: at every level
+that was run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC,
+Algorithm 1). Pairs that background knowledge fixes were never tested.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PAIRS = ("edges", "removed", "all")
 
 TESTS_AT_ONCE = 1 << 15
+"""Number of tests that are passed to the family's test in one call, approximately."""
 
 
 def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -> pandas.DataFrame:
@@ -34,36 +35,42 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
     if pairs not in PAIRS:
         raise ValueError(f"pairs is {pairs!r}; choose one of: {', '.join(PAIRS)}")
     skeleton = skeleton_of(result)
-    test = _tests_of(skeleton, backend)
+    test = _family_test(skeleton, backend)
     fixed = skeleton.problem.fixed
     parts = []
     if pairs != "removed":
         edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
         tested = ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
-        with bar(progress, int(_counts(skeleton, edges[tested]).sum()), "tests of the edges", " tests") as shown:
-            found = _untested(_of_edges(skeleton, edges[tested], test, shown), tested)
-        parts.append((edges, edges_with_kind(result)["kind"].tolist(), *found))
+        total = int(_test_counts(skeleton, edges[tested]).sum())
+        with bar(progress, total, "tests of the edges", " tests") as progress_bar:
+            strongest = _spread(_edge_strengths(skeleton, edges[tested], test, progress_bar), tested)
+        parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
     if pairs != "edges":
         removed = np.argwhere(np.triu(~skeleton.adjacency, 1))
         tested = ~_among(removed, skeleton.sepsets.gaps)
-        with bar(progress, int(tested.sum()), "removed pairs", " pairs") as shown:
-            found = _untested(_of_removed(skeleton, removed[tested], test, shown), tested)
-        parts.append((removed, np.where(tested, "removed", "forbidden").tolist(), *found))
+        with bar(progress, int(tested.sum()), "removed pairs", " pairs") as progress_bar:
+            strongest = _spread(_removed_strengths(skeleton, removed[tested], test, progress_bar), tested)
+        parts.append((removed, np.where(tested, "removed", "forbidden").tolist(), *strongest))
     names = skeleton.names
     rows = [
-        (names[i], names[j], kind, p_value, tuple(names[v] for v in given), effect)
+        (names[i], names[j], kind, p_value, tuple(names[v] for v in members), effect)
         for part in parts
-        for (i, j), kind, p_value, given, effect in zip(part[0].tolist(), *part[1:], strict=True)
+        for (i, j), kind, p_value, members, effect in zip(part[0].tolist(), *part[1:], strict=True)
     ]
     return pandas.DataFrame(rows, columns=["source", "target", "kind", "p_value", "given", test.effect])
 
 
-def _tests_of(skeleton: Skeleton, backend: str) -> Strength:
+def _family_test(skeleton: Skeleton, backend: str) -> Strength:
+    """The test of the skeleton's family on its data.
+
+    Raises:
+        ValueError: the skeleton does not hold its data, or the family has no such test.
+    """
     problem = skeleton.problem
     if problem is None:
         raise ValueError(
-            "the tests cannot be made again, since this result does not hold its data (it was read from a file, say); "
-            "ask the one that gpupc_impl.pc or gpupc_impl.skeleton returns"
+            "the tests cannot be made again, since this result does not hold its data (it may have been read from a "
+            "file); call strengths() of the result that gpupc_impl.pc or gpupc_impl.skeleton returns"
         )
     make = get_family(problem.family).strength
     if make is None:
@@ -71,48 +78,49 @@ def _tests_of(skeleton: Skeleton, backend: str) -> Strength:
     return make(problem, backend)
 
 
-Found = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
-"""Of some pairs: p-values, sets and effects."""
+Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
+"""p-values, conditioning sets and effects of some pairs."""
 
 
-def _among(pairs: np.ndarray, some: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
-    """(k,) bool: which of the (k, 2) pairs are among some others, i < j in all."""
-    known = {tuple(pair) for pair in np.asarray(some).tolist()}
+def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
+    """(k,) bool: whether each of the (k, 2) pairs is among the others; i < j in all."""
+    known = {tuple(pair) for pair in np.asarray(others).tolist()}
     return np.array([tuple(pair) in known for pair in pairs.tolist()], bool)
 
 
-def _untested(found: Found, tested: np.ndarray) -> Found:
-    """What was found of the pairs that were tested, with NaN and no set for the others."""
+def _spread(strengths: Strengths, tested: np.ndarray) -> Strengths:
+    """The strengths of the tested pairs in their places among all pairs, with NaN and no set for the others."""
     p_values, effects = np.full(len(tested), np.nan), np.full(len(tested), np.nan)
-    p_values[tested], effects[tested] = found[0], found[2]
-    given = iter(found[1])
-    return p_values, [next(given) if one else () for one in tested], effects
+    p_values[tested], effects[tested] = strengths[0], strengths[2]
+    sets = iter(strengths[1])
+    return p_values, [next(sets) if is_tested else () for is_tested in tested], effects
 
 
-def _of_removed(skeleton: Skeleton, pairs: np.ndarray, test: Strength, shown: Any) -> Found:
-    given = [skeleton.sepsets[i, j] for i, j in pairs.tolist()]
-    sizes = np.array([len(members) for members in given], np.int64)
+def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: Strength, progress_bar: Any) -> Strengths:
+    sets = [skeleton.sepsets[i, j] for i, j in pairs.tolist()]
+    sizes = np.array([len(members) for members in sets], np.int64)
     p_values, effects = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
-    ordered, alpha = _owner_first(skeleton, pairs, given), skeleton.problem.alpha
+    ordered, alpha = _owner_first(skeleton, pairs, sets), skeleton.problem.alpha
     for level in np.unique(sizes):
-        chosen = np.flatnonzero(sizes == level)
-        for some in np.array_split(chosen, ceil_div(len(chosen), TESTS_AT_ONCE)):
-            members = np.array([given[k] for k in some], np.int64).reshape(len(some), level)
-            p_values[some], effects[some] = test(ordered[some], members)
-            other = some[p_values[some] < alpha]  # a set of both ends' neighbours may have separated from the other end
-            if len(other):
-                turned = test(ordered[other, ::-1], members[np.isin(some, other)])
-                better = turned[0] > p_values[other]
-                p_values[other[better]], effects[other[better]] = turned[0][better], turned[1][better]
-            shown.update(len(some))
-    return p_values, given, effects
+        numbers = np.flatnonzero(sizes == level)
+        for batch in np.array_split(numbers, ceil_div(len(numbers), TESTS_AT_ONCE)):
+            members = np.array([sets[k] for k in batch], np.int64).reshape(len(batch), level)
+            p_values[batch], effects[batch] = test(ordered[batch], members)
+            # A set among the neighbours of both ends may have separated the pair from the other end.
+            doubtful = batch[p_values[batch] < alpha]
+            if len(doubtful):
+                p_swapped, effects_swapped = test(ordered[doubtful, ::-1], members[np.isin(batch, doubtful)])
+                larger = p_swapped > p_values[doubtful]
+                p_values[doubtful[larger]], effects[doubtful[larger]] = p_swapped[larger], effects_swapped[larger]
+            progress_bar.update(len(batch))
+    return p_values, sets, effects
 
 
-def _owner_first(skeleton: Skeleton, pairs: np.ndarray, given: list[tuple[int, ...]]) -> np.ndarray:
-    """The pairs with the variable first whose neighbours the set was drawn from: adj(i) comes before adj(j)."""
+def _owner_first(skeleton: Skeleton, pairs: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
+    """The pairs with that variable first whose neighbours the set was drawn from: adj(i) comes before adj(j)."""
     ordered = pairs.copy()
     graphs: dict[int, np.ndarray] = {}
-    for k, members in enumerate(given):
+    for k, members in enumerate(sets):
         if members:
             level = len(members)
             if level not in graphs:
@@ -122,39 +130,41 @@ def _owner_first(skeleton: Skeleton, pairs: np.ndarray, given: list[tuple[int, .
     return ordered
 
 
-def _counts(skeleton: Skeleton, edges: np.ndarray) -> np.ndarray:
-    """How many tests each edge had."""
+def _test_counts(skeleton: Skeleton, edges: np.ndarray) -> np.ndarray:
+    """(k,) float64: the number of tests of each of the (k, 2) edges."""
     from scipy.special import comb
 
     counts = np.ones(len(edges))
     for level in range(1, skeleton.levels_run):
-        near = skeleton.adjacency_at(level).sum(axis=1) - 1
-        counts += comb(near[edges], level).sum(axis=1)
+        candidates = skeleton.adjacency_at(level).sum(axis=1) - 1
+        counts += comb(candidates[edges], level).sum(axis=1)
     return counts
 
 
-def _of_edges(skeleton: Skeleton, edges: np.ndarray, test: Strength, shown: Any) -> Found:
-    best = np.full(len(edges), -np.inf)
+def _edge_strengths(skeleton: Skeleton, edges: np.ndarray, test: Strength, progress_bar: Any) -> Strengths:
+    largest = np.full(len(edges), -np.inf)
     effects = np.full(len(edges), np.nan)
-    given: list[tuple[int, ...]] = [()] * len(edges)
+    best_sets: list[tuple[int, ...]] = [()] * len(edges)
     for level in range(skeleton.levels_run):
-        for numbers, pairs, sets in _batches(_tests_of_level(skeleton, edges, level), level):
-            p_values, found = test(pairs, sets)
+        for numbers, pairs, sets in _batches(_level_tests(skeleton, edges, level)):
+            p_values, batch_effects = test(pairs, sets)
             p_values = np.where(np.isnan(p_values), -np.inf, p_values)
             starts = np.flatnonzero(np.diff(numbers, prepend=-1))
             for start, stop in itertools.pairwise([*starts.tolist(), len(numbers)]):
-                at, number = start + int(np.argmax(p_values[start:stop])), int(numbers[start])
-                if p_values[at] > best[number]:  # of equal ones the first
-                    best[number], effects[number] = p_values[at], found[at]
-                    given[number] = tuple(sets[at].tolist())
-            shown.update(len(numbers))
-    return np.where(np.isinf(best), np.nan, best), given, effects
+                position, number = start + int(np.argmax(p_values[start:stop])), int(numbers[start])
+                if p_values[position] > largest[number]:  # the first of equal ones is kept
+                    largest[number], effects[number] = p_values[position], batch_effects[position]
+                    best_sets[number] = tuple(sets[position].tolist())
+            progress_bar.update(len(numbers))
+    return np.where(np.isinf(largest), np.nan, largest), best_sets, effects
 
 
-def _tests_of_level(
-    skeleton: Skeleton, edges: np.ndarray, level: int
-) -> Iterator[tuple[int, tuple[int, int], np.ndarray]]:
-    """The tests that edges had at a level: an edge's number, one end, the other, and (k, level) sets of the first's."""
+EdgeTests = tuple[int, tuple[int, int], np.ndarray]
+"""The number of an edge, its two ends, and (k, level) conditioning sets among the neighbours of the first end."""
+
+
+def _level_tests(skeleton: Skeleton, edges: np.ndarray, level: int) -> Iterator[EdgeTests]:
+    """The tests of the edges at a level."""
     if level == 0:
         yield from ((number, (i, j), np.empty((1, 0), np.int64)) for number, (i, j) in enumerate(edges.tolist()))
         return
@@ -163,27 +173,25 @@ def _tests_of_level(
     for number, (i, j) in enumerate(np.sort(edges, axis=1).tolist()):
         for owner, other in ((i, j), (j, i)):
             sets = itertools.combinations(rows[owner][rows[owner] != other].tolist(), level)
-            while len(some := _table(itertools.islice(sets, TESTS_AT_ONCE), level)):
-                yield number, (owner, other), some
+            while len(batch := _table(itertools.islice(sets, TESTS_AT_ONCE), level)):
+                yield number, (owner, other), batch
 
 
 def _table(sets: Iterator[tuple[int, ...]], level: int) -> np.ndarray:
     return np.fromiter(itertools.chain.from_iterable(sets), np.int64).reshape(-1, level)
 
 
-def _batches(
-    tests: Iterator[tuple[int, tuple[int, int], np.ndarray]], level: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Tests together: (k,) numbers of edges, (k, 2) pairs, (k, level) sets; those of an edge stay side by side."""
-    waiting: list[tuple[int, tuple[int, int], np.ndarray]] = []
+def _batches(tests: Iterator[EdgeTests]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Batches of tests: (k,) numbers of edges, (k, 2) pairs, (k, level) sets; those of an edge are consecutive."""
+    pending: list[EdgeTests] = []
     size = 0
-    for one in itertools.chain(tests, [None]):
-        if waiting and (one is None or size >= TESTS_AT_ONCE):
-            lengths = [len(sets) for _, _, sets in waiting]
-            numbers = np.repeat([number for number, _, _ in waiting], lengths)
-            pairs = np.repeat(np.array([pair for _, pair, _ in waiting]), lengths, axis=0)
-            yield numbers, pairs, np.concatenate([sets for _, _, sets in waiting])
-            waiting, size = [], 0
-        if one is not None:
-            waiting.append(one)
-            size += len(one[2])
+    for edge_tests in itertools.chain(tests, [None]):
+        if pending and (edge_tests is None or size >= TESTS_AT_ONCE):
+            lengths = [len(sets) for _, _, sets in pending]
+            numbers = np.repeat([number for number, _, _ in pending], lengths)
+            pairs = np.repeat(np.array([pair for _, pair, _ in pending]), lengths, axis=0)
+            yield numbers, pairs, np.concatenate([sets for _, _, sets in pending])
+            pending, size = [], 0
+        if edge_tests is not None:
+            pending.append(edge_tests)
+            size += len(edge_tests[2])

@@ -1,4 +1,4 @@
-"""Results in words: the summary of a run, and what a notebook shows."""
+"""Results as text: the summary of a run, and the HTML that a notebook shows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.views.result import Result, edges_with_kind, skeleton_of
 
 EDGES_SHOWN = 10
-"""Edges in a notebook's table."""
+"""Upper bound on the edges in a notebook's table."""
 
 SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected": "↔"}
 
 
 class Text(str):
-    """Text that Python's prompt shows as it is, lines as lines."""
+    """Text that Python's prompt shows as it is, without quotes and with line breaks."""
 
     __slots__ = ()
 
@@ -33,61 +33,55 @@ def summary_lines(result: Result, names: str = "", seconds: float | None = None)
     """The lines of `summary`.
 
     Args:
-        names: what is to be said of the variables' names.
-        seconds: what the whole call took, where that was measured.
+        names: a remark about the variables' names.
+        seconds: duration of the whole call; None where it was not measured.
     """
-    found = skeleton_of(result)
-    lines = [f"{what}: {said}" for what, said in facts(result)]
+    skeleton = skeleton_of(result)
+    lines = [f"{name}: {value}" for name, value in facts(result)]
     lines[0] += names
     whole = "" if seconds is None else f", {seconds:.2f} in all"
     return [
         *lines,
         text_table(level_rows(result), str.rjust),
-        f"stopped: {found.stopped_because}",
-        f"undefined tests: {found.undefined_tests:,}",
-        f"pseudo-inverses: {found.pseudo_inverses:,}",
-        f"seconds: {sum(found.seconds_per_level):.2f} in levels{whole}",
+        f"stopped: {skeleton.stopped_because}",
+        f"undefined tests: {skeleton.undefined_tests:,}",
+        f"pseudo-inverses: {skeleton.pseudo_inverses:,}",
+        f"seconds: {sum(skeleton.seconds_per_level):.2f} in levels{whole}",
     ]
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """What was searched and found, by name; the number of variables is the first."""
-    found = skeleton_of(result)
-    problem = found.facts.get("problem", {})
-    degrees = found.adjacency.sum(axis=1)
-    said = [("variables", f"{len(found.names):,}")]
+    """Names and values of what was searched and found; the number of variables comes first."""
+    skeleton = skeleton_of(result)
+    problem = skeleton.facts.get("problem", {})
+    rows = [("variables", f"{len(skeleton.names):,}")]
     if "n_samples" in problem:
-        said.append(("samples", f"{problem['n_samples']:,}"))
-    if "method" in found.facts:
-        how = f"{found.facts['method']} on {found.facts.get('backend', '?')}"
-        said.append(("method", how + (f", alpha {problem['alpha']:g}" if "alpha" in problem else "")))
-    said.append(("edges", f"{found.n_edges:,}"))
-    if found.problem is not None and (fixed := found.problem.fixed) is not None:
-        said.append(("known", f"{len(fixed.required):,} edge(s) required, {len(fixed.forbidden):,} forbidden"))
+        rows.append(("samples", f"{problem['n_samples']:,}"))
+    if "method" in skeleton.facts:
+        method = f"{skeleton.facts['method']} on {skeleton.facts.get('backend', '?')}"
+        rows.append(("method", method + (f", alpha {problem['alpha']:g}" if "alpha" in problem else "")))
+    rows.append(("edges", f"{skeleton.n_edges:,}"))
+    if skeleton.problem is not None and (fixed := skeleton.problem.fixed) is not None:
+        rows.append(("known", f"{len(fixed.required):,} edge(s) required, {len(fixed.forbidden):,} forbidden"))
     if isinstance(result, CPDAG):
-        what = "bidirected" if result.conflict_kind == "bidirected" else "in conflict"
-        conflicts = f"{len(result.conflicts):,} of them {what}"
-        said.append(("directions", f"{result.n_directed:,} directed, {result.n_undirected:,} undirected ({conflicts})"))
-    most = int(np.argmax(degrees)) if len(degrees) else 0
-    if found.n_edges:
-        alone = int(np.count_nonzero(degrees == 0))
-        said.append(
-            (
-                "neighbours",
-                f"{degrees.mean():.2f} on average, at most {degrees[most]} ({found.names[most]!r}); "
-                f"{alone:,} without any",
-            )
-        )
-    return said
+        kind = "bidirected" if result.conflict_kind == "bidirected" else "in conflict"
+        conflicts = f"{len(result.conflicts):,} of them {kind}"
+        rows.append(("directions", f"{result.n_directed:,} directed, {result.n_undirected:,} undirected ({conflicts})"))
+    if skeleton.n_edges:
+        degrees = skeleton.adjacency.sum(axis=1)
+        hub, isolated = int(np.argmax(degrees)), int(np.count_nonzero(degrees == 0))
+        largest = f"at most {degrees[hub]} ({skeleton.names[hub]!r})"
+        rows.append(("neighbours", f"{degrees.mean():.2f} on average, {largest}; {isolated:,} without any"))
+    return rows
 
 
 def level_rows(result: Result) -> list[tuple[str, ...]]:
-    """A table of levels, its header first."""
-    found = skeleton_of(result)
-    levels = zip(found.edges_per_level, found.tests_per_level, found.seconds_per_level, strict=True)
+    """The rows of a table of levels, the header first."""
+    skeleton = skeleton_of(result)
+    levels = enumerate(zip(skeleton.edges_per_level, skeleton.tests_per_level, skeleton.seconds_per_level, strict=True))
     return [
         ("level", "edges left", "tests", "seconds"),
-        *((str(level), f"{edges:,}", f"{tests:,}", f"{took:.3f}") for level, (edges, tests, took) in enumerate(levels)),
+        *((str(level), f"{edges:,}", f"{tests:,}", f"{seconds:.3f}") for level, (edges, tests, seconds) in levels),
     ]
 
 
@@ -101,25 +95,25 @@ def text_table(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str]
 
 
 def html(result: Result) -> str:
-    """What was found, the levels, and the first edges."""
+    """The result's facts, its levels, and its first edges as HTML."""
     kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
     rows = edge_rows(result, EDGES_SHOWN)
-    left = skeleton_of(result).n_edges - len(rows) + 1
-    more = f"<p>… and {left:,} more: <code>.to_frame()</code>, <code>.plot()</code></p>" if left else ""
+    unlisted = skeleton_of(result).n_edges - len(rows) + 1
+    more = f"<p>… and {unlisted:,} more: <code>.to_frame()</code>, <code>.plot()</code></p>" if unlisted else ""
     return (
         f"<div><b>{kind}</b>{html_facts(facts(result))}{html_table(level_rows(result))}{html_table(rows)}{more}</div>"
     )
 
 
 def edge_rows(result: Result, most: int) -> list[tuple[str, ...]]:
-    """A table of the first edges, its header first."""
+    """The rows of a table of the first edges, at most `most`, the header first."""
     edges = edges_with_kind(result).head(most).itertuples(index=False, name=None)
-    return [("source", "", "target", "kind"), *((one, SIGNS[kind], other, kind) for one, other, kind in edges)]
+    return [("source", "", "target", "kind"), *((source, SIGNS[kind], target, kind) for source, target, kind in edges)]
 
 
-def html_facts(said: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(f"<tr><th>{markup.escape(what)}</th><td>{markup.escape(value)}</td></tr>" for what, value in said)
-    return f"<table><tbody>{rows}</tbody></table>"
+def html_facts(rows: Sequence[tuple[str, str]]) -> str:
+    lines = "".join(f"<tr><th>{markup.escape(name)}</th><td>{markup.escape(value)}</td></tr>" for name, value in rows)
+    return f"<table><tbody>{lines}</tbody></table>"
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:

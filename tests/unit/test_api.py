@@ -16,6 +16,7 @@ from gpupc_impl import (
     InvalidProblem,
     Skeleton,
     UnknownMethod,
+    alpha_path,
     methods,
     orient,
     pc,
@@ -75,15 +76,17 @@ def test_search_arguments_arrive(frame):
 
 
 def test_memory_of_a_device_is_given_back(frame, monkeypatch):
-    given = []
-    monkeypatch.setattr(HostBackend, "release_memory", lambda backend: given.append(backend))
+    released = []
+    monkeypatch.setattr(HostBackend, "release_memory", lambda backend: released.append(backend))
     skeleton(frame, method="pair-scan", backend="host")
-    assert len(given) == 1
+    assert len(released) == 1
     with pytest.raises(DeviceMemoryError):
         skeleton(frame, method="pair-scan", backend="host", device_memory_limit=8)
-    assert len(given) == 2
+    assert len(released) == 2
     skeleton(frame, method="stable-serial")
-    assert len(given) == 2
+    assert len(released) == 2
+    alpha_path(frame, [0.01, 0.05], method="pair-scan", backend="host")
+    assert len(released) == 3
 
 
 def test_progress_is_told_of_every_level(frame):

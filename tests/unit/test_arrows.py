@@ -36,9 +36,10 @@ MAY_USE = {
     "reporting": {"measurement", "verification", "core", "backends"},
     "views": {"core"},
     "intake": {"tables", "core"},
-    "api": {"intake", "views", "core", "backends"},
-    "studies": {"api", "intake", "views", "core"},
-    "cli": {"gpupc_impl", "api", "intake", "views", "tables", "measurement", "core", "backends"},
+    "search": {"intake", "views", "core", "backends"},
+    "api": {"search", "core"},
+    "studies": {"api", "search", "intake", "views", "core"},
+    "cli": {"gpupc_impl", "search", "intake", "views", "tables", "measurement", "core", "backends"},
     "bridges": {"gpupc_impl", "api", "core", "backends", *FAMILIES},
     "gpupc_impl": {"studies", "api", "core", "backends", *FAMILIES},
     "baselines": {"core", "backends", *FAMILIES},
@@ -177,7 +178,8 @@ def test_methods_do_not_depend_on_their_familys_record():
 
 
 @pytest.mark.parametrize(
-    "name", ["core", "engine", "measurement", "verification", "views", "api", "studies", "cli", "tables", "intake"]
+    "name",
+    ["core", "engine", "measurement", "verification", "views", "search", "api", "studies", "cli", "tables", "intake"],
 )
 def test_a_shared_room_names_no_family(name):
     """But in docstrings, as examples."""

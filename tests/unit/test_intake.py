@@ -10,7 +10,7 @@ import pytest
 
 from gpupc_impl import InvalidProblem, pc, skeleton
 from gpupc_impl.cli import main
-from gpupc_impl.intake import Table, few_values, fitting_family, take
+from gpupc_impl.intake import InputTable, choose_family, few_values, read_input
 from gpupc_impl.tables import FRAMES, DataError
 
 METHOD = {"method": "stable-serial"}
@@ -198,7 +198,7 @@ def test_variables_in_rows_are_doubted_and_turned(frame, tmp_path, capsys):
 
 def test_a_turned_table_of_labels(tmp_path):
     (tmp_path / "words.csv").write_text("name,s1,s2,s3\nx,p,q,p\ny,1,2,1\n")
-    table = take(tmp_path / "words.csv", kind="labels", row_names=True, transpose=True)
+    table = read_input(tmp_path / "words.csv", kind="labels", row_names=True, transpose=True)
     assert (table.values.to_numpy().tolist(), table.names) == ([["p", 1], ["q", 2], ["p", 1]], ["x", "y"])
 
 
@@ -242,12 +242,12 @@ def test_a_family_that_takes_both_is_named_in_the_error(monkeypatch):
         "words": type("F", (), {"name": "words", "data": "labels", "default": False}),
     }
     monkeypatch.setattr(intake, "families", lambda: families)
-    table = Table(None, None, "both", ("w",))
+    table = InputTable(None, None, "both", ("w",))
     with pytest.raises(InvalidProblem, match=r"say family='both', which takes both, .* say family='words'"):
-        fitting_family(table, None)
-    assert fitting_family(table, "both") == "both"
+        choose_family(table, None)
+    assert choose_family(table, "both") == "both"
     families["both"].default = True
-    assert fitting_family(table, None) == "both"
+    assert choose_family(table, None) == "both"
 
 
 def test_a_file_of_words_is_discrete(tmp_path, capsys):

@@ -26,10 +26,10 @@ IMPORT_NAMES = {
 """What is imported of a package, or with the types of a package of types, where that is not its own name."""
 
 TOOLS = {
-    "anndata": ("gpupc_impl/tables.py", '"anndata", "anndata"'),  # imported by that name
+    "anndata": ("gpupc_impl/tables/binary.py", '"anndata", "anndata"'),  # imported by that name
     "asyncssh": ("tests/conformance/test_distributed_ssh.py", 'importorskip("asyncssh"'),  # Dask's SSHCluster needs it
-    "openpyxl": ("gpupc_impl/tables.py", '"openpyxl", "excel"'),  # pandas reads with it
-    "pyarrow": ("gpupc_impl/tables.py", '"pyarrow", "parquet"'),
+    "openpyxl": ("gpupc_impl/tables/binary.py", '"openpyxl", "excel"'),  # pandas reads with it
+    "pyarrow": ("gpupc_impl/tables/binary.py", '"pyarrow", "parquet"'),
     "clang-format": ("Makefile", "$(BIN)/clang-format"),
     "clang-tidy": ("tests/tidy.py", 'with_name("clang-tidy")'),
     "mkdocs": ("Makefile", "$(BIN)/mkdocs"),

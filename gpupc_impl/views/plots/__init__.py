@@ -1,4 +1,4 @@
-"""Pictures of results, by matplotlib (extra ``plots``): one colour a kind of edge, any text as a name."""
+"""Pictures of results by matplotlib (extra ``plots``), with a colour for each kind of edge and any text as a name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = {"directed": "#0072B2", "undirected": "#555555", "conflict": "#D55E00", "bidirected": "#CC79A7"}
-"""Of Okabe and Ito's palette, told apart in colour-blind vision."""
+"""Colours of edges from Okabe and Ito's palette, which colour-blind readers can distinguish."""
 
 BOX, LINE = "#EAF1F7", "#7A8CA0"
-"""Of a variable."""
+"""Colours of a variable's box and of its border."""
 
 STYLE = {
     "font.size": 9,
@@ -33,59 +33,60 @@ STYLE = {
 }
 
 MISSING = "\N{REPLACEMENT CHARACTER}"
+"""The mark in place of a character that no font in use has."""
 
 
 def require() -> Any:
-    """matplotlib.
+    """Import matplotlib.
 
     Raises:
-        MissingPackage: it is not installed.
+        MissingPackage: matplotlib is not installed.
     """
     return require_module("matplotlib", "pictures", "plots")
 
 
 @contextlib.contextmanager
 def drawing(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
-    """Axes to draw in, with this project's style: those given, or those of a new figure of a size in inches."""
+    """Apply this project's style and yield axes: `ax`, or those of a new figure of this size in inches."""
     with require().rc_context(STYLE):
         yield _new_axes(size) if ax is None else ax
 
 
 def _new_axes(size: tuple[float, float]) -> Axes:
-    """Of a figure that pyplot shows and keeps, but inside of `as_svg`."""
+    """The axes of a new figure, which pyplot shows and keeps, except inside `as_svg`."""
     from matplotlib.figure import Figure
 
-    if _for_a_page.get():
+    if _without_pyplot.get():
         return Figure(figsize=size, layout="constrained").add_subplot()
     import matplotlib.pyplot as plt
 
     return plt.figure(figsize=size, layout="constrained").add_subplot()
 
 
-_for_a_page: contextvars.ContextVar[bool] = contextvars.ContextVar("for a page", default=False)
+_without_pyplot: contextvars.ContextVar[bool] = contextvars.ContextVar("without pyplot", default=False)
 
 
 def as_svg(draw: Callable[[], Axes]) -> bytes:
-    """The picture that a function draws in new axes, without pyplot: nothing is shown, and no display is needed.
+    """The picture that a function draws in new axes, as SVG; equal pictures have equal bytes.
 
-    The same picture has the same bytes.
+    pyplot is not used, so that nothing is shown and no display is needed.
     """
-    token = _for_a_page.set(True)
+    token = _without_pyplot.set(True)
     try:
         with require().rc_context(STYLE):
             content = io.BytesIO()
             draw().figure.savefig(content, format="svg", metadata={"Date": None})
             return content.getvalue()
     finally:
-        _for_a_page.reset(token)
+        _without_pyplot.reset(token)
 
 
 def shown_name(name: str, most: int = 20) -> str:
-    """A name as it can be drawn: in one line, cut where it is long, a mark for what the fonts cannot show."""
+    """A name as it can be drawn: in one line, of at most `most` characters, with a mark for those that no font has."""
     name = " ".join(name.split())
     name = name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
-    known = _drawable(tuple(require().rcParams["font.family"]))
-    return "".join(character if ord(character) in known else MISSING for character in name)
+    drawable = _drawable(tuple(require().rcParams["font.family"]))
+    return "".join(character if ord(character) in drawable else MISSING for character in name)
 
 
 def shown_names(names: Sequence[str], most: int = 20) -> list[str]:
@@ -94,7 +95,7 @@ def shown_names(names: Sequence[str], most: int = 20) -> list[str]:
 
 @functools.cache
 def _drawable(families: tuple[str, ...]) -> frozenset[int]:
-    """Characters that the fonts in use have, and the mark for those that they have not."""
+    """Code points of the characters that the fonts in use have, and of the mark."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     maps = (get_font(findfont(FontProperties(family=[family]))).get_charmap() for family in families)

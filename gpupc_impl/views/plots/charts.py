@@ -1,4 +1,4 @@
-"""Charts of a run: what its levels did, how many neighbours variables have, edges against alpha."""
+"""Charts of a run: tests and seconds by level, numbers of neighbours, and edges against alpha."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE = (3.6, 2.3)
-"""Inches."""
+"""Width and height of a figure in inches."""
 
 
 def tests_per_level(result: Result) -> Axes:
-    found = skeleton_of(result)
-    axes = _bars(range(found.levels_run), found.tests_per_level, "level", "tests")
-    if max(found.tests_per_level, default=0) > 0:
+    """Draw the number of tests of each level."""
+    skeleton = skeleton_of(result)
+    axes = _bars(range(skeleton.levels_run), skeleton.tests_per_level, "level", "tests")
+    if max(skeleton.tests_per_level, default=0) > 0:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.5)
     return axes
 
 
 def seconds_per_level(result: Result) -> Axes:
-    found = skeleton_of(result)
-    return _bars(range(found.levels_run), found.seconds_per_level, "level", "seconds")
+    """Draw the duration of each level."""
+    skeleton = skeleton_of(result)
+    return _bars(range(skeleton.levels_run), skeleton.seconds_per_level, "level", "seconds")
 
 
 def degrees(result: Result) -> Axes:
-    """How many variables have how many neighbours."""
-    found = np.bincount(skeleton_of(result).adjacency.sum(axis=1))
-    return _bars(range(len(found)), found, "neighbours", "variables")
+    """Draw a histogram of the variables' numbers of neighbours."""
+    counts = np.bincount(skeleton_of(result).adjacency.sum(axis=1))
+    return _bars(range(len(counts)), counts, "neighbours", "variables")
 
 
-def _bars(at: Sequence[int], heights: Sequence[float] | np.ndarray, x: str, y: str) -> Axes:
+def _bars(positions: Sequence[int], heights: Sequence[float] | np.ndarray, x: str, y: str) -> Axes:
     with drawing(None, SIZE) as axes:
-        axes.bar(at, heights, width=0.8, color=COLOURS["directed"])
+        axes.bar(positions, heights, width=0.8, color=COLOURS["directed"])
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         axes.grid(axis="y")
@@ -48,6 +50,7 @@ def _bars(at: Sequence[int], heights: Sequence[float] | np.ndarray, x: str, y: s
 
 
 def edges_against_alpha(alphas: Sequence[float], edges: Sequence[int], ax: Axes | None, title: str) -> Axes:
+    """Draw the number of edges against alpha, which has a logarithmic axis."""
     with drawing(ax, (4.6, 3.0)) as axes:
         axes.plot(alphas, edges, marker="o", ms=4, lw=1.2, color=COLOURS["directed"])
         axes.set_xscale("log")
@@ -59,8 +62,8 @@ def edges_against_alpha(alphas: Sequence[float], edges: Sequence[int], ax: Axes 
         axes.set_ylim(0, 1.12 * max(*edges, 1))
         axes.grid(axis="y")
         axes.set_title(title, parse_math=False)
-        above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "size": 7, "color": LINE}
+        style = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "size": 7, "color": LINE}
         for alpha, count in zip(alphas, edges, strict=True):
             if len(alphas) <= 12:
-                axes.annotate(f"{count:,}", (alpha, count), **above)
+                axes.annotate(f"{count:,}", (alpha, count), **style)
     return axes

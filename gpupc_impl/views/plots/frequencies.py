@@ -1,4 +1,4 @@
-"""How often edges were found: a graph with widths, and a matrix of shades."""
+"""Frequencies of edges in resamples: as widths in a graph, and as shades in a matrix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import networkx
 
 from gpupc_impl.views.plots import require
-from gpupc_impl.views.plots.graph import Drawn, draw
+from gpupc_impl.views.plots.graph import DrawnEdge, draw
 from gpupc_impl.views.plots.heatmap import draw_cells
 
 if TYPE_CHECKING:
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTHS = 0.6, 3.0
-"""Points, of an edge that is in no resample and of one that is in all."""
+"""Widths in points of an edge of frequency 0 and of one of frequency 1."""
 
 SHADES = "Blues"
+"""A colour map of matplotlib."""
 
 
 def plot(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
-    """Draw the edges of `Bootstrap.to_frame`."""
+    """Draw the edges of `Bootstrap.to_frame` as a graph."""
     number = {name: k for k, name in enumerate(names)}
     thin, thick = WIDTHS
-    drawn = [
-        Drawn(
+    drawn_edges = [
+        DrawnEdge(
             number[row.source],
             number[row.target],
             "directed" if row.directed > row.frequency / 2 else "undirected",
@@ -35,11 +36,11 @@ def plot(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: 
         )
         for row in edges.itertuples(index=False)
     ]
-    return draw(names, drawn, ax, title)
+    return draw(names, drawn_edges, ax, title)
 
 
 def heatmap(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
-    """Draw the frequencies of `Bootstrap.to_frame` by shades."""
+    """Draw the frequencies of `Bootstrap.to_frame` as a matrix of shades."""
     matplotlib = require()
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize, to_hex
@@ -53,6 +54,6 @@ def heatmap(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, titl
         graph.add_edge(i, j, weight=row.frequency)
         cells += [(i, j, to_hex(shades(row.frequency))), (j, i, to_hex(shades(row.frequency)))]
     axes = draw_cells(names, graph, cells, ax, title)
-    shown = ScalarMappable(Normalize(0, 1), shades)
-    axes.figure.colorbar(shown, ax=axes, label="share of resamples with the edge", shrink=0.7)
+    scale = ScalarMappable(Normalize(0, 1), shades)
+    axes.figure.colorbar(scale, ax=axes, label="share of resamples with the edge", shrink=0.7)
     return axes

@@ -1,4 +1,4 @@
-"""A graph as boxes and arrows."""
+"""A graph drawn as boxes and arrows."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_NODES = 100
+"""Upper bound on the variables with an edge that are drawn as boxes."""
 
 ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
-"""Inches: the height of a box, the width of a letter in it, and what a box has beside its letters."""
+"""Height of a box, width of a letter in it, and width of a box beyond that of its letters, in inches."""
 
 LABEL = 0.4
-"""Inches that an edge is longer where edges have texts."""
+"""Inches by which edges are longer if they have labels."""
 
 WIDEST = 15.0
-"""Inches of a figure; a larger graph is drawn smaller."""
+"""Upper bound on the sides of a figure, in inches; a larger graph is scaled down."""
 
-ALONE_SHOWN = 30
-"""Names of variables without an edge that are listed below a graph."""
+MAX_ISOLATED = 30
+"""Upper bound on the variables without an edge that are listed below a graph."""
 
-LOOKS = {"undirected": "-", "directed": "-|>", "conflict": "-", "bidirected": "<|-|>"}
+ARROW_STYLES = {"undirected": "-", "directed": "-|>", "conflict": "-", "bidirected": "<|-|>"}
 
 
-class Drawn(NamedTuple):
+class DrawnEdge(NamedTuple):
     """An edge of a picture.
 
     Attributes:
-        source, target: numbers of variables.
+        source, target: indexes of variables.
         kind: a key of `COLOURS`.
-        width: of its line, in points.
-        label: text beside it.
+        width: width of the line in points.
+        label: text beside the line.
     """
 
     source: int
@@ -52,20 +53,20 @@ class Drawn(NamedTuple):
 def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, title: str | None = None) -> Axes:
     """See `core.shown.Shown.plot`."""
     skeleton = skeleton_of(result)
-    if many(result, max_nodes):
+    if has_many_variables(result, max_nodes):
         return heatmap(result, ax, title=title)
-    edges = [Drawn(i, j, kind) for i, j, kind in numbered_edges(result)]
+    edges = [DrawnEdge(i, j, kind) for i, j, kind in numbered_edges(result)]
     if title is None:
         title = f"{len(skeleton.names):,} variables, {len(edges):,} edges"
     return draw(skeleton.names, edges, ax, title)
 
 
-def many(result: Result, max_nodes: int = MAX_NODES) -> bool:
-    """Whether more variables have an edge than boxes and arrows can show."""
+def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:
+    """Whether too many variables have an edge for boxes and arrows."""
     return int(np.count_nonzero(skeleton_of(result).adjacency.any(axis=1))) > max_nodes
 
 
-def draw(names: Sequence[str], edges: Sequence[Drawn], ax: Axes | None, title: str) -> Axes:
+def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, title: str) -> Axes:
     """Draw a graph; variables without an edge are listed below it."""
     import networkx
 
@@ -83,18 +84,18 @@ def draw(names: Sequence[str], edges: Sequence[Drawn], ax: Axes | None, title: s
     high = (centres + boxes / 2).max(axis=0, initial=0.0) + 0.1
     size = np.maximum(high - low, (3.2, 0.6))
     size *= min(1.0, WIDEST / size.max())
-    note = _alone([name for k, name in enumerate(names) if k not in number], size[0])
+    note = _isolated_note([name for k, name in enumerate(names) if k not in number], size[0])
     with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + 0.15 * note.count("\n"))) as axes:
         axes.set_axis_off()
         axes.set_aspect("equal")
         axes.set_xlim(low[0], high[0])
         axes.set_ylim(low[1], high[1])
-        room = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
-        letters = 8 * min(1.0, room / (high - low)[0])
+        width = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
+        font_size = 8 * min(1.0, width / (high - low)[0])
         for edge in edges:
             _draw_edge(axes, edge, centres, boxes)
         for label, centre, box in zip(labels, centres, boxes, strict=True):
-            _draw_box(axes, label, centre, box, letters)
+            _draw_box(axes, label, centre, box, font_size)
         axes.set_title(title, parse_math=False)
         _legend(axes, {edge.kind for edge in edges})
         if note:
@@ -103,40 +104,40 @@ def draw(names: Sequence[str], edges: Sequence[Drawn], ax: Axes | None, title: s
     return axes
 
 
-def _alone(names: Sequence[str], width: float) -> str:
-    """What is said of variables without an edge."""
+def _isolated_note(names: Sequence[str], width: float) -> str:
+    """The text about variables without an edge, in lines for a width in inches; empty if there are none."""
     import textwrap
 
     if not names:
         return ""
-    shown = ", ".join(shown_names(names[:ALONE_SHOWN]))
-    more = f", … ({len(names):,} in all)" if len(names) > ALONE_SHOWN else ""
+    shown = ", ".join(shown_names(names[:MAX_ISOLATED]))
+    more = f", … ({len(names):,} in all)" if len(names) > MAX_ISOLATED else ""
     return textwrap.fill(f"without an edge: {shown}{more}", max(int(width / 0.062), 40))
 
 
-def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, letters: float) -> None:
+def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_size: float) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     corner, rounding = centre - box / 2, 0.05
     inner = (*(corner + rounding), *(box - 2 * rounding))
-    look = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
-    axes.add_patch(FancyBboxPatch(inner[:2], *inner[2:], **look))
-    axes.text(*centre, label, ha="center", va="center", size=letters, zorder=4, parse_math=False)
+    style = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
+    axes.add_patch(FancyBboxPatch(inner[:2], *inner[2:], **style))
+    axes.text(*centre, label, ha="center", va="center", size=font_size, zorder=4, parse_math=False)
 
 
-def _draw_edge(axes: Axes, edge: Drawn, centres: np.ndarray, boxes: np.ndarray) -> None:
+def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarray) -> None:
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
     source, target = edge.source, edge.target
     curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
-    start = _inside(curve, centres[source], boxes[source])
-    stop = _inside(curve[::-1], centres[target], boxes[target])
+    start = _points_inside(curve, centres[source], boxes[source])
+    stop = _points_inside(curve[::-1], centres[target], boxes[target])
     points = curve[start : len(curve) - stop] if start + stop < len(curve) - 1 else curve
     axes.add_patch(
         FancyArrowPatch(
             path=Path(points),
-            arrowstyle=LOOKS[edge.kind],
+            arrowstyle=ARROW_STYLES[edge.kind],
             mutation_scale=8 + edge.width,
             lw=edge.width,
             ls=(0, (4, 2.5)) if edge.kind == "conflict" else "-",
@@ -146,43 +147,43 @@ def _draw_edge(axes: Axes, edge: Drawn, centres: np.ndarray, boxes: np.ndarray) 
         )
     )
     if edge.label:
-        behind = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
-        look = {"size": 6.5, "color": COLOURS[edge.kind], "bbox": behind, "zorder": 2.5}
-        axes.text(*points[len(points) // 2], edge.label, ha="center", va="center", parse_math=False, **look)
+        background = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+        style = {"size": 6.5, "color": COLOURS[edge.kind], "bbox": background, "zorder": 2.5}
+        axes.text(*points[len(points) // 2], edge.label, ha="center", va="center", parse_math=False, **style)
 
 
 BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
-"""Heights of an edge's arc over its length, in the order in which they are tried."""
+"""Ratios of the height of an edge's arc to its length, in the order in which they are tried."""
 
 
 def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 65) -> np.ndarray:
-    """(points, 2) of a parabola between two places."""
+    """(points, 2) points of a parabola between two points."""
     along = np.linspace(0, 1, points)[:, None]
     across = np.array([start[1] - end[1], end[0] - start[0]])
     return start + along * (end - start) + 4 * bend * along * (1 - along) * across
 
 
-def _inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
-    """How many of a curve's first points lie in a box, with a little room around it."""
+def _points_inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
+    """The number of points at the start of a curve that lie in a box or near it; 0 if all points do."""
     inside = (np.abs(curve - centre) <= box / 2 + 0.03).all(axis=1)
     return int(np.argmin(inside)) if not inside.all() else 0
 
 
 def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray) -> float:
-    """The first bend with which the edge meets no box of another variable; else the one that meets fewest."""
+    """The first bend with which the edge crosses no box of another variable, or else the fewest boxes."""
     others = np.delete(np.arange(len(boxes)), [source, target])
-    met = []
+    crossed = []
     for bend in BENDS:
         curve = _curve(centres[source], centres[target], bend)
-        away = np.abs(curve[:, None] - centres[others]) - boxes[others] / 2 - 0.04
-        met.append(int((away <= 0).all(axis=2).any(axis=0).sum()))
-        if not met[-1]:
+        distance = np.abs(curve[:, None] - centres[others]) - boxes[others] / 2 - 0.04
+        crossed.append(int((distance <= 0).all(axis=2).any(axis=0).sum()))
+        if not crossed[-1]:
             break
-    return BENDS[int(np.argmin(met))]
+    return BENDS[int(np.argmin(crossed))]
 
 
 def _legend(axes: Axes, kinds: set[str]) -> None:
-    """Below a graph with edges of several kinds."""
+    """Draw a legend below a graph with edges of several kinds."""
     from matplotlib.lines import Line2D
 
     if len(kinds) < 2:

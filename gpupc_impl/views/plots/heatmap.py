@@ -1,4 +1,4 @@
-"""A graph as a matrix, its variables ordered by community."""
+"""A graph as a matrix whose variables are ordered by community."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NAMED = 60
-"""Rows up to which they have names."""
+MAX_NAMED = 60
+"""Upper bound on the rows of a matrix whose rows and columns have names."""
 
 
 def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-    """See `core.shown.Shown.heatmap`. An arrow is in the row of its tail; other edges are there twice."""
+    """See `core.shown.Shown.heatmap`; an arrow has one cell, in the row of its tail, and any other edge has two."""
     names = skeleton_of(result).names
     edges = numbered_edges(result)
     cells = [(i, j, COLOURS[kind]) for i, j, kind in edges]
@@ -28,7 +28,7 @@ def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None)
     if title is None:
         title = f"{len(names):,} variables, {len(edges):,} edges"
     graph = networkx.Graph([(i, j) for i, j, _ in edges])
-    kinds = [kind for kind in COLOURS if any(kind == found for _, _, found in edges)]
+    kinds = [kind for kind in COLOURS if kind in {edge_kind for _, _, edge_kind in edges}]
     legend = [(kind + (": row → column" if kind == "directed" else ""), COLOURS[kind]) for kind in kinds]
     return draw_cells(names, graph, cells, ax, title, legend if len(kinds) > 1 or "directed" in kinds else [])
 
@@ -41,12 +41,12 @@ def draw_cells(
     title: str,
     legend: Sequence[tuple[str, str]] = (),
 ) -> Axes:
-    """Draw coloured cells of a matrix, its variables ordered by the communities of a graph.
+    """Draw coloured cells of a matrix whose variables are ordered by the communities of a graph.
 
     Args:
-        graph: of the variables that are shown.
-        cells: row, column, colour.
-        legend: text and colour.
+        graph: the graph of the variables that are shown.
+        cells: row, column and colour of each cell.
+        legend: text and colour of each entry.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.lines import Line2D
@@ -57,15 +57,15 @@ def draw_cells(
     place = {node: k for k, node in enumerate(order)}
     size = len(order)
     inches = float(np.clip(0.16 * size, 2.5, 7.5))
-    named = size <= NAMED
+    named = size <= MAX_NAMED
     with drawing(ax, (inches + 0.9, inches + 0.9 + 0.25 * bool(legend))) as axes:
         axes.set_xlim(-0.5, max(size, 1) - 0.5)
         axes.set_ylim(max(size, 1) - 0.5, -0.5)
         axes.set_aspect("equal")
-        side = max(1.0, size / 250)  # a cell that would be less than a third of a millimetre cannot be seen
+        side = max(1.0, size / 250)  # a cell narrower than a third of a millimetre would not be visible
         squares = [Rectangle((place[j] - side / 2, place[i] - side / 2), side, side) for i, j, _ in cells]
         colours = [colour for _, _, colour in cells]
-        axes.add_collection(PatchCollection(squares, facecolors=colours, lw=0, rasterized=size > NAMED))
+        axes.add_collection(PatchCollection(squares, facecolors=colours, lw=0, rasterized=not named))
         start = 0
         for group in groups:
             frame = Rectangle((start - 0.5, start - 0.5), len(group), len(group), fill=False, ec=LINE, lw=0.6)
@@ -77,9 +77,9 @@ def draw_cells(
             axes.set_xticks(range(size), labels, rotation=90, **font)
             axes.set_yticks(range(size), labels, **font)
             axes.tick_params(length=0)
-        alone = len(names) - size
-        without = f"\n{alone:,} without an edge left out" if alone else ""
-        axes.set_title(title + without, parse_math=False)
+        isolated = len(names) - size
+        note = f"\n{isolated:,} without an edge left out" if isolated else ""
+        axes.set_title(title + note, parse_math=False)
         for spine in axes.spines.values():
             spine.set_visible(True)
         if not named:

@@ -17,8 +17,10 @@ import pytest
 
 import gpupc_impl
 from gpupc_impl import CPDAG, Skeleton, cli
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.cli import arguments, commands
 from gpupc_impl.core import registry
+from gpupc_impl.search import SearchRequest
 
 METHOD = ["--method", "stable-serial"]
 COMMAND = [sys.executable, "-m", "gpupc_impl"]
@@ -171,10 +173,10 @@ def test_report(run, refused, data, tmp_path, monkeypatch):
     code, out, _ = run("pc", data, *METHOD, "--alpha", "0.001", "--report", page)
     assert (code, out.splitlines()[-1]) == (0, f"written: {page}")
     assert "<td>c</td><td>→</td><td>d</td><td>directed</td>" in page.read_text()
-    monkeypatch.setattr(commands, "take", None)  # what follows is refused before it reads
-    assert "its name must end in .html or .htm" in refused("pc", data, *METHOD, "--report", tmp_path / "page.csv")
+    absent = tmp_path / "absent.csv"  # what follows is refused before the data are read
+    assert "its name must end in .html or .htm" in refused("pc", absent, *METHOD, "--report", tmp_path / "page.csv")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'gpupc[plots]'" in refused("pc", data, *METHOD, "--report", page)
+    assert "pip install 'gpupc[plots]'" in refused("pc", absent, *METHOD, "--report", page)
 
 
 def test_names_that_a_format_cannot_hold(refused, frame, tmp_path):
@@ -309,6 +311,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--param", "=64"], "'=64' is not of the form KEY=VALUE"),
         (["--param", "x=1", "--param", "x=2"], "a --param is given twice"),
         (["--alpha", "high"], "invalid float value: 'high'"),
+        (["--alpha", "2"], "alpha is 2.0; it must lie strictly between 0 and 1"),
         (["--backend", "opencl"], "invalid choice: 'opencl'"),
         (["--family", "ordinal"], "invalid choice: 'ordinal'"),
         (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),
@@ -321,9 +324,8 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--depth", "3"], "unrecognized arguments: --depth 3"),
     ],
 )
-def test_refuses_before_it_reads(refused, args, message, monkeypatch):
-    monkeypatch.setattr(commands, "take", None)
-    assert message in refused("skeleton", "data.csv", *METHOD, *args)
+def test_refuses_before_it_reads(refused, args, message):
+    assert message in refused("skeleton", "absent.csv", *METHOD, *args)
 
 
 def test_refuses_outputs_that_would_be_lost(refused, data, tmp_path, monkeypatch):
@@ -338,16 +340,23 @@ def test_refuses_no_command(refused):
     assert "required: COMMAND" in refused()
 
 
-def test_alpha_out_of_range(refused, data):
-    assert refused("skeleton", data, *METHOD, "--alpha", 2) == "alpha is 2.0; it must lie strictly between 0 and 1"
-
-
 @pytest.mark.parametrize(
     ("text", "bytes_"),
     [("1", 1), ("64B", 64), ("1.5k", 1536), ("2GiB", 2**31), ("2GB", 2**31), ("2 g", 2**31), ("1TiB", 2**40)],
 )
 def test_sizes(text, bytes_):
-    assert arguments._size(text) == bytes_
+    parsed = arguments.parser().parse_args(["skeleton", "data.csv", "--device-memory-limit", text])
+    assert parsed.device_memory_limit == bytes_
+
+
+def test_a_table_of_words_takes_options_of_its_test(run, tmp_path, monkeypatch):
+    released = []
+    monkeypatch.setattr(HostBackend, "release_memory", lambda backend: released.append(backend))
+    (tmp_path / "words.csv").write_text("a,b\n" + "p,q\nr,s\np,s\n" * 10)
+    options = ["--backend", "host", "--max-level", "0", "--param", "df_rule=adjusted"]
+    assert run("skeleton", tmp_path / "words.csv", *options, "--output", tmp_path / "out.npz")[0] == 0
+    assert Skeleton.load(tmp_path / "out.npz").facts["problem"]["df_rule"] == "adjusted"
+    assert len(released) == 1, "one backend is opened, and gives its memory back"
 
 
 def test_missing_file(refused, tmp_path):
@@ -366,7 +375,7 @@ def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr(commands, "take", fail)
+    monkeypatch.setattr(SearchRequest, "open", fail)
     code, _, err = run("skeleton", data, *METHOD)
     assert (code, err) == (1, "error: RuntimeError: broken inside (GPUPC_DEBUG=1 shows where)\n")
     monkeypatch.setenv("GPUPC_DEBUG", "1")

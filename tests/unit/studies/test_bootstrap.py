@@ -16,7 +16,7 @@ from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidProblem, boo
 from gpupc_impl.studies import bootstrap as module
 
 matplotlib.use("Agg")
-SEARCH = module._Job.search
+
 
 OPTIONS = {"backend": "host", "method": "cupc-s"}
 N = 12
@@ -95,26 +95,30 @@ def test_in_processes_and_executors(data, plain, tmp_path):
 
 def test_resumed_is_not_resumed_byte_for_byte(data, plain, tmp_path, monkeypatch):
     bootstrap(data, N, seed=7, folder=tmp_path / "whole", **OPTIONS)
-    searched = []
+    searched = []  # the data themselves, then the resamples
 
-    def interrupted(job, k):
-        if len(searched) == 5:
+    def counted(samples, *args, **options):
+        if len(searched) == interrupted_after:
             raise KeyboardInterrupt
-        searched.append(k)
-        return SEARCH(job, k)
+        searched.append(samples)
+        return pc(samples, *args, **options)
 
-    monkeypatch.setattr(module._Job, "search", interrupted)
+    monkeypatch.setattr(module, "pc", counted)
+    interrupted_after = 6
     with pytest.raises(KeyboardInterrupt):
         bootstrap(data, N, seed=7, folder=tmp_path / "broken", **OPTIONS)
     (tmp_path / "broken" / "000002.npy").write_bytes(b"half")
+    interrupted_after = None
     searched.clear()
-    monkeypatch.setattr(module._Job, "search", lambda job, k: searched.append(k) or SEARCH(job, k))
     assert_counts(bootstrap(data, N, seed=7, folder=tmp_path / "broken", **OPTIONS), plain)
-    assert searched == [2, *range(5, N)]
+    expected = [2, *range(5, N)]
+    assert len(searched) == 1 + len(expected)
+    for k, samples in zip(expected, searched[1:], strict=True):
+        assert samples.equals(data.iloc[resampled_rows(len(data), 7, k)])
     assert content(tmp_path / "broken") == content(tmp_path / "whole")
     searched.clear()
     more = bootstrap(data, N + 2, seed=7, folder=tmp_path / "broken", **OPTIONS)
-    assert (searched, more.n) == ([N, N + 1], N + 2)
+    assert (len(searched), more.n) == (1 + 2, N + 2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,221 @@
+"""A search from the request to the skeleton, in the one way that library, command line and studies share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpupc_impl.backends import Backend, BackendUnavailable, backend_class
+from gpupc_impl.core import placing
+from gpupc_impl.core.family import Family, get_family
+from gpupc_impl.core.knowledge import with_knowledge
+from gpupc_impl.core.pc_stable import Progress
+from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
+from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.solve import choose_method, open_method_backend, solve, unavailable
+from gpupc_impl.intake import InputTable, choose_family, read_input
+from gpupc_impl.views.progress import level_progress
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What a user asks for beside the data; `gpupc_impl.skeleton` explains the attributes that are not listed here.
+
+    Attributes:
+        options: parameters of the family's test and of the method, by name.
+        header, row_names: how a text table or a spreadsheet is read; see `gpupc_impl.tables.read_table`.
+    """
+
+    alpha: float = 0.05
+    family: str = "auto"
+    method: str = "auto"
+    backend: str = "auto"
+    n_samples: int | None = None
+    names: Sequence[str] | None = None
+    max_level: int | None = None
+    knowledge: Any = None
+    missing: str = "error"
+    transpose: bool | None = None
+    separating_sets: str = "canonical"
+    pmax: bool = False
+    device_memory_limit: int | None = None
+    progress: Callable[[Progress], None] | bool | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    header: bool | None = None
+    row_names: bool = False
+
+    def open(self, data: Any) -> Search:
+        """Read the data, choose family and method, and open the backend.
+
+        Everything that can be checked without the data is checked before they are read.
+
+        Raises:
+            What `gpupc_impl.skeleton` raises, except for what only the problem or the search itself can tell.
+        """
+        search_parameters(self.alpha, self.max_level)
+        source: InputTable | Problem | None = data if isinstance(data, Problem) else None
+        if self.family != "auto":
+            family = get_family(self.family)
+        elif self.method != "auto":
+            family = get_family(get_method(self.method).family)
+        elif isinstance(source, Problem):
+            family = get_family(source.family)
+        else:
+            if self.backend != "auto" and (reason := backend_class(self.backend).unavailable()):
+                raise BackendUnavailable(f"backend {self.backend!r} cannot be used here: {reason}")
+            source = table = self._read(data, None)
+            family = get_family(choose_family(table, None))
+        problem_class, method = self._choose(family)
+        test, params = self._split_options(family, method)
+        backend = open_method_backend(method, self.backend, self.device_memory_limit)
+        if isinstance(source, Problem):
+            self._refuse_repeated(test)
+        elif source is None:
+            source = table = self._read(data, family.data)
+            choose_family(table, family.name)  # refuses or warns where the table does not fit
+        return Search(self, source, problem_class, method, backend, params, test)
+
+    def _read(self, data: Any, kind: str | None) -> InputTable:
+        return read_input(
+            data,
+            names=self.names,
+            kind=kind,
+            missing=self.missing,
+            transpose=self.transpose,
+            header=self.header,
+            row_names=self.row_names,
+            correlation=self.n_samples is not None,
+        )
+
+    def _choose(self, family: Family) -> tuple[type[Problem], Method]:
+        """The class of the problem and the method that solves it."""
+        if self.missing == "pairwise":
+            return _pairwise(family, self.method)
+        try:
+            method = choose_method(self.method, self.backend, family.name)
+        except UnknownMethod as error:
+            known = methods(family.name)
+            candidates = {place: known[name] for place, name in family.auto.items() if name in known}
+            reasons = [
+                f"{reason} ({candidate.name})"
+                for place, candidate in candidates.items()
+                if (reason := unavailable(candidate, place))
+            ]
+            if self.method != "auto" or self.backend != "auto" or not reasons:
+                raise
+            raise BackendUnavailable(
+                f"no method of family {family.name!r} can run here: {'; '.join(reasons)}"
+            ) from error
+        if method.family != family.name:
+            raise InvalidProblem(f"method {method.name!r} is of family {method.family!r}, not {family.name!r}")
+        return family.problem, method
+
+    def _split_options(self, family: Family, method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters of the family's test, as requested, and all those of the method, checked."""
+        names = (*family.problem.PARAMETERS, *family.problem.DATA_PARAMETERS)
+        test = {name: value for name, value in self.options.items() if name in names}
+        params = {name: value for name, value in self.options.items() if name not in names}
+        for name in sorted(set(params) - set(method.params)):
+            raise InvalidParameter(
+                f"method {method.name!r} has no parameter {name!r}; it has: {', '.join(method.params) or 'none'}; "
+                f"the {family.name} test has: {', '.join(names)}"
+            )
+        return test, method.parse_params(params)
+
+    def _refuse_repeated(self, test: Mapping[str, Any]) -> None:
+        """Refuse arguments that repeat what a ready problem carries."""
+        repeated = {
+            "alpha": self.alpha != SearchRequest.alpha,
+            "n_samples": self.n_samples is not None,
+            "names": self.names is not None,
+            "max_level": self.max_level is not None,
+            "missing": self.missing != "error",
+            "transpose": bool(self.transpose),
+            **dict.fromkeys(test, True),
+        }
+        if any(repeated.values()):
+            names = ", ".join(name for name, is_repeated in repeated.items() if is_repeated)
+            raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
+
+
+def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
+    """The class of problems with missing values, and the method that solves them."""
+    if family.pairwise is None:
+        raise InvalidProblem(
+            f"missing='pairwise' is for tests on correlations, which the {family.name} test is not; "
+            "say missing='drop-rows', or impute the missing values"
+        )
+    if method not in ("auto", family.pairwise[1].name):
+        raise InvalidProblem(
+            f"method {method!r} knows one sample size for all pairs; with missing='pairwise' leave method out (it is "
+            f"{family.pairwise[1].name!r}), or say missing='drop-rows'"
+        )
+    return family.pairwise
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """A search that is ready to run; as a context manager it gives the device's memory back at the end.
+
+    Attributes:
+        source: the table that was read, or the ready problem that was passed as data.
+        problem_class: the class of the problem that the table becomes.
+        backend: None for a method that has no kernels.
+        params: parameters of the method, complete and checked.
+        test: parameters of the family's test, as requested.
+    """
+
+    request: SearchRequest
+    source: InputTable | Problem
+    problem_class: type[Problem]
+    method: Method
+    backend: Backend | None
+    params: Mapping[str, Any]
+    test: Mapping[str, Any]
+
+    def __enter__(self) -> Search:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # The backend and its kernels form a reference cycle; its memory would stay until garbage collection.
+        if self.backend is not None:
+            self.backend.release_memory()
+
+    def problem(self) -> Problem:
+        """The problem of the source, with the request's background knowledge.
+
+        Raises:
+            InvalidProblem: the data, the test's parameters or the knowledge cannot be used.
+        """
+        request, source = self.request, self.source
+        problem = source if isinstance(source, Problem) else self._prepare(source)
+        return problem if request.knowledge is None else with_knowledge(problem, request.knowledge)
+
+    def _prepare(self, table: InputTable) -> Problem:
+        request = self.request
+        parameters = {"alpha": request.alpha, "max_level": request.max_level, "names": table.names, **self.test}
+        with placing.inside(None if self.backend is None else self.backend.host_arrays):
+            if request.n_samples is None:
+                return self.problem_class.from_data(table.values, **{**self.method.problem_defaults, **parameters})
+            return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
+
+    def solve(self, problem: Problem) -> Skeleton:
+        """The skeleton of a problem, which the skeleton holds.
+
+        Raises:
+            What `gpupc_impl.core.solve.solve` raises.
+        """
+        request = self.request
+        with level_progress(request.progress) as report:
+            skeleton = solve(
+                problem,
+                self.method,
+                self.backend,
+                self.params,
+                separating_sets=request.separating_sets,
+                pmax=request.pmax,
+                progress=report,
+            )
+        return dataclasses.replace(skeleton, problem=problem)

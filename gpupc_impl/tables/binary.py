@@ -1,0 +1,105 @@
+"""Tables in binary files: NumPy's, read here, and Parquet, Excel and AnnData files, read by other packages."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpupc_impl.core.files import check_array, open_arrays
+from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
+
+if TYPE_CHECKING:
+    import pandas
+
+FRAMES: Mapping[str, tuple[str, str]] = {
+    ".parquet": ("pyarrow", "parquet"),
+    ".xlsx": ("openpyxl", "excel"),
+    ".xlsm": ("openpyxl", "excel"),
+    ".h5ad": ("anndata", "anndata"),
+}
+"""By suffix, the module that reads the file, and the extra of this project that installs it."""
+
+
+def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> tuple[np.ndarray, list[str] | None]:
+    """Read a ``.npy`` file, or the matrix of a ``.npz`` archive, which may hold the variables' names as ``names``.
+
+    Args:
+        array: the matrix's key in an archive; None takes the only two-dimensional array.
+        missing: whether values may be missing, which is written as NaN.
+
+    Returns:
+        (samples, variables) C-contiguous float64 without infinite values; and the names, None where the file has none.
+
+    Raises:
+        DataError: the content cannot be used; the message names the row and the column (both counted from 1) of a bad
+            value.
+        OSError: the file cannot be opened.
+    """
+    with path.open("rb") as file:
+        try:
+            if path.suffix.lower() == ".npz":
+                with open_arrays(file) as stored:
+                    arrays = {name: array for name, array in stored.items() if isinstance(array, np.ndarray)}
+            else:
+                check_array(file, path.stat().st_size, path.name)
+                file.seek(0)
+                arrays = {path.stem: np.load(file, allow_pickle=False)}
+            stored_names = arrays.pop("names").ravel().tolist() if "names" in arrays else None
+        except Exception as error:  # a damaged, encrypted or unusually compressed file raises nearly anything
+            raise DataError(f"{path} is not a readable {path.suffix} file: {error}") from error
+    values = only_table(arrays, array, path)
+    names = None if stored_names is None else checked_names(stored_names, path)
+    return finite(values, names, path, missing), names
+
+
+def read_frame(
+    path: Path, header: bool | None = None, row_names: bool = False, transpose: bool = False
+) -> pandas.DataFrame:
+    """Read a Parquet file, the first sheet of an Excel file, or the matrix ``X`` of an AnnData file.
+
+    The observations of an AnnData file are the samples.
+
+    Args:
+        header: whether the first line of a sheet holds names; None means yes.
+        row_names: whether the first column of a sheet names the rows.
+        transpose: whether variables are in rows; they then take the names of the rows.
+
+    Returns:
+        A DataFrame whose columns have distinct names, which are text.
+
+    Raises:
+        DataError: the package that reads the file is not installed, or cannot read it.
+        OSError: the file cannot be opened.
+    """
+    import pandas
+
+    module, extra = FRAMES[path.suffix.lower()]
+    with path.open("rb"):  # so that an absent file is an OSError, and not an error of the package
+        pass
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise DataError(
+            f"{path}: reading it needs {module}, which is not installed; pip install 'gpupc[{extra}]'"
+        ) from error
+    try:
+        if module == "pyarrow":
+            frame = pandas.read_parquet(path, engine=module)
+        elif module == "openpyxl":
+            frame = pandas.read_excel(
+                path, header=None if header is False else 0, index_col=0 if row_names else None, engine=module
+            )
+        else:
+            frame = importlib.import_module(module).read_h5ad(path).to_df()
+    except Exception as error:  # a damaged file raises nearly anything
+        raise DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}") from error
+    if transpose:
+        frame = frame.T.infer_objects()
+    if header is False or (transpose and isinstance(frame.columns, pandas.RangeIndex)):
+        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
+    frame.columns = checked_names(list(frame.columns), path)
+    return frame
