@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gpupc_impl import tables
-from gpupc_impl.tables import DataError, checked_names, finite, only_table
+from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
 
 if TYPE_CHECKING:
     import pandas as pd

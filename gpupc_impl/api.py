@@ -53,8 +53,7 @@ def skeleton(
         missing: what to do about missing values. ``"error"`` refuses them; ``"drop-rows"`` drops each sample that has
             any; ``"pairwise"`` computes each correlation from the samples that hold both variables, and gives a test
             the smallest sample size among its pairs (Gaussian test only).
-        transpose: whether variables are in rows and samples in columns; None means no, with a warning where the shape
-            suggests it.
+        transpose: whether variables are in rows; None means no, with a warning where the shape suggests it.
         separating_sets: ``"canonical"``, the same sets on every run; or ``"first-come"``, the papers' rule, which
             makes fewer tests and finds sets that vary from run to run.
         pmax: whether to record the largest p-value of every pair.

@@ -18,7 +18,8 @@ import numpy as np
 
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.tables import FRAMES, numbers_by_column, read_table
+from gpupc_impl.tables import FRAMES, read_table
+from gpupc_impl.tables.cells import numbers_by_column
 
 MISSING = ("error", "drop-rows", "pairwise")
 """What to do about missing values: refuse them; drop the samples that have any; or compute each correlation from the

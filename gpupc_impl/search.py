@@ -97,11 +97,10 @@ class SearchRequest:
             method = choose_method(self.method, self.backend, family.name)
         except UnknownMethod as error:
             known = methods(family.name)
-            candidates = {place: known[name] for place, name in family.auto.items() if name in known}
             reasons = [
-                f"{reason} ({candidate.name})"
-                for place, candidate in candidates.items()
-                if (reason := unavailable(candidate, place))
+                f"{reason} ({name})"
+                for place, name in family.auto.items()
+                if name in known and (reason := unavailable(known[name], place))
             ]
             if self.method != "auto" or self.backend != "auto" or not reasons:
                 raise

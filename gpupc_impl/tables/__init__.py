@@ -11,24 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpupc_impl.tables.binary import FRAMES, read_frame, read_numpy
-from gpupc_impl.tables.cells import numbers_by_column
-from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
+from gpupc_impl.tables.checks import DataError as DataError
 from gpupc_impl.tables.text import read_text, read_text_of_any_kind
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = [
-    "FRAMES",
-    "DataError",
-    "checked_names",
-    "finite",
-    "numbers_by_column",
-    "only_table",
-    "read_numpy",
-    "read_table",
-    "read_text",
-]
 
 
 def read_table(
