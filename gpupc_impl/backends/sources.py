@@ -31,10 +31,10 @@ def includes_of(path: Path) -> list[Path]:
 def _read(path: Path) -> tuple[str, list[Path]]:
     """A file's contents and the files that it includes. Every search loads kernels that share most of their files, so
     one is read again only when it has changed."""
-    return _read_as_of(path, *_stamp(path))
+    return _read_as_of(path, *file_stamp(path))
 
 
-def _stamp(path: Path | str) -> tuple[int, int]:
+def file_stamp(path: Path | str) -> tuple[int, int]:
     """What changes when somebody writes to a file."""
     found = os.stat(path)
     return found.st_mtime_ns, found.st_size
@@ -82,10 +82,10 @@ class MadeOfSources(Generic[Made]):
         if (known := self._known.get(key)) is not None:
             stamps, made = known
             with contextlib.suppress(OSError):
-                if all(_stamp(path) == stamp for path, stamp in stamps.items()):
+                if all(file_stamp(path) == stamp for path, stamp in stamps.items()):
                     return made
         try:
-            stamps = {str(path): _stamp(path) for path in _with_included(sources)}
+            stamps = {str(path): file_stamp(path) for path in _with_included(sources)}
         except OSError:
             return make()
         made = make()

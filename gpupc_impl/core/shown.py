@@ -1,7 +1,7 @@
 """What people look at: the methods of results that pictures, tables, pages and files of other programs come from.
 
 They are written in the room `views`, which stands above this one and is found by name: no search and no measurement
-calls them, so none depends on how a picture looks (`EXCLUDED` of measurement/digest.py).
+calls them, so none depends on how a picture looks (`EXCLUDED` of measurement/exclusions.py).
 """
 
 from __future__ import annotations
