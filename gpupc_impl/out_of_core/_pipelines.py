@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends.base import Backend, Event
+from gpupc_impl.backends import Backend, Event
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.out_of_core._plan import rounded
 
