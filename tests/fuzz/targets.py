@@ -35,7 +35,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import InvalidRecord, Limits, Record, load_tests
-from gpupc_impl.measurement.sampler import Samples
+from gpupc_impl.measurement.samples import Samples
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.tables import DataError, read_numpy, read_text
