@@ -127,7 +127,7 @@ def families() -> dict[str, Family]:
     modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
     for plugin in plugins():
         folders = getattr(importlib.import_module(plugin), "__path__", ())
-        if "family" in (found.name for found in pkgutil.iter_modules(folders)):
+        if "family" in (module.name for module in pkgutil.iter_modules(folders)):
             modules.append(f"{plugin}.family")
     known: dict[str, Family] = {}
     homes: dict[str, str] = {}
@@ -178,5 +178,5 @@ def load_problem(path: str | Path) -> Problem:
 
 
 def _unreadable(path: str | Path, error: Exception) -> InvalidProblem:
-    said = f"{type(error).__name__}: {error}"
-    return InvalidProblem(f"{Path(path).name} is no problem's file, or is damaged ({said}); make it again")
+    cause = f"{type(error).__name__}: {error}"
+    return InvalidProblem(f"{Path(path).name} is no problem's file, or is damaged ({cause}); make it again")

@@ -118,6 +118,17 @@ def test_no_arrow_points_up():
     assert not up, "\n".join(up)
 
 
+@pytest.mark.parametrize("name", sorted(set(MAY_USE) - {"out_of_core", "discrete", "workflow"}))
+def test_no_circle_of_modules_inside_a_room(name):
+    """Imports for annotations alone count as well."""
+    graph = networkx.DiGraph()
+    for module, path in MODULES.items():
+        if room(module) == name:
+            graph.add_edges_from((module, end) for _, end in imports(module, path) if end in MODULES)
+    inside = graph.subgraph(module for module in graph if room(module) == name)
+    assert [circle for circle in networkx.strongly_connected_components(inside) if len(circle) > 1] == []
+
+
 def test_the_picture_in_the_documentation_is_the_codes():
     """Every arrow of the code, but those that others lead along already; the library's top counts as `studies`."""
     drawn = re.findall(r"^    ([a-z_]+) --> ([a-z_]+)$", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)

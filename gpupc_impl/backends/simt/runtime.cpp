@@ -1,4 +1,4 @@
-// The runtime of the host backend: a pool of OS threads runs the blocks of a launch (worker.hpp).
+// The runtime of the host backend: how a worker (worker.hpp) runs blocks, and the functions for kernels and Python.
 //
 // All of it is one translation unit, so that a thread that ends and the next one that starts cost no call.
 #include <pthread.h>
