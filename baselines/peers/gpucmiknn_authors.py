@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, untested
-from gpupc_impl.backends.base import DeviceMemoryError, KernelLaunchError
+from gpupc_impl.backends import DeviceMemoryError, KernelLaunchError
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton, complete_graph

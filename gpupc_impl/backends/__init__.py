@@ -6,16 +6,16 @@ import os
 import warnings
 
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
-from gpupc_impl.backends.base import (
-    Backend,
+from gpupc_impl.backends.base import Backend, KernelSource
+from gpupc_impl.backends.errors import (
     BackendUnavailable,
     DeviceMemoryError,
     KernelCompilationError,
     KernelLaunchError,
-    KernelSource,
 )
 from gpupc_impl.backends.launch import Kernel
 from gpupc_impl.backends.machine import has_nvidia_driver
+from gpupc_impl.backends.streams import Event
 
 BACKENDS = ("cuda", "host")
 
@@ -24,6 +24,7 @@ __all__ = [
     "Backend",
     "BackendUnavailable",
     "DeviceMemoryError",
+    "Event",
     "Filled",
     "Kernel",
     "KernelCompilationError",
@@ -38,7 +39,11 @@ __all__ = [
 
 
 def backend_class(name: str) -> type[Backend]:
-    """The class behind ``"cuda"`` or ``"host"``; imports CuPy only when used, never here."""
+    """The class of the backend ``"cuda"`` or ``"host"``. Does not import CuPy.
+
+    Raises:
+        ValueError: there is no such backend.
+    """
     if name == "cuda":
         from gpupc_impl.backends.cuda import CudaBackend
 
@@ -51,9 +56,9 @@ def backend_class(name: str) -> type[Backend]:
 
 
 def resolve_backend(name: str = "auto") -> str:
-    """Turn ``"auto"`` into ``"cuda"`` where a device is visible and into ``"host"`` elsewhere.
+    """The name of a backend; ``"auto"`` is ``"cuda"`` where a device is visible and ``"host"`` elsewhere.
 
-    Warns where a machine has an NVIDIA driver and its GPUs, which nobody hid, cannot be used all the same.
+    Warns if ``"auto"`` is ``"host"`` although the machine has an NVIDIA driver and CUDA_VISIBLE_DEVICES hides no GPU.
     """
     if name != "auto":
         backend_class(name)
@@ -64,7 +69,7 @@ def resolve_backend(name: str = "auto") -> str:
     if has_nvidia_driver() and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1"):
         warnings.warn(
             "this machine has an NVIDIA driver, but kernels will run on its CPU cores (backend 'host'), since the GPU "
-            f"cannot be used: {reason}. Backend 'host' instead of 'auto' says that this is meant",
+            f"cannot be used: {reason}. To silence this warning, ask for backend 'host'",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -1,15 +1,15 @@
 """Arguments of kernels: what C++ takes, what Python passes, and the checks that the two agree.
 
-A kernel takes pointers, numbers, and structs by value. What a compiled kernel tells of its parameters is enough to
-check pointers and numbers. A struct is declared once more in Python, field by field in the order of C++::
+A kernel takes pointers, numbers, and structs by value. A compiled kernel describes its pointers and numbers well enough
+to check them. A struct is declared again in Python, field by field in the order of C++::
 
     SEARCH = Struct("Search", C=Pointer(np.float64), critical_r_squared=np.float64, best=BEST_KEYS)
     kernel = backend.kernel("gaussian/kernels/cupc_s.cu", "cupc_s<3>", [ROWS, SEARCH])
     kernel(grid, block, [rows, SEARCH(C=matrix, critical_r_squared=0.1, best=keys), np.bool_(True)])
 
-Both backends compile these declarations with the kernel, as assertions on the types and places of the fields
-(`declaration_checks`): a struct that was changed on one side only does not compile. At a launch every field is checked.
-Constants that Python and CUDA share, such as the number of threads of a block, are asserted in the same way.
+Both backends compile these declarations with the kernel, as assertions on the types and offsets of the fields
+(`declaration_checks`), so a struct that was changed on one side only does not compile. Every launch checks the values
+of the fields. Constants that Python and CUDA share, such as the threads of a block, are asserted in the same way.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ _CPP = {
     "float32": "float",
     "float64": "double",
 }
-"""C++'s names of NumPy's types."""
+"""The names of NumPy's types in C++."""
 
 ASSERTIONS = "backends/simt/arguments.cuh"
-"""What the assertions of `declaration_checks` are made of, below the include root."""
+"""The header that the assertions of `declaration_checks` use, from the include root."""
 
 Address = Callable[[Any], int]
-"""Gives the address of a C-contiguous device array of a backend; raises `Unfit` for anything else."""
+"""Returns the address of a C-contiguous device array of a backend; raises `Unfit` for anything else."""
 
 
 class Unfit(TypeError):
-    """A value does not fit a parameter; ``field`` is the path to the field of a struct that it was meant for."""
+    """A value does not fit a parameter; ``field`` is the path to the field of a struct, empty outside of structs."""
 
     field = ""
 
-    def __init__(self, needed: str, given: str):
-        super().__init__(f"must be {needed}, not {given}")
+    def __init__(self, expected: str, actual: str):
+        super().__init__(f"must be {expected}, not {actual}")
 
 
-class Parameter(abc.ABC):
-    """What a kernel takes in one place.
+class KernelParameter(abc.ABC):
+    """One parameter of a kernel, or a field of a struct.
 
     Attributes:
-        storage: how it lies in memory.
+        storage: its size and alignment in memory.
         cpp: its type in C++, without const.
     """
 
@@ -70,21 +70,24 @@ class Parameter(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, value: Any, address: Address) -> bytes:
-        """The bytes that the kernel gets for a value.
+        """The bytes that the kernel receives for a value.
 
         Raises:
-            Unfit: the value is not one for this parameter.
+            Unfit: the value does not fit this parameter.
         """
 
     def arrays(self, value: Any) -> Iterator[tuple[int, Any]]:
-        """The device arrays in a value that fits, each after the place of its address in the bytes."""
+        """The device arrays in a value that fits, each as (the offset of its address in the bytes, the array)."""
         yield from ()
 
 
-class Pointer(Parameter):
-    """A pointer, to const or not, for device arrays of one type, or None: the null pointer.
+class Pointer(KernelParameter):
+    """A pointer, to const or not. Values are device arrays of one type, or None for the null pointer.
 
-    Elements must have the type's size and kind, where integers of either sign and bools are of one kind.
+    The elements of an array must have the type's size and kind; signed and unsigned integers and bools are one kind.
+
+    Args:
+        element: the type; None for any.
     """
 
     storage = np.dtype(np.uint64)
@@ -111,14 +114,14 @@ class Pointer(Parameter):
         return self.element.itemsize == dtype.itemsize and (len(kinds) == 1 or kinds <= set("biu"))
 
 
-class Number(Parameter):
-    """A number: a NumPy scalar of exactly this type; where Python declares the type, also a Python number."""
+class Number(KernelParameter):
+    """A number. Values are NumPy scalars of exactly this type, and of a declared type Python numbers as well."""
 
     def __init__(self, dtype: DTypeLike, declared: bool = False):
         self.storage, self.declared = np.dtype(dtype), declared
         self.cpp = _CPP[self.storage.name]
-        exact = declared and self.storage != np.float32  # Python's floats are of 64 bits
-        self._pack = packing.Struct(self.storage.char).pack if exact else None  # NumPy's letters are those of C
+        exact = declared and self.storage != np.float32  # a Python float has 64 bits
+        self._pack = packing.Struct(self.storage.char).pack if exact else None  # `struct` uses the same letters
         self._python = {"b": bool, "f": float}.get(self.storage.kind, int)
 
     def encode(self, value: Any, address: Address) -> bytes:
@@ -126,16 +129,16 @@ class Number(Parameter):
             if value.dtype == self.storage:
                 return value.tobytes()
         elif self._pack is not None and type(value) is self._python:
-            with contextlib.suppress(packing.error):  # too large
+            with contextlib.suppress(packing.error):  # the number is too large
                 return self._pack(value)
-        needed = f"a Python number for {self.storage}, or a NumPy one" if self.declared else f"a NumPy {self.storage}"
-        raise Unfit(needed, described(value))
+        expected = f"a Python number for {self.storage}, or a NumPy one" if self.declared else f"a NumPy {self.storage}"
+        raise Unfit(expected, described(value))
 
 
-class Word(Parameter):
-    """What PTX tells of a parameter: its kind ("f": floating point, "b": any, else integer) and its bits.
+class Word(KernelParameter):
+    """A parameter as PTX describes it: its kind ("f": floating point, "b": any, else integer) and its bits.
 
-    A pointer looks like an integer of 64 bits.
+    PTX does not tell a pointer from an integer of 64 bits.
     """
 
     def __init__(self, kind: str, bits: int):
@@ -145,15 +148,15 @@ class Word(Parameter):
             np.dtype(f"V{bits // 8}") if kind == "b" else np.dtype(f"{'f' if kind == 'f' else 'u'}{bits // 8}")
         )
         self._pointer = Pointer(None) if kind != "f" and bits == 64 else None
-        self._fit: set[type] = set()  # types of NumPy's that fit: kinds and sizes are slow to ask for
+        self._fitting: set[type] = set()  # NumPy types that fit, because looking up kinds and sizes is slow
 
     def encode(self, value: Any, address: Address) -> bytes:
-        if type(value) in self._fit:
+        if type(value) in self._fitting:
             encoded: bytes = value.tobytes()
             return encoded
         if isinstance(value, np.generic):
             if value.dtype.kind in self._kinds and value.dtype.itemsize * 8 == self.bits:
-                self._fit.add(type(value))
+                self._fitting.add(type(value))
                 return value.tobytes()
         elif self._pointer is not None and (value is None or hasattr(value, "dtype")):
             return self._pointer.encode(value, address)
@@ -161,18 +164,18 @@ class Word(Parameter):
         raise Unfit(scalar if self._pointer is None else f"a device array, None or {scalar}", described(value))
 
 
-class Struct(Parameter):
+class Struct(KernelParameter):
     """A struct that kernels take by value.
 
     Args:
-        name: its name in C++, with template arguments if it has some.
-        fields: all of its fields in order: `Pointer`, `Struct`, or a NumPy type for a number.
+        name: its name in C++, with its template arguments.
+        fields: all of its fields in order: a `Pointer`, a `Struct`, or a NumPy type for a number.
     """
 
     def __init__(self, name: str, /, **fields: Pointer | Struct | DTypeLike):
         self.cpp = self.name = name
-        self.fields: dict[str, Parameter] = {
-            field: kind if isinstance(kind, Parameter) else Number(kind, declared=True)
+        self.fields: dict[str, KernelParameter] = {
+            field: kind if isinstance(kind, KernelParameter) else Number(kind, declared=True)
             for field, kind in fields.items()
         }
         self.storage = np.dtype([(field, kind.storage) for field, kind in self.fields.items()], align=True)
@@ -183,7 +186,7 @@ class Struct(Parameter):
         """The struct with a value for each field.
 
         Raises:
-            TypeError: there is no such field, or one has no value.
+            TypeError: a field does not exist, or a field has no value.
         """
         if values.keys() != self.fields.keys():
             wrong = ", ".join(sorted(values.keys() ^ self.fields.keys()))
@@ -191,7 +194,7 @@ class Struct(Parameter):
         return Filled(self, values)
 
     def offset(self, field: str) -> int:
-        """Where a field lies, in bytes."""
+        """The offset of a field, in bytes."""
         return self._offsets[field]
 
     def encode(self, value: Any, address: Address) -> bytes:
@@ -210,14 +213,14 @@ class Struct(Parameter):
             except Unfit as unfit:
                 unfit.field = f".{field}{unfit.field}"
                 raise
-            at = self._offsets[field]
-            encoded[at : at + len(part)] = part
+            offset = self._offsets[field]
+            encoded[offset : offset + len(part)] = part
         return bytes(encoded)
 
     def arrays(self, value: Filled) -> Iterator[tuple[int, Any]]:
         for field, kind in self.fields.items():
-            for at, array in kind.arrays(value.values[field]):
-                yield self.offset(field) + at, array
+            for offset, array in kind.arrays(value.values[field]):
+                yield self.offset(field) + offset, array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +228,7 @@ class Filled:
     """A struct with its values, see `Struct.__call__`.
 
     Attributes:
-        encoded: its bytes, kept from the first launch for those that follow.
+        encoded: its bytes for a backend's kernels, kept from the first launch for the next ones.
     """
 
     struct: Struct
@@ -234,11 +237,11 @@ class Filled:
 
 
 def declaration_checks(kernels: Mapping[str, Sequence[Struct]], constants: Mapping[str, int] | None = None) -> str:
-    """C++ that compiles if structs and constants are declared in Python as they are in C++.
+    """C++ that compiles only if Python declares structs and constants as the kernel's source does.
 
     Args:
         kernels: the structs among each kernel's parameters, in order, by the kernel's expression.
-        constants: values by the name of the constant in C++.
+        constants: values by the names of the constants in C++.
     """
     lines = [f'#include "{ASSERTIONS}"']
     for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, itertools.chain(*kernels.values())))):
@@ -264,6 +267,7 @@ def declaration_checks(kernels: Mapping[str, Sequence[Struct]], constants: Mappi
 
 
 def _with_inner(struct: Struct) -> Iterator[Struct]:
+    """The structs among a struct's fields, and then the struct itself."""
     for kind in struct.fields.values():
         if isinstance(kind, Struct):
             yield from _with_inner(kind)
@@ -271,7 +275,7 @@ def _with_inner(struct: Struct) -> Iterator[Struct]:
 
 
 def described(value: Any) -> str:
-    """What was given, for a message."""
+    """A value as messages describe it."""
     if isinstance(value, Filled):
         return f"the struct {value.struct.name}"
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""The machine: its processor, and what this process may use of it."""
+"""Facts of the machine: its processor, its memory, and the cores that this process may use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def available_cores() -> int:
-    """Cores that this process may use: its affinity, and the quota of its container where there is one."""
+    """The number of cores that this process may use, by its affinity and by the CPU quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -20,7 +20,7 @@ def available_cores() -> int:
 
 
 def memory_bytes() -> int:
-    """The machine's memory."""
+    """The size of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -29,10 +29,10 @@ def cpu_name() -> str:
     for line in cpu_facts("model name"):
         return line.partition(":")[2].strip()
     try:
-        said = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
+        output = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
     except OSError:
         return platform.machine()
-    return said.stdout.strip() or platform.machine()
+    return output.stdout.strip() or platform.machine()
 
 
 def cpu_facts(*names: str) -> list[str]:
@@ -45,5 +45,5 @@ def cpu_facts(*names: str) -> list[str]:
 
 
 def has_nvidia_driver() -> bool:
-    """Whether the kernel has NVIDIA's driver loaded, or Windows lends a Linux on it its own."""
+    """Whether the NVIDIA driver is loaded, or available from Windows in WSL."""
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")))

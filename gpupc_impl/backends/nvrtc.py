@@ -1,8 +1,8 @@
 """From a ``.cu`` file to a device image with NVRTC, NVIDIA's runtime compiler. Needs no device.
 
-Why not ``cupy.RawModule(code=...)``: CuPy appends ``-ftz=true`` to every compilation, and the last one wins (CuPy
-issue 9576), so float32 kernels would round differently from the host backend; and its kernel cache does not see
-changes in included files. CuPy still finds and binds NVRTC, and loads the images made here.
+``cupy.RawModule(code=...)`` is not used. CuPy appends ``-ftz=true`` to every compilation, and the last option wins
+(CuPy issue 9576), so float32 kernels would round differently from the host backend; and its kernel cache does not
+notice changes in included files. CuPy still finds and binds NVRTC, and loads the images made here.
 
 ``nvrtc`` below is that binding, ``cupy.cuda.nvrtc``, or anything with its functions.
 """
@@ -19,14 +19,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends.arguments import ASSERTIONS, Parameter, Struct, Word, declaration_checks
-from gpupc_impl.backends.base import PACKAGE_ROOT, KernelCompilationError
+from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Word, declaration_checks
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.errors import KernelCompilationError
 from gpupc_impl.backends.simt.build import is_own, open_cache
 from gpupc_impl.backends.sources import sources_of
 
 NVRTC_OPTIONS = (
     "-std=c++17",
-    # The same bits as the host backend: fused only where the source says fma, and IEEE float32 throughout.
+    # The same bits as the host backend: fused multiply-adds only where the source says fma, and IEEE float32.
     "-fmad=false",
     "-ftz=false",
     "-prec-div=true",
@@ -37,12 +38,12 @@ _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+\w+(\[\d+\])?
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class CompiledKernel:
     """One kernel of an image.
 
     Attributes:
         name: its mangled name.
-        parameters: PTX types of its parameters: "u64" (a pointer, too), "u32", "f64", "b8[56]" (a struct).
+        parameters: PTX types of its parameters: "u64" (pointers as well), "u32", "f64", "b8[56]" (a struct).
     """
 
     name: str
@@ -55,17 +56,17 @@ class Image:
 
     Attributes:
         path: the cubin, or PTX for a device that is newer than this NVRTC.
-        entries: its kernels by expression.
-        cached: whether it was found in the cache.
+        kernels: its kernels by expression.
+        cached: whether it was read from the cache.
     """
 
     path: Path
-    entries: dict[str, Entry]
+    kernels: dict[str, CompiledKernel]
     cached: bool
 
 
 def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
-    """What to compile for on a device: its own machine code, else the newest PTX; None for too old a device."""
+    """What to compile for on a device: its machine code, else the newest PTX; None if NVRTC no longer supports it."""
     capability = int(compute_capability)
     supported = [arch for arch in nvrtc.getSupportedArchs() if arch <= capability]
     if not supported:
@@ -73,10 +74,10 @@ def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
     return f"sm_{capability}" if capability in supported else f"compute_{max(supported)}"
 
 
-def parameters(entry: Entry, structs: Sequence[Struct]) -> list[Parameter]:
-    """What a kernel takes, when it is known which structs are among it."""
+def parameters(kernel: CompiledKernel, structs: Sequence[Struct]) -> list[KernelParameter]:
+    """The parameters of a kernel, given the structs among them in order."""
     remaining = iter(structs)
-    return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in entry.parameters]
+    return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in kernel.parameters]
 
 
 def compile_source(
@@ -85,11 +86,11 @@ def compile_source(
     kernels: Mapping[str, Sequence[Struct]],
     architecture: str,
     constants: Mapping[str, int] | None = None,
-) -> tuple[bytes, dict[str, Entry], str]:
-    """Compile some kernels of a source; returns their image, their entries and the PTX behind the image.
+) -> tuple[bytes, dict[str, CompiledKernel], str]:
+    """Compile some kernels of a source; returns their image, the kernels by expression and the PTX of the image.
 
     Args:
-        kernels: by expression, the structs among each kernel's parameters.
+        kernels: the structs among each kernel's parameters, by expression.
         constants: values that Python relies on, by their names in the source.
 
     Raises:
@@ -114,7 +115,7 @@ def compile_source(
     finally:
         nvrtc.destroyProgram(program)
     ptx = ptx.decode()
-    return image, {expression: Entry(name, _parameters(ptx, name)) for expression, name in names.items()}, ptx
+    return image, {expression: CompiledKernel(name, _ptx_types(ptx, name)) for expression, name in names.items()}, ptx
 
 
 def compile_image(
@@ -124,14 +125,14 @@ def compile_image(
     architecture: str,
     constants: Mapping[str, int] | None = None,
 ) -> Image:
-    """`compile_source` with its result kept on disk, by the content of all files that went into it.
+    """`compile_source` with its result cached on disk, by the contents of all files that went into it.
 
-    Two processes may compile the same kernels at once, and an entry is compiled again that is damaged or that somebody
-    else may have written.
+    Two processes may compile the same kernels at once. An entry that is damaged, or that another user may have
+    written, is compiled again.
 
     Raises:
         KernelCompilationError: the source is missing or does not compile, or the cache folder cannot be
-            written to, or by others as well.
+            written to, or others may write to it.
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
@@ -144,16 +145,17 @@ def compile_image(
         index = json.loads(index_path.read_text())
         own = is_own(index_path) and is_own(image_path)
         if own and hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
-            entries = {
-                name: Entry(entry["name"], tuple(entry["parameters"])) for name, entry in index["kernels"].items()
+            compiled = {
+                expression: CompiledKernel(entry["name"], tuple(entry["parameters"]))
+                for expression, entry in index["kernels"].items()
             }
-            return Image(image_path, entries, cached=True)
+            return Image(image_path, compiled, cached=True)
     except (OSError, ValueError, LookupError, TypeError):
-        pass  # not there, or damaged
-    image, entries, _ = compile_source(nvrtc, source, kernels, architecture, constants)
+        pass  # the entry is missing or damaged
+    image, compiled, _ = compile_source(nvrtc, source, kernels, architecture, constants)
     index = {
         "sha256": hashlib.sha256(image).hexdigest(),
-        "kernels": {expression: dataclasses.asdict(entry) for expression, entry in entries.items()},
+        "kernels": {expression: dataclasses.asdict(kernel) for expression, kernel in compiled.items()},
     }
     try:
         _write_atomically(image_path, image)
@@ -163,10 +165,11 @@ def compile_image(
             f"compiled kernels cannot be written to {folder} ({error.strerror}); set GPUPC_CACHE_DIR to a "
             "folder that can be written to"
         ) from error
-    return Image(image_path, entries, cached=False)
+    return Image(image_path, compiled, cached=False)
 
 
-def _parameters(ptx: str, name: str) -> tuple[str, ...]:
+def _ptx_types(ptx: str, name: str) -> tuple[str, ...]:
+    """The PTX types of the parameters of a kernel, given its mangled name."""
     (declaration,) = re.findall(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
     return tuple(map("".join, _PARAMETER.findall(declaration)))
 

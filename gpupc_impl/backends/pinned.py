@@ -1,11 +1,11 @@
-"""Page-locked host memory that is kept for reuse, and copies through it that several cores feed.
+"""Pinned (page-locked) host memory that is reused, and copies through it that several cores make.
 
-A GPU copies from and to page-locked memory much faster than from other memory, and beside other work; but locking
-pages takes longer than most copies. Blocks that are given back are therefore kept, up to `KEPT_BYTES`.
+A GPU copies from and to pinned memory much faster than from and to pageable memory, and asynchronously; but pinning
+pages takes longer than most copies. Free blocks are therefore cached, up to `CACHED_BYTES`.
 
-One core does not read memory as fast as a GPU takes it, so helper threads copy as well. Nobody waits for a thread that
-has not begun: the threads of a BLAS stay on the cores for a tenth of a second after its last product, and a helper may
-not get one for as long. What no helper has begun, the caller copies.
+One core does not read memory as fast as a GPU receives it, so helper threads copy as well. The caller never waits for
+a helper that has not begun: the threads of a BLAS keep the cores busy for a tenth of a second after its last product,
+and a helper may get no core for as long. The caller makes the copies that no helper has begun.
 """
 
 from __future__ import annotations
@@ -26,57 +26,57 @@ from numpy.typing import DTypeLike
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.integers import round_up
 
-KEPT_BYTES = 1 << 30
-"""Free page-locked memory that is kept."""
+CACHED_BYTES = 1 << 30
+"""The upper bound on free pinned memory that is cached."""
 
 CHUNK_BYTES = 4 << 20
-"""What is copied at a time on its way to or from a device."""
+"""The size of one copy on its way to or from a device."""
 
-ROUND_BYTES = 64 << 20
-"""What goes up at a time through one block: most matrices whole, since every block takes time to come by."""
+STAGE_BYTES = 64 << 20
+"""The size of the pinned block that an upload goes through. It holds most matrices whole, since pinning takes time."""
 
-AHEAD = 4
-"""Parts that may be on their way down."""
+DOWNLOADS_IN_FLIGHT = 4
+"""How many chunks of a download the device copies while earlier ones are copied on."""
 
 COPIERS = 8
-"""Threads that copy, the caller among them: more read no more from memory."""
+"""The upper bound on threads that copy, the caller included: more read no more from memory."""
 
 
 class PinnedPool:
-    """Blocks of page-locked memory.
+    """Blocks of pinned memory.
 
     Args:
-        allocate: ``bytes -> (object that owns the memory, address)``.
-        refusal: what that raises where the system locks no more pages.
+        allocate: ``bytes -> (the owner of the memory, address)``.
+        refusal: the exceptions that it raises where the system pins no more pages.
     """
 
     def __init__(self, allocate: Callable[[int], tuple[Any, int]], refusal: tuple[type[Exception], ...] = ()):
         self._allocate, self._refusal = allocate, refusal
         self._free: dict[int, list[tuple[Any, int]]] = collections.defaultdict(list)
-        self._kept = 0
-        self._lock = threading.RLock()  # a collection inside the lock may give a block back
+        self._cached_bytes = 0
+        self._lock = threading.RLock()  # garbage collection inside the lock may give a block back
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        """A C-contiguous array in page-locked memory, contents undefined; the memory comes back when it is dropped.
+        """An uninitialised C-contiguous array in pinned memory, which is given back with its last reference.
 
         Raises:
-            MemoryError: the system locks no more pages, not even in place of those that were kept.
+            MemoryError: the system pins no more pages, even after all cached blocks have been freed.
         """
         dtype = np.dtype(dtype)
         size = _size_class(math.prod(shape) * dtype.itemsize)
         with self._lock:
             block = self._free[size].pop() if self._free[size] else None
             if block is not None:
-                self._kept -= size
-        return np.asarray(_Block(self, size, block or self._lock_pages(size), shape, dtype))
+                self._cached_bytes -= size
+        return np.asarray(_Block(self, size, block or self._pin_pages(size), shape, dtype))
 
-    def _lock_pages(self, size: int) -> tuple[Any, int]:
+    def _pin_pages(self, size: int) -> tuple[Any, int]:
         try:
             return self._allocate(size)
         except self._refusal:
             with self._lock:
                 self._free.clear()
-                self._kept = 0
+                self._cached_bytes = 0
         try:
             return self._allocate(size)
         except self._refusal as error:
@@ -87,13 +87,13 @@ class PinnedPool:
 
     def give_back(self, size: int, block: tuple[Any, int]) -> None:
         with self._lock:
-            if self._kept + size <= KEPT_BYTES:
-                self._kept += size
+            if self._cached_bytes + size <= CACHED_BYTES:
+                self._cached_bytes += size
                 self._free[size].append(block)
 
 
 class _Block:
-    """The memory behind one array."""
+    """The owner of the memory of one array."""
 
     def __init__(self, pool: PinnedPool, size: int, block: tuple[Any, int], shape: tuple[int, ...], dtype: np.dtype):
         self.__array_interface__ = {"version": 3, "data": (block[1], False), "shape": shape, "typestr": dtype.str}
@@ -101,8 +101,7 @@ class _Block:
 
 
 def is_placed(array: np.ndarray) -> bool:
-    """Whether copies to a device may read an array where it lies, also while the caller goes on: it is C-contiguous, in
-    page-locked memory of a pool, and read-only."""
+    """Whether a device may copy asynchronously from an array: it is C-contiguous, in pinned memory, and read-only."""
     memory: Any = array if array.flags.c_contiguous else None
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
@@ -112,7 +111,7 @@ def is_placed(array: np.ndarray) -> bool:
 
 
 def _size_class(size: int) -> int:
-    """The sizes that blocks come in: at most a quarter more than asked for."""
+    """The size of the block for an array: at most a quarter larger, so that blocks can be reused."""
     if size <= 1 << 16:
         return 1 << 16
     step = 1 << (size.bit_length() - 3)
@@ -127,9 +126,13 @@ class Rows(NamedTuple):
     width: int
     stride: int
 
+    @property
+    def size(self) -> int:
+        return self.rows * self.width
 
-def pieces(size: int) -> list[Rows]:
-    """Memory of some bytes, in parts of at most `CHUNK_BYTES`."""
+
+def chunks(size: int) -> list[Rows]:
+    """Memory of a size, in parts of at most `CHUNK_BYTES`."""
     starts = range(0, size, CHUNK_BYTES)
     return [Rows(first, 1, width, width) for first in starts if (width := min(CHUNK_BYTES, size - first))]
 
@@ -141,47 +144,47 @@ def staged_upload(
     send: Callable[[np.ndarray, Rows], None],
     queued: Callable[[], Callable[[], None]],
 ) -> list[np.ndarray]:
-    """Copy parts of a C-contiguous host array into page-locked memory, and send each on while others are copied.
+    """Copy parts of a C-contiguous host array into pinned memory, and send each on while others are copied.
 
     Args:
-        send: queues a copy to the device, of ``(staged bytes, part)``.
-        queued: ``() -> a function that waits until what has been sent so far has been read``.
+        send: queues a copy to the device, of ``(pinned bytes, part)``.
+        queued: ``() -> a function that waits until the copies queued so far are done``.
 
     Returns:
-        Page-locked memory that may not have been read yet; keep it until then.
+        Pinned memory that queued copies may still read; keep it until they are done.
     """
-    flat, rounds = source.reshape(-1).view(np.uint8), _rounds(parts)
-    now = _Round(pool, flat, next(rounds, []))
-    kept, read = [], None
-    for following in rounds:
-        if read is not None:
-            read()
-        then = _Round(pool, flat, following)
-        now.send(send)
-        kept, read, now = [now.memory], queued(), then
-    now.send(send)
-    return [*kept, now.memory]
+    flat, groups = source.reshape(-1).view(np.uint8), _groups(parts)
+    stage = _Stage(pool, flat, next(groups, []))
+    in_flight, wait = [], None
+    for group in groups:
+        if wait is not None:
+            wait()
+        following = _Stage(pool, flat, group)
+        stage.send(send)
+        in_flight, wait, stage = [stage.memory], queued(), following
+    stage.send(send)
+    return [*in_flight, stage.memory]
 
 
-def _rounds(parts: Iterable[Rows]) -> Iterator[list[Rows]]:
-    """Parts in order, at most `ROUND_BYTES` together, or one that is larger."""
-    together: list[Rows] = []
+def _groups(parts: Iterable[Rows]) -> Iterator[list[Rows]]:
+    """Consecutive parts that have at most `STAGE_BYTES` together; a larger part is a group of its own."""
+    group: list[Rows] = []
     size = 0
     for part in parts:
-        if together and size + part.rows * part.width > ROUND_BYTES:
-            yield together
-            together, size = [], 0
-        together.append(part)
-        size += part.rows * part.width
-    if together:
-        yield together
+        if group and size + part.size > STAGE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += part.size
+    if group:
+        yield group
 
 
-class _Round:
-    """Parts on their way into one block of page-locked memory."""
+class _Stage:
+    """A pinned block and the copies of parts into it."""
 
     def __init__(self, pool: PinnedPool, flat: np.ndarray, parts: list[Rows]):
-        ends = [*itertools.accumulate((part.rows * part.width for part in parts), initial=0)]
+        ends = [*itertools.accumulate((part.size for part in parts), initial=0)]
         self.memory = pool.array((ends[-1],), np.uint8)
         self._copies = []
         for part, (first, end) in zip(parts, itertools.pairwise(ends), strict=True):
@@ -198,74 +201,73 @@ class _Round:
 def staged_download(
     pool: PinnedPool, target: np.ndarray, fetch: Callable[[np.ndarray, int], Callable[[], None]]
 ) -> None:
-    """Fill a C-contiguous host array from a device through page-locked memory; what has arrived is copied while more
-    is on its way.
+    """Fill a C-contiguous host array from a device through pinned memory; chunks are copied on while others arrive.
 
     Args:
-        fetch: ``(staged bytes, offset) -> a function that waits until they have arrived``.
+        fetch: ``(pinned bytes, offset) -> a function that waits until they have arrived``.
     """
     flat = target.reshape(-1).view(np.uint8)
-    under_way: collections.deque[tuple[np.ndarray, Callable[[], None], int]] = collections.deque()
+    in_flight: collections.deque[tuple[np.ndarray, Callable[[], None], int]] = collections.deque()
     copies: collections.deque[Copy] = collections.deque()
 
-    def unload() -> None:
-        staged, arrived, first = under_way.popleft()
-        arrived()
+    def copy_on() -> None:
+        staged, wait, first = in_flight.popleft()
+        wait()
         if len(copies) == COPIERS:
             copies.popleft().finish()
         copies.append(Copy(flat[first : first + len(staged)], staged))
 
-    for part in pieces(len(flat)):
-        if len(under_way) == AHEAD:
-            unload()
+    for part in chunks(len(flat)):
+        if len(in_flight) == DOWNLOADS_IN_FLIGHT:
+            copy_on()
         staged = pool.array((part.width,), np.uint8)
-        under_way.append((staged, fetch(staged, part.first), part.first))
-    while under_way:
-        unload()
+        in_flight.append((staged, fetch(staged, part.first), part.first))
+    while in_flight:
+        copy_on()
     while copies:
         copies.popleft().finish()
 
 
 class Copy:
-    """A copy from one array to another of its shape that a helper makes, or who waits for it."""
+    """A copy from one array to another of its shape, made by a helper or by the thread that waits for it."""
 
     def __init__(self, target: np.ndarray, source: np.ndarray):
         self._arrays: tuple[np.ndarray, np.ndarray] | None = target, source
-        self._fault: Exception | None = None
-        self._begun, self._made = threading.Lock(), threading.Lock()
-        self._made.acquire()
-        if (waiting := _helpers()) is not None:
-            waiting.put(self)
+        self._error: Exception | None = None
+        self._begun, self._done = threading.Lock(), threading.Lock()
+        self._done.acquire()
+        if (pending := _helper_queue()) is not None:
+            pending.put(self)
 
     def make(self) -> None:
-        """Make the copy, unless somebody has begun it."""
+        """Make the copy, unless another thread has begun it."""
         if self._begun.acquire(blocking=False):
             assert self._arrays is not None
             try:
                 np.copyto(*self._arrays)
-            except Exception as fault:
-                self._fault = fault
-            self._made.release()
+            except Exception as error:
+                self._error = error
+            self._done.release()
 
     def finish(self) -> None:
-        """Return when the copy is made; call this once."""
+        """Return when the copy is done; to be called once."""
         self.make()
-        self._made.acquire()
-        self._arrays = None  # a helper that is late still knows of this copy
-        if self._fault is not None:
-            raise self._fault
+        self._done.acquire()
+        self._arrays = None  # the queue of the helpers may still refer to this copy
+        if self._error is not None:
+            raise self._error
 
 
 @functools.cache
-def _helpers() -> queue.SimpleQueue[Copy] | None:
-    """Where helpers take copies from. An executor and its futures take several times as long for each."""
-    waiting: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+def _helper_queue() -> queue.SimpleQueue[Copy] | None:
+    """The queue from which helpers take copies. An executor and its futures take several times as long for each."""
+    pending: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 
     def help_out() -> None:
         while True:
-            waiting.get().make()
+            pending.get().make()
 
     threads = min(COPIERS, available_cores()) - 1
     for number in range(threads):
         threading.Thread(target=help_out, name=f"gpupc-copy-{number}", daemon=True).start()
-    return waiting if threads else None
+    return pending if threads else None

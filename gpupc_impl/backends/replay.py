@@ -1,11 +1,11 @@
 """Replays recorded kernel launches under the thread sanitizer.
 
-The sanitizer's runtime cannot be loaded into Python, so the host backend records launches (set
-``GPUPC_RECORD_LAUNCHES`` to a folder), and this program runs them again outside Python::
+The sanitizer's runtime cannot be loaded into Python. So the host backend records launches (set
+``GPUPC_RECORD_LAUNCHES`` to a folder), and this program runs them again outside of Python::
 
     python -m gpupc_impl.backends.replay FOLDER
 
-Each CUDA thread is a thread to the sanitizer, ordered with others only by what CUDA orders: __syncthreads,
+The sanitizer sees each CUDA thread as a thread, and as happening before another only what CUDA orders: __syncthreads,
 __syncwarp, fences, and the end of a launch. The exit status is 1 when a kernel races, crashes or deadlocks.
 """
 
@@ -20,13 +20,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupc_impl.backends.base import PACKAGE_ROOT, BackendUnavailable, KernelCompilationError
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.simt import build
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of replaying the launches of one kernel."""
+    """The result of replaying the launches of one kernel."""
 
     kernel: str
     launches: int
@@ -35,7 +36,7 @@ class Replay:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """Whether no launch raced, crashed or deadlocked."""
         return self.status == 0
 
 
@@ -47,14 +48,14 @@ def replay(folder: Path) -> list[Replay]:
     """
     launches: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.json")):
-        described = json.loads(path.read_text())
-        launches[described["source"], described["expression"]].append(folder / described["launch"])
+        description = json.loads(path.read_text())
+        launches[description["source"], description["expression"]].append(folder / description["launch"])
     if not launches:
         raise FileNotFoundError(f"no recorded launches in {str(folder)!r}; set GPUPC_RECORD_LAUNCHES to it and run")
     results = []
     for (source, expression), files in launches.items():
         program = build.build_replay(PACKAGE_ROOT / source, expression)
-        done = subprocess.run(
+        process = subprocess.run(
             [str(program), *map(str, files)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -62,7 +63,7 @@ def replay(folder: Path) -> list[Replay]:
             errors="replace",
             env={**os.environ, "TSAN_OPTIONS": "exitcode=66:history_size=4:atexit_sleep_ms=0"},
         )
-        results.append(Replay(f"{expression} of {source}", len(files), done.returncode, done.stdout))
+        results.append(Replay(f"{expression} of {source}", len(files), process.returncode, process.stdout))
     return results
 
 

@@ -1,4 +1,4 @@
-"""Source files of kernels: how they are named, what they include, and what a process has made of them."""
+"""Source files of kernels: their names, what they include, and a cache of what a process has made of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Generic, TypeVar
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
 
-Made = TypeVar("Made")
+Product = TypeVar("Product")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 
 @functools.cache
 def source_name(path: Path) -> str:
-    """How other sources name a file: from the include root where it lies below, else by its full path."""
+    """How other sources name a file: relative to the include root where it lies below, else by its full path."""
     return path.relative_to(PACKAGE_ROOT).as_posix() if path.is_relative_to(PACKAGE_ROOT) else path.as_posix()
 
 
@@ -28,25 +28,24 @@ def includes_of(path: Path) -> list[Path]:
     return _read(path)[1]
 
 
+def file_stamp(path: Path | str) -> tuple[int, int]:
+    """The time of modification and the size of a file, which change when somebody writes to it."""
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size
+
+
 def _read(path: Path) -> tuple[str, list[Path]]:
-    """A file's contents and the files that it includes. Every search loads kernels that share most of their files, so
-    one is read again only when it has changed."""
-    return _read_as_of(path, *_stamp(path))
-
-
-def _stamp(path: Path | str) -> tuple[int, int]:
-    """What changes when somebody writes to a file."""
-    found = os.stat(path)
-    return found.st_mtime_ns, found.st_size
+    """A file's contents and the files that it includes; read again only when the file has changed."""
+    return _read_as_of(path, *file_stamp(path))
 
 
 @functools.lru_cache(maxsize=1024)
 def _read_as_of(path: Path, modified: int, size: int) -> tuple[str, list[Path]]:
-    text, found = path.read_text(), []
+    text, included = path.read_text(), []
     for target in _INCLUDE.findall(text):
         candidates = (path.parent / target, PACKAGE_ROOT / target)
-        found += [candidate.resolve() for candidate in candidates if candidate.is_file()][:1]
-    return text, found
+        included += [candidate.resolve() for candidate in candidates if candidate.is_file()][:1]
+    return text, included
 
 
 def sources_of(*paths: Path) -> dict[str, str]:
@@ -56,38 +55,40 @@ def sources_of(*paths: Path) -> dict[str, str]:
 
 def _with_included(paths: Iterable[Path]) -> dict[Path, str]:
     """Source files and, recursively, all that they include by quotes, with their contents."""
-    found: dict[Path, str] = {}
+    contents: dict[Path, str] = {}
     pending = list(paths)
     while pending:
         current = pending.pop()
-        if current not in found:
-            found[current], included = _read(current)
+        if current not in contents:
+            contents[current], included = _read(current)
             pending += included
-    return found
+    return contents
 
 
-class MadeOfSources(Generic[Made]):
-    """What a process has made of sources, for as long as none of the files is written to.
+class SourceCache(Generic[Product]):
+    """A process's cache of products of source files, each valid until somebody writes to one of its files.
 
-    To find a compiled kernel on disk takes a millisecond, since every file that went into it is hashed. Whole searches
-    take a few, and each opens a backend that asks for ten kernels.
+    Finding a compiled kernel on disk takes a millisecond, since every file that went into it is hashed. Whole searches
+    take a few milliseconds, and each opens a backend that asks for ten kernels.
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[dict[str, tuple[int, int]], Made]] = {}
+        self._products: dict[Hashable, tuple[dict[str, tuple[int, int]], Product]] = {}
 
-    def get(self, key: Hashable, sources: Iterable[Path], make: Callable[[], Made]) -> Made:
-        """What is known by a key, or made now of these sources and all that they include; what is made of sources that
-        are not there is not kept."""
-        if (known := self._known.get(key)) is not None:
-            stamps, made = known
+    def get(self, key: Hashable, sources: Iterable[Path], make: Callable[[], Product]) -> Product:
+        """The product with this key, made now if it is missing or if its sources or their includes have changed.
+
+        A product is not cached if a source does not exist.
+        """
+        if (known := self._products.get(key)) is not None:
+            stamps, product = known
             with contextlib.suppress(OSError):
-                if all(_stamp(path) == stamp for path, stamp in stamps.items()):
-                    return made
+                if all(file_stamp(path) == stamp for path, stamp in stamps.items()):
+                    return product
         try:
-            stamps = {str(path): _stamp(path) for path in _with_included(sources)}
+            stamps = {str(path): file_stamp(path) for path in _with_included(sources)}
         except OSError:
             return make()
-        made = make()
-        self._known[key] = stamps, made
-        return made
+        product = make()
+        self._products[key] = stamps, product
+        return product

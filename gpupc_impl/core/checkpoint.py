@@ -18,13 +18,13 @@ COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
+class SearchState:
     """The state of a search after some levels.
 
     Attributes:
         adjacency: (p, p) bool.
-        outcomes: of each level so far, with its seconds where the search that goes on is to tell them.
-        pmax: (p, p) float64, or None when it is not recorded.
+        outcomes: the outcome of each level so far, with its seconds if the resumed search reports them.
+        pmax: (p, p) float64, or None if the search does not record it.
     """
 
     adjacency: np.ndarray
@@ -33,12 +33,12 @@ class State:
 
 
 class Checkpoint:
-    """A file that holds the state of one problem's search; its folder is made.
+    """A file for the state of one problem's search. The folder of the file is made if it is missing.
 
     Args:
-        fingerprint: of the problem.
-        separating_sets: the rule by which sets are chosen; those of levels done cannot be chosen anew.
-        pmax: whether the search records p-values.
+        fingerprint: the problem's fingerprint.
+        separating_sets: the rule by which sets are chosen, which cannot change for levels that are done.
+        pmax: whether the search records the largest p-values.
 
     Raises:
         InvalidProblem: its folder cannot be made.
@@ -48,35 +48,35 @@ class Checkpoint:
         make_folder("checkpoint", path)
         self.path, self.fingerprint, self.separating_sets, self.pmax = Path(path), fingerprint, separating_sets, pmax
 
-    def save(self, state: State) -> None:
+    def save(self, state: SearchState) -> None:
         """Replace the stored state by this one, atomically."""
         levels = [{name: getattr(outcome, name) for name in (*COUNTS, "seconds")} for outcome in state.outcomes]
         arrays: dict[str, Any] = {} if state.pmax is None else {"pmax": state.pmax}
         for level, outcome in enumerate(state.outcomes):
             if level or outcome.pairs is not None:
                 arrays[f"pairs_{level}"], arrays[f"sets_{level}"] = outcome.pairs, outcome.sets
-        described = {
+        description = {
             "fingerprint": self.fingerprint,
             "separating_sets": self.separating_sets,
             "levels": levels,
             "p": len(state.adjacency),
         }
         with write_whole(self.path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, described=json.dumps(described), adjacency=np.packbits(state.adjacency, axis=1), **arrays)
+            np.savez(file, described=json.dumps(description), adjacency=np.packbits(state.adjacency, axis=1), **arrays)
 
-    def load(self) -> State | None:
-        """The state to resume from; None when there is no such file.
+    def load(self) -> SearchState | None:
+        """The state from which to resume; None if there is no file.
 
         Raises:
-            InvalidProblem: the file is no checkpoint, or another problem's, or of another kind of search.
+            InvalidProblem: the file is damaged, or belongs to another problem or another kind of search.
         """
         if not self.path.exists():
             return None
         try:
             with open_arrays(self.path) as stored:
-                described = json.loads(str(stored["described"]))
-                refusal, written = None, described["separating_sets"]
-                if described["fingerprint"] != self.fingerprint:
+                description = json.loads(str(stored["described"]))
+                refusal, written = None, description["separating_sets"]
+                if description["fingerprint"] != self.fingerprint:
                     refusal = "belongs to another problem (other data, alpha, max_level or parameters of the test)"
                 elif written != self.separating_sets:
                     refusal = (
@@ -88,7 +88,7 @@ class Checkpoint:
                     raise InvalidProblem(
                         f"checkpoint {str(self.path)!r} {refusal}; give another path, or delete it to start anew"
                     )
-                packed, p = stored["adjacency"], described["p"]
+                packed, p = stored["adjacency"], description["p"]
                 if packed.shape != (p, (p + 7) // 8) or packed.dtype != np.uint8:
                     raise ValueError(f"adjacency is {packed.dtype} {packed.shape} for {p} variables")
                 adjacency = np.empty((p, p), bool)
@@ -100,34 +100,34 @@ class Checkpoint:
                         pairs=stored[f"pairs_{level}"] if level or "pairs_0" in stored else None,
                         sets=stored[f"sets_{level}"] if level or "pairs_0" in stored else None,
                     )
-                    for level, counts in enumerate(described["levels"])
+                    for level, counts in enumerate(description["levels"])
                 ]
-                state = State(adjacency, outcomes, stored["pmax"] if self.pmax else None)
+                state = SearchState(adjacency, outcomes, stored["pmax"] if self.pmax else None)
                 _check(state)
                 return state
         except (InvalidProblem, MemoryError):
             raise
-        except Exception as error:  # a damaged file raises nearly anything
+        except Exception as error:  # a damaged file can raise nearly anything
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def remove(self) -> None:
-        """Delete the file, because the search has ended."""
+        """Delete the file at the end of the search."""
         self.path.unlink(missing_ok=True)
 
 
-def _check(state: State) -> None:
-    """Refuse what no search wrote, and what kernels would take as granted.
+def _check(state: SearchState) -> None:
+    """Check what kernels rely on, because a file may hold anything.
 
     Raises:
-        ValueError: what does not fit together.
+        ValueError: the state is inconsistent.
     """
     p = len(state.adjacency)
     for level, outcome in enumerate(state.outcomes):
         if any(type(count) is not int or count < 0 for count in (getattr(outcome, name) for name in COUNTS)):
-            raise ValueError(f"level {level} has counts that are none")
+            raise ValueError(f"level {level} has counts that are no whole numbers of at least 0")
         seconds = outcome.seconds
         if seconds is not None and not (type(seconds) is float and 0 <= seconds < math.inf):
-            raise ValueError(f"level {level} has seconds that are none")
+            raise ValueError(f"level {level} has seconds that are no time")
         if outcome.pairs is not None:
             arrays: dict[str, np.ndarray] = {name: getattr(outcome, name) for name in ("pairs", "sets")}
             for (name, array), width in zip(arrays.items(), (2, level), strict=True):
@@ -145,7 +145,7 @@ def make_folder(parameter: str, path: str) -> None:
     """Make the folder of a file that a search will write, before any work is done.
 
     Raises:
-        InvalidProblem: that cannot be done.
+        InvalidProblem: the folder cannot be made.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

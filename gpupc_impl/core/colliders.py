@@ -1,8 +1,8 @@
-"""V-structures: which unshielded triples of a skeleton are colliders, and which cannot be told.
+"""V-structures: which unshielded triples of a skeleton are colliders, and which are ambiguous.
 
-The standard rule reads it off the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo
+The standard rule looks into the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo
 and Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the ends of each triple again, given
-every subset of the neighbours of one end and every subset of the other's.
+every subset of the neighbours of one end and every subset of those of the other end.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from gpupc_impl.core.result import Skeleton
 V_STRUCTURES = ("standard", "conservative", "majority")
 
 MAX_TRIPLES = 2**22
-"""Triples looked at in one go, so that a variable with very many neighbours does not need its square in memory."""
+"""The upper bound on triples in memory at once, which a variable with very many neighbours would exceed."""
 
 MAX_SUBSETS = 2**24
-"""Subsets of a variable's neighbours that the conservative and the majority rule go through."""
+"""The upper bound on subsets of a variable's neighbours for the conservative and the majority rule."""
 
 TESTS_AT_ONCE = 2**16
+"""The upper bound on tests in a batch."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Triples:
-    """Unshielded triples i - k - j that matter.
+    """Unshielded triples i - k - j that are colliders or ambiguous.
 
     Attributes:
         colliders: (c, 3) int64 rows i, k, j, i < j: v-structures i -> k <- j.
-        ambiguous: (a, 3) int64 rows i, k, j, i < j: those of which nobody can tell; no rule takes them for either.
+        ambiguous: (a, 3) int64 rows i, k, j, i < j: triples that may or may not be v-structures; no rule uses them.
     """
 
     colliders: np.ndarray
@@ -44,17 +45,17 @@ class Triples:
 
 
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:
-    """Which unshielded triples are colliders, and which are ambiguous; some at a time, ordered by k, then i, then j.
+    """The colliders and the ambiguous triples, in batches; ordered by k, then i, then j.
 
     Args:
         v_structures: ``"standard"``: k is not in the separating set of (i, j); a pair that knowledge forbids has no
-            such set, and its triples are ambiguous. ``"conservative"``: k is in no separating subset of the
+            such set, so its triples are ambiguous. ``"conservative"``: k is in no separating subset of the
             neighbours of i, or of j; ambiguous where it is in some, but not in all, or where nothing separates.
             ``"majority"``: k is in fewer than half of these subsets; ambiguous where it is in exactly half.
-        problem: whose tests decide, but for the standard rule.
+        problem: the problem whose tests decide; the standard rule needs none.
 
     Raises:
-        InvalidProblem: no problem for a rule that makes tests, or too many neighbours.
+        InvalidProblem: the rule makes tests and there is no problem, or a variable has too many neighbours.
     """
     if v_structures == "standard":
         return _by_separating_sets(skeleton)
@@ -66,7 +67,7 @@ def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | Non
 
 
 def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
-    """(t, 3) int64: every i - k - j with i < j not adjacent, some of one k at a time."""
+    """(t, 3) int64: every i - k - j with i < j not adjacent, in batches with the same k."""
     for k, row in enumerate(adjacency):
         neighbours = np.flatnonzero(row)
         for some in np.array_split(neighbours, len(neighbours) ** 2 // MAX_TRIPLES + 1):
@@ -78,6 +79,7 @@ def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
+    """`judged_triples` by the standard rule."""
     sepsets, p = skeleton.sepsets, len(skeleton.names)
     pairs, gaps = (array.astype(np.int64) @ [p, 1] for array in (sepsets.pairs, sepsets.gaps))
     members = np.repeat(np.arange(len(pairs)), sepsets.sizes()) * p + sepsets.members
@@ -90,6 +92,7 @@ def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
 
 
 def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triples:
+    """`judged_triples` by the conservative or the majority rule."""
     triples = np.concatenate([np.empty((0, 3), np.int64), *_unshielded(skeleton.adjacency)])
     members, separating = _votes(triples, skeleton.adjacency, problem)
     if v_structures == "conservative":
@@ -100,18 +103,18 @@ def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triple
     return Triples(triples[known & collider], triples[~known | ~(collider | other)])
 
 
-def find(ascending: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each wanted number would stand, and whether it stands there."""
-    at = np.searchsorted(ascending, wanted)
-    found = at < len(ascending)
-    found[found] = ascending[at[found]] == wanted[found]
-    return at, found
+def find(ascending: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of numbers in an ascending array (where they would be inserted), and whether they are in it."""
+    positions = np.searchsorted(ascending, numbers)
+    contained = positions < len(ascending)
+    contained[contained] = ascending[positions[contained]] == numbers[contained]
+    return positions, contained
 
 
 def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """(t,) int64 each: how many of the separating sets of a triple's ends hold its middle, and how many there are.
+    """(t,) int64 each: how many separating sets of a triple's ends contain its middle, and how many there are.
 
-    As in pcalg, a set of neighbours of both ends counts twice: it is drawn from either.
+    As in pcalg, a set of neighbours of both ends counts twice, because it is drawn from either end.
     """
     p, retest = len(adjacency), get_family(problem.family).retest(problem)
     ends = triples[:, [0, 2]] @ [p, 1]
@@ -128,8 +131,8 @@ def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tupl
 def _tests(
     keys: np.ndarray, adjacency: np.ndarray, problem: Problem
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The tests of pairs, in batches of one level: (t, 2) the owner of the set and the other end, (t, level) the set,
-    and (t,) the number of the pair."""
+    """The tests of pairs, in batches of one level: (t, 2) the variable from whose neighbours the set is drawn and the
+    other one, (t, level) the set, and (t,) the number of the pair."""
     p = len(adjacency)
     pairs = np.stack(np.divmod(keys, p), axis=1)
     neighbours = [np.flatnonzero(row) for row in adjacency]
@@ -160,7 +163,7 @@ def _tests(
 
 
 def _combinations(n: int, size: int) -> Iterator[np.ndarray]:
-    """(c, size) int64: the subsets of range(n), some at a time."""
+    """(c, size) int64: the subsets of range(n), in batches."""
     subsets = itertools.combinations(range(n), size)
     while some := list(itertools.islice(subsets, TESTS_AT_ONCE)):
         yield np.array(some, np.int64).reshape(len(some), size)

@@ -1,8 +1,8 @@
-"""Families: a kind of data with its CI test, and everything that only a family knows.
+"""Families: kinds of data with their CI tests, and everything that differs between families.
 
 A family is one folder. Its `family.py` holds ``FAMILY = Family(...)`` and is found because the folder lies in
-`gpupc_impl`, or because a plug-in is a package with such a file. Methods never import it, so that a change in how a
-family is verified or prepared leaves what was measured alone.
+`gpupc_impl`, or because a plug-in is a package with such a file. Methods never import it, so changing how a family is
+verified or prepared makes no measurement stale.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
-"""Entry points of this group name modules or packages with more methods or a family, as ``GPUPC_PLUGINS`` does."""
+"""The group of entry points that name modules or packages with more methods or a family (see `plugins`)."""
 
 
 class Retest(Protocol):
     """A family's CI test from scratch, for verification, in code that shares nothing with the methods.
 
     Attributes:
-        affordable: how many removed edges of one answer are tested again where testing all would take too long.
+        affordable: how many removed edges of an answer are tested again if testing all takes too long; None: all.
     """
 
     affordable: int | None
@@ -38,47 +38,46 @@ class Retest(Protocol):
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Statistics over critical values of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
 
-        A ratio up to 1 separates, an infinite one stands for a test that never does; one that differs from 1 by less
-        than its tolerance is near the threshold. Where a test is not symmetric, a pair's first variable is the one
-        whose neighbours the set is drawn from.
+        A pair with a ratio of at most 1 is separated; the ratio of a test that never separates is infinite. A ratio
+        that differs from 1 by less than its tolerance is near the threshold. In a test that is not symmetric, the set
+        is drawn from the neighbours of a pair's first variable.
         """
 
 
 class Strength(Protocol):
-    """Single tests of a problem with their effects: for reports, never for decisions.
+    """Single tests of a problem with their effect sizes, for reports and not for decisions.
 
     Attributes:
-        effect: what the effects are, as a column's name.
+        effect: the name of the effect size, as a column's name.
     """
 
     effect: str
 
     def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """p-values and effects of (k, 2) pairs given (k, l) sets, (k,) each; where a test is not defined, NaN.
+        """p-values and effect sizes of (k, 2) pairs given (k, l) sets, (k,) each; NaN where a test is undefined.
 
-        A pair's first variable is the one whose neighbours the set is drawn from.
+        The set is drawn from the neighbours of a pair's first variable.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What only a family knows.
+    """Everything that differs between families.
 
     Attributes:
-        name: its name everywhere: command line, config, records.
+        name: its name in commands, configs and records.
         problem: the class of its problems.
-        retest: makes the test from scratch that verification uses, of a problem.
-        auto: what ``method="auto"`` means, by backend: the method that is fastest on ``"cuda"`` and on ``"host"``, and,
-            as ``"cpu"``, among the references. Where no backend is asked for, the first that can be used here is taken,
-            in this order.
-        packages: the packages that hold its methods; one that is not installed is passed over.
-        data: what cells of a table are: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
-        default: whether such data are of this family where nothing else is said.
-        strength: ``(problem, backend)``: the family's tests with their effects, on a backend of that name where they
-            need one; None where it has none.
-        pairwise: the class of problems whose pairs of variables have a sample size each, made by its `from_data` of
-            numbers with NaN among them, and the `Method` that solves them; None where there is no such test.
-        prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None where `from_data` will do.
+        retest: ``(problem) -> Retest``: the test from scratch that verification uses.
+        auto: the method for ``method="auto"``, by backend: the fastest on ``"cuda"``, on ``"host"``, and among the
+            references (``"cpu"``). If no backend is given, the first of them that can run here is used, in this order.
+        packages: the packages of its methods; those that are not installed are skipped.
+        data: the cells of its tables: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
+        default: whether a table of such cells belongs to this family if no family is given.
+        strength: ``(problem, backend) -> Strength``, on the backend of that name if the tests need one; None if the
+            family has none.
+        pairwise: the class of problems whose pairs of variables have sample sizes of their own, which its `from_data`
+            makes of numbers with NaN among them, and the `Method` that solves them; None if there is no such test.
+        prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None if `from_data` is enough.
     """
 
     name: str
@@ -95,30 +94,31 @@ class Family:
     def prepare(
         self, data: Any, path: Path, *, progress: Callable[[int, int], None] | None = None, **parameters: Any
     ) -> Problem:
-        """The problem of (samples, variables) data that will be saved at `path`; its large parts may lie in files
-        beside that one.
+        """The problem of (samples, variables) data, to be saved at a path, beside which its large parts may lie.
 
         Args:
-            progress: called with the number of steps done and of all, where it takes long.
-            parameters: what `from_data` of the problem class takes.
+            progress: called with the number of finished steps and of all steps, if preparing takes long.
+            parameters: parameters of the problem class's `from_data`.
 
         Raises:
-            InvalidProblem: the data or a parameter cannot be used.
+            InvalidProblem: the data or a parameter is invalid.
         """
         large = self.prepare_large(data, path, progress=progress, **parameters)
         return self.problem.from_data(data, **parameters) if large is None else large
 
 
 def plugins() -> list[str]:
-    """Modules and packages named by the entry points of `PLUGIN_GROUP` and by ``GPUPC_PLUGINS`` (comma separated),
-    which the processes that measure methods inherit."""
+    """Modules and packages named by the entry points of `PLUGIN_GROUP` and by ``GPUPC_PLUGINS`` (comma separated).
+
+    The processes that measure methods inherit this environment variable.
+    """
     named = [point.value for point in importlib.metadata.entry_points(group=PLUGIN_GROUP)]
     return [*named, *filter(None, map(str.strip, os.environ.get("GPUPC_PLUGINS", "").split(",")))]
 
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """All families by name: those of this project, then those of plug-ins.
+    """All families by name: this project's, then those of plug-ins.
 
     Raises:
         ValueError: two have the same name.
@@ -127,7 +127,7 @@ def families() -> dict[str, Family]:
     modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
     for plugin in plugins():
         folders = getattr(importlib.import_module(plugin), "__path__", ())
-        if "family" in (found.name for found in pkgutil.iter_modules(folders)):
+        if "family" in (module.name for module in pkgutil.iter_modules(folders)):
             modules.append(f"{plugin}.family")
     known: dict[str, Family] = {}
     homes: dict[str, str] = {}
@@ -178,5 +178,5 @@ def load_problem(path: str | Path) -> Problem:
 
 
 def _unreadable(path: str | Path, error: Exception) -> InvalidProblem:
-    said = f"{type(error).__name__}: {error}"
-    return InvalidProblem(f"{Path(path).name} is no problem's file, or is damaged ({said}); make it again")
+    cause = f"{type(error).__name__}: {error}"
+    return InvalidProblem(f"{Path(path).name} is no problem's file, or is damaged ({cause}); make it again")

@@ -1,7 +1,7 @@
-"""Pairs of variables that a search does not decide: edges that stay whatever the data say, and gaps that are no edges.
+"""Pairs of variables that a search does not test: edges that are required, and gaps, whose edges are forbidden.
 
-pcalg calls them ``fixedEdges`` and ``fixedGaps``. A gap is gone before level 0, so it is in nobody's neighbourhood; a
-required edge is in its ends' neighbourhoods to the end. Neither is ever tested.
+pcalg calls them ``fixedEdges`` and ``fixedGaps``. A gap is removed before level 0, so its ends are never neighbours;
+the ends of a required edge are neighbours at every level. Neither is ever tested.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FixedPairs:
-    """Required edges and forbidden ones of a problem.
+    """The required and the forbidden edges of a problem.
 
     Attributes:
-        required, forbidden: (k, 2) int32 pairs i < j, ascending, each once; no pair is in both.
+        required, forbidden: (k, 2) int32 distinct pairs i < j, ascending; no pair is in both.
     """
 
     required: np.ndarray
@@ -46,21 +46,21 @@ class FixedPairs:
         write(adjacency, self.required, True)
 
     def broken_by(self, adjacency: np.ndarray) -> np.ndarray:
-        """(k, 2) pairs that are not in a (p, p) bool adjacency matrix as they should be."""
+        """(k, 2) pairs that a (p, p) bool adjacency matrix contradicts."""
         missing = self.required[~adjacency[tuple(self.required.T)]]
         return np.concatenate([missing, self.forbidden[adjacency[tuple(self.forbidden.T)]]])
 
     def without_tests(self, degrees: np.ndarray) -> np.ndarray:
-        """(p,) bool: the variables none of whose (p,) `degrees` edges is ever tested, since all are required."""
+        """(p,) bool: the variables all of whose edges are required, given the (p,) degrees."""
         return degrees <= np.bincount(self.required.reshape(-1), minlength=len(degrees))
 
     def most_tested_degree(self, degrees: np.ndarray) -> int:
-        """The largest of (p,) degrees that has an edge to test; what ends a search (core/pc_stable.py)."""
+        """The largest of (p,) degrees among the variables with an edge to test, which decides when a search ends."""
         return int(degrees[~self.without_tests(degrees)].max(initial=0))
 
 
 def sorted_pairs(pairs: np.ndarray) -> np.ndarray:
-    """(k, 2) int32 pairs i < j, ascending and each once, of pairs in any order."""
+    """Pairs in any order as (k, 2) int32 distinct pairs i < j, ascending."""
     pairs = np.sort(np.asarray(pairs, np.int32).reshape(-1, 2), axis=1)
     return np.unique(pairs, axis=0) if len(pairs) else pairs
 

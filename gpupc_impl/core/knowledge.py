@@ -1,4 +1,4 @@
-"""Background knowledge: what is known of a graph's edges and directions before the data are looked at.
+"""Background knowledge about a graph's edges and directions, which holds whatever the data say.
 
 Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed`; pcalg's ``fixedEdges`` and
 ``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
@@ -27,23 +27,23 @@ PAIR_FIELDS = ("required_edges", "forbidden_edges", "required_directions", "forb
 
 @dataclasses.dataclass(frozen=True)
 class BackgroundKnowledge:
-    """What is known before the search.
+    """What is known about the graph before the search.
 
-    A variable is its name (text) or its index (a whole number, from 0 on). Anything iterable will do for a field; what
-    is kept are tuples.
+    A variable is given as its name (text) or its index (a whole number from 0). A field may be any iterable; it is
+    stored as tuples.
 
     Attributes:
-        required_edges: pairs that are an edge, in whichever direction.
+        required_edges: pairs that are an edge, of either direction.
         forbidden_edges: pairs that are no edge.
-        required_directions: pairs (cause, effect): an edge, in this direction.
-        forbidden_directions: pairs (cause, effect): if there is an edge, it has the other direction. Forbidding both
-            directions forbids the edge.
-        tiers: groups of variables, the first of which come first: nothing causes a variable of an earlier tier. A
-            variable may be in none.
+        required_directions: pairs (cause, effect) that are an edge of this direction.
+        forbidden_directions: pairs (cause, effect) that are no edge of this direction. Forbidding both directions
+            forbids the edge.
+        tiers: groups of variables in the order of causes: a variable causes none of an earlier tier. A variable may be
+            in no tier.
 
     Raises:
-        InvalidProblem: a field has no pairs, an edge joins a variable with itself, a variable is in two tiers, or two
-            of the statements contradict each other; the message names them.
+        InvalidProblem: an entry is no pair, an edge joins a variable with itself, a variable is in two tiers, or two
+            statements contradict each other; the message names them.
     """
 
     required_edges: tuple[tuple[Variable, Variable], ...] = ()
@@ -71,8 +71,8 @@ class BackgroundKnowledge:
         """From a YAML file whose keys are this class's attributes, each with a list of lists of variables.
 
         Raises:
-            InvalidProblem: it holds something else, or contradicts itself.
-            OSError: it cannot be read.
+            InvalidProblem: the file holds something else, or contradicts itself.
+            OSError: the file cannot be read.
         """
         try:
             import yaml  # type: ignore[import-untyped]
@@ -104,19 +104,19 @@ class BackgroundKnowledge:
 
         Args:
             knowledge: its ``BackgroundKnowledge``.
-            names: the variables' names, which its patterns are matched with; not needed where it has none.
+            names: the variables' names, with which its patterns are matched; not needed if it has no patterns.
         """
 
         def pairs(kind: str) -> list[tuple[str, str]]:
-            found = [
+            rules = [
                 (cause.get_name(), effect.get_name()) for cause, effect in getattr(knowledge, f"{kind}_rules_specs")
             ]
             for cause_pattern, effect_pattern in getattr(knowledge, f"{kind}_pattern_rules_specs"):
                 causes, effects = (
                     [name for name in names if re.match(pattern, name)] for pattern in (cause_pattern, effect_pattern)
                 )
-                found += [pair for pair in itertools.product(causes, effects) if pair[0] != pair[1]]
-            return sorted(set(found))
+                rules += [pair for pair in itertools.product(causes, effects) if pair[0] != pair[1]]
+            return sorted(set(rules))
 
         tiers = [
             sorted(node.get_name() for node in knowledge.tier_map[tier]) for tier in range(len(knowledge.tier_map))
@@ -132,12 +132,12 @@ class BackgroundKnowledge:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Constraints:
-    """Background knowledge about p variables, by index.
+    """Background knowledge about p variables, by their indexes.
 
     Attributes:
-        fixed: the edges that are required and those that are forbidden.
-        arrows: (k, 2) int64: the only direction that an edge may have, by statements about it.
-        tiers: (p,) int64: the tier of each variable, -1 where it has none.
+        fixed: the required and the forbidden edges.
+        arrows: (k, 2) int64: the only direction that an edge may have according to a statement about it.
+        tiers: (p,) int64: the tier of each variable, -1 if it has none.
     """
 
     fixed: FixedPairs
@@ -145,7 +145,7 @@ class Constraints:
     tiers: np.ndarray
 
     def directed(self, adjacency: np.ndarray) -> np.ndarray:
-        """(k, 2) arrows: the edges of a (p, p) bool adjacency matrix that may have one direction only."""
+        """(k, 2) arrows: the edges of a (p, p) bool adjacency matrix that may have only one direction."""
         edges = np.argwhere(adjacency)
         before, after = self.tiers[edges].T
         of_tiers = edges[(before >= 0) & (before < after)]
@@ -154,13 +154,13 @@ class Constraints:
 
 
 def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
-    """Background knowledge about variables of these names.
+    """Background knowledge about variables with these names.
 
     Args:
         knowledge: a `BackgroundKnowledge`, or causal-learn's.
 
     Raises:
-        InvalidProblem: it is neither, names a variable that is not there, or contradicts itself.
+        InvalidProblem: it is neither, names an unknown variable, or contradicts itself.
     """
     if hasattr(knowledge, "required_rules_specs"):
         knowledge = BackgroundKnowledge.from_causallearn(knowledge, names)
@@ -177,8 +177,8 @@ def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
     """The problem with the edges that background knowledge requires and forbids.
 
     Raises:
-        InvalidProblem: what `constraints` says; the problem has other knowledge already; or it is a workload whose
-            edges do not go because of tests.
+        InvalidProblem: as `constraints`; the problem has other knowledge already; or it is a workload in which tests do
+            not decide which edges are removed.
     """
     fixed = constraints(knowledge, problem.names).fixed
     if problem.fixed is not None and problem.fixed != fixed:
@@ -194,7 +194,7 @@ def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
 
 
 def _groups(name: str, value: Any) -> tuple[tuple[Variable, ...], ...]:
-    """A field's groups of variables as tuples."""
+    """The groups of variables of a field, as tuples."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidProblem(f"{name} is {value!r}; it must be a list of lists of variables")
     groups = []
@@ -240,7 +240,7 @@ def _index(variable: Variable, by_name: dict[str, int]) -> int:
 def _constraints(
     knowledge: BackgroundKnowledge, index_of: Callable[[Variable], int], names: Sequence[str]
 ) -> Constraints:
-    """What is stated, by index.
+    """The statements of background knowledge, by the indexes of variables.
 
     Raises:
         InvalidProblem: two statements contradict each other.
@@ -249,10 +249,10 @@ def _constraints(
 
     def pairs(field: str) -> np.ndarray:
         stated = [(index_of(i), index_of(j)) for i, j in getattr(knowledge, field)]
-        found = np.array(stated, np.int64).reshape(-1, 2)
-        for i, _ in found[found[:, 0] == found[:, 1]]:
+        indexes = np.array(stated, np.int64).reshape(-1, 2)
+        for i, _ in indexes[indexes[:, 0] == indexes[:, 1]]:
             raise InvalidProblem(f"{field} has an edge from {names[i]} to itself")
-        return found
+        return indexes
 
     edges, gaps, required, forbidden = map(pairs, PAIR_FIELDS)
     tiers = np.full(p, -1)
@@ -263,13 +263,14 @@ def _constraints(
             tiers[k] = number
 
     def among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.isin(some @ [p, 1], others @ [p, 1])
-        return found
+        """Whether each of some pairs is one of the others."""
+        contained: np.ndarray = np.isin(some @ [p, 1], others @ [p, 1])
+        return contained
 
     def backwards(arrows: np.ndarray) -> np.ndarray:
-        """Whether the tiers forbid the arrows."""
-        found: np.ndarray = (tiers[arrows[:, 1]] >= 0) & (tiers[arrows[:, 0]] > tiers[arrows[:, 1]])
-        return found
+        """Whether the tiers forbid each arrow."""
+        forbidden_by_tiers: np.ndarray = (tiers[arrows[:, 1]] >= 0) & (tiers[arrows[:, 0]] > tiers[arrows[:, 1]])
+        return forbidden_by_tiers
 
     for i, j in required[among(required, required[:, ::-1])]:
         raise _contradiction(f"{names[i]} -> {names[j]} and {names[j]} -> {names[i]} are both required")
@@ -291,22 +292,22 @@ def _constraints(
         )
     fixed = FixedPairs(all_edges, sorted_pairs(np.concatenate([gaps, neither])))
     arrows = np.unique(np.concatenate([required, forbidden[:, ::-1]]), axis=0)
-    found = Constraints(fixed, arrows[~among(np.sort(arrows, axis=1), fixed.forbidden)], tiers)
-    _check_no_cycle(found, names)
-    return found
+    result = Constraints(fixed, arrows[~among(np.sort(arrows, axis=1), fixed.forbidden)], tiers)
+    _check_no_cycle(result, names)
+    return result
 
 
-def _check_no_cycle(found: Constraints, names: Sequence[str]) -> None:
-    """Check that the edges which are certain, with the directions that are left to them, go nowhere in a circle."""
+def _check_no_cycle(stated: Constraints, names: Sequence[str]) -> None:
+    """Check that the required edges, with the directions that remain possible, form no cycle."""
     import networkx
     from scipy import sparse
 
-    p, (i, j) = len(names), found.fixed.required.astype(np.int64).T
-    before, after = found.tiers[i], found.tiers[j]
+    p, (i, j) = len(names), stated.fixed.required.astype(np.int64).T
+    before, after = stated.tiers[i], stated.tiers[j]
     ordered = (before >= 0) & (after >= 0) & (before != after)
     of_tiers = np.stack([np.where(before < after, i, j), np.where(before < after, j, i)], axis=1)[ordered]
-    certain = np.isin(np.sort(found.arrows, axis=1) @ [p, 1], found.fixed.required.astype(np.int64) @ [p, 1])
-    arrows = np.concatenate([found.arrows[certain], of_tiers])
+    certain = np.isin(np.sort(stated.arrows, axis=1) @ [p, 1], stated.fixed.required.astype(np.int64) @ [p, 1])
+    arrows = np.concatenate([stated.arrows[certain], of_tiers])
     matrix = sparse.coo_array((np.ones(len(arrows)), tuple(arrows.T)), shape=(p, p))
     components, of = sparse.csgraph.connected_components(matrix, directed=True, connection="strong")
     if components == p:

@@ -1,39 +1,39 @@
 """The second step of PC-stable: from a skeleton and its separating sets to a CPDAG.
 
-Background knowledge first, then v-structures (`gpupc_impl.core.colliders`), then Meek's rules to completion (Meek 1995;
-rules 1 to 3 are complete where nothing but the data orients an edge, and rule 4 joins them where knowledge does). On
-finite samples the statements can contradict each other. What knowledge says stands: a v-structure against it is
-dropped. What else happens is ``conflicts``:
+Edges are oriented by background knowledge first, then by v-structures (`gpupc_impl.core.colliders`), then by Meek's
+rules until none applies (`gpupc_impl.core.meek`). On finite samples these can contradict each other. Background
+knowledge always holds: a v-structure against it is dropped. The parameter ``conflicts`` decides about the others:
 
 ``"relaxed"``, the default, does not depend on the order of the variables (Colombo and Maathuis 2014, section 4.3):
 
 - every v-structure i -> k <- j asks for i -> k and for j -> k; an edge that is asked for both ways is a *conflict*;
-- then each of the rules in turn, again and again, states all it has to say about the graph as it stood when its turn
-  began; an edge it asks for both ways is a conflict as well;
-- a conflict stays undirected to the end, and no rule takes it as a premise.
+- then the rules take turns. Each applies to the graph as it is when its turn begins; an edge that it asks for both ways
+  is a conflict as well;
+- a conflict stays undirected to the end, and is no premise of any rule.
 
 ``"bidirected"`` is the same, but a conflict is an edge with two heads, as in pcalg's ``solve.confl=TRUE`` and
 causal-learn's ``uc_priority=1``.
 
-``"priority"`` lets the first one win, as causal-learn's default (``uc_priority=2``): v-structures in the order of k,
-then i, then j, each as a whole or not at all; of two opposite arrows of a rule, the one from the smaller variable. It
-depends on the order of the variables, and so do pcalg's default (``solve.confl=FALSE``) and causal-learn's
-``uc_priority=0``, where the last one wins; these are not offered.
+``"priority"`` keeps the first orientation, as causal-learn's default (``uc_priority=2``): v-structures in the order of
+k, then i, then j, each as a whole or not at all; of two opposite arrows of a rule, the one from the smaller variable.
+It depends on the order of the variables. So do pcalg's default (``solve.confl=FALSE``) and causal-learn's
+``uc_priority=0``, which keep the last orientation and are not offered.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.colliders import V_STRUCTURES, Triples, find, judged_triples
+from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
 from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.knowledge import constraints
+from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
@@ -51,17 +51,17 @@ NO_TRIPLES = np.empty((0, 3), np.int64)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CPDAG(Shown):
-    """A completed partially directed acyclic graph: what the data tell about the directions of a skeleton's edges.
+    """A completed partially directed acyclic graph: the directions of a skeleton's edges, as far as they are known.
 
     Attributes:
         directed: (p, p) bool, ``[i, j]`` is True for i -> j.
         undirected: (p, p) bool, symmetric: edges without a direction, conflicts included.
         conflicts: (k, 2) int64 pairs, i < j, ascending: edges that were oriented both ways and stay undirected.
-        skeleton: what was oriented.
-        ambiguous: (k, 3) int64 triples i, k, j, i < j, ascending: unshielded triples of which nobody can tell whether
-            they are v-structures (`gpupc_impl.core.colliders`).
+        skeleton: the skeleton whose edges were oriented.
+        ambiguous: (k, 3) int64 triples i, k, j, i < j, ascending: unshielded triples that may or may not be
+            v-structures (`gpupc_impl.core.colliders`).
         conflict_kind: what a conflict is called and drawn as: ``"conflict"``, an undirected edge, or ``"bidirected"``,
-            one with two heads.
+            an edge with two heads.
     """
 
     directed: np.ndarray
@@ -86,7 +86,7 @@ class CPDAG(Shown):
 
     @property
     def has_directed_cycle(self) -> bool:
-        """Whether the arrows go round in a circle somewhere, which contradictory v-structures can make them do."""
+        """Whether the arrows form a cycle, which contradictory v-structures can cause."""
         from scipy import sparse
 
         components, _ = sparse.csgraph.connected_components(
@@ -95,7 +95,7 @@ class CPDAG(Shown):
         return bool(components < len(self.names))
 
     def __eq__(self, other: object) -> bool:
-        """Same labelled edges with the same directions; conflicts count as undirected."""
+        """Whether the labelled edges and their directions are the same; conflicts count as undirected."""
         if not isinstance(other, CPDAG):
             return NotImplemented
         return np.array_equal(self.directed, other.directed) and np.array_equal(self.undirected, other.undirected)
@@ -109,7 +109,7 @@ class CPDAG(Shown):
     # --- conversions -------------------------------------------------------------------------------------------
 
     def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame with one row an edge, by name: ``source``, ``target``, ``kind``.
+        """A DataFrame with a row for each edge: ``source`` and ``target`` by name, and ``kind``.
 
         ``kind`` is ``"directed"`` (source -> target), ``"undirected"``, or the `conflict_kind`: ``"conflict"``
         (undirected, because it was oriented both ways) or ``"bidirected"``.
@@ -167,11 +167,11 @@ class CPDAG(Shown):
         """Write by suffix: ``.npz`` (everything, the skeleton included), ``.csv`` (as `to_frame`), ``.graphml``,
         ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
 
-        An ``.npz`` holds the arrays of `Skeleton.save` and this class's own fields, so that `Skeleton.load` reads it,
-        too. Names that begin as formulas do: see `Skeleton.save`.
+        An ``.npz`` holds the arrays of `Skeleton.save` and this class's own fields, so `Skeleton.load` reads it,
+        too. Names that begin like formulas are changed as by `Skeleton.save`.
 
         Raises:
-            ValueError: another suffix, or names that the format cannot hold.
+            ValueError: the suffix is unknown, or the format cannot hold a name.
         """
         path = Path(path)
         if path.suffix == ".npz":
@@ -215,29 +215,28 @@ def orient(
     conflicts: str = "relaxed",
     v_structures: str = "standard",
 ) -> CPDAG:
-    """Orient a skeleton's edges: what is known, v-structures, then Meek's rules, as the module's first lines describe.
+    """Orient a skeleton's edges by background knowledge, v-structures and Meek's rules, as the module describes.
 
     Separating sets found with ``separating_sets="first-come"`` vary from run to run, and the directions with them.
 
     Args:
-        problem: what the skeleton was found of; only the conservative and the majority rule need it, for their tests.
-        knowledge: a `BackgroundKnowledge`, or causal-learn's: that which the skeleton was found with, if any.
+        problem: the skeleton's problem; only the conservative and the majority rule need it, for their tests.
+        knowledge: the `BackgroundKnowledge`, or causal-learn's, with which the skeleton was found, if any.
         conflicts: ``"relaxed"``, ``"priority"`` or ``"bidirected"``.
         v_structures: ``"standard"``, ``"conservative"`` or ``"majority"``; see `judged_triples`.
 
     Raises:
-        InvalidParameter: no such choice.
-        InvalidProblem: the knowledge cannot be used, or the skeleton was not found with it; or what `judged_triples`
-            says.
+        InvalidParameter: there is no such choice.
+        InvalidProblem: the knowledge cannot be used, or the skeleton was not found with it; or as `judged_triples`.
     """
     check_choices(conflicts, v_structures)
-    graph = _PartlyDirected(skeleton.adjacency, first_wins=conflicts == "priority")
+    graph = PartlyDirected(skeleton.adjacency, first_wins=conflicts == "priority")
     known = _known_arrows(skeleton, knowledge)
     graph.orient(known)
     judged = judged_triples(skeleton, v_structures, problem)
     ambiguous = _orient_colliders(graph, judged)
     graph.set_ambiguous(ambiguous)
-    _complete(graph, with_rule_4=len(known) > 0)
+    complete(graph, with_rule_4=len(known) > 0)
     return CPDAG(
         graph.directed,
         graph.undirected | graph.conflicts,
@@ -249,7 +248,7 @@ def orient(
 
 
 def check_choices(conflicts: str, v_structures: str) -> None:
-    """Check what `orient` is asked for.
+    """Check the arguments of `orient`.
 
     Raises:
         InvalidParameter: there is no such choice.
@@ -260,7 +259,7 @@ def check_choices(conflicts: str, v_structures: str) -> None:
 
 
 def _known_arrows(skeleton: Skeleton, knowledge: Any) -> np.ndarray:
-    """(k, 2) arrows that background knowledge states of the skeleton's edges."""
+    """(k, 2) arrows along the skeleton's edges that follow from background knowledge."""
     if knowledge is None:
         return np.empty((0, 2), np.int64)
     names, stated = skeleton.names, constraints(knowledge, skeleton.names)
@@ -275,7 +274,7 @@ def _known_arrows(skeleton: Skeleton, knowledge: Any) -> np.ndarray:
 def equivalence_class(dag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The CPDAG of a (p, p) bool DAG, [i, j] for i -> j: its arrows, and its edges without a direction (symmetric).
 
-    What `orient` finds where every test of the DAG's independences gives the right answer.
+    It is the result of `orient` if every test of the DAG's independences is right.
     """
     adjacency = dag | dag.T
     colliders = np.zeros_like(dag)
@@ -284,145 +283,33 @@ def equivalence_class(dag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         apart = ~adjacency[np.ix_(parents, parents)]
         np.fill_diagonal(apart, False)
         colliders[parents[apart.any(axis=1)], k] = True
-    graph = _PartlyDirected(adjacency)
+    graph = PartlyDirected(adjacency)
     graph.orient(np.argwhere(colliders))
-    _complete(graph)
+    complete(graph)
     return graph.directed, graph.undirected
 
 
-def _orient_colliders(graph: _PartlyDirected, judged: Iterable[Triples]) -> np.ndarray:
-    """Orient v-structures, but those against what is oriented already; returns the (a, 3) ambiguous triples."""
+def _orient_colliders(graph: PartlyDirected, judged: Iterable[Triples]) -> np.ndarray:
+    """Orient the v-structures that contradict no present arrow; returns the (a, 3) ambiguous triples."""
     known, arrows, in_order, ambiguous = graph.directed.copy(), np.zeros_like(graph.adjacency), [], [NO_TRIPLES]
-    for triples in judged:
-        i, k, j = triples.colliders.T
+    for some in judged:
+        i, k, j = some.colliders.T
         possible = ~(known[k, i] | known[k, j])
         i, k, j = i[possible], k[possible], j[possible]
         arrows[i, k] = arrows[j, k] = True
-        in_order.append(triples.colliders[possible])
-        ambiguous.append(triples.ambiguous)
+        in_order.append(some.colliders[possible])
+        ambiguous.append(some.ambiguous)
     if graph.first_wins:
         arrows = _first_colliders(np.concatenate([NO_TRIPLES, *in_order]), known)
     graph.orient(np.argwhere(arrows & graph.undirected))
-    found = np.concatenate(ambiguous)
-    return found[np.lexsort(found.T[::-1])]
+    triples = np.concatenate(ambiguous)
+    return triples[np.lexsort(triples.T[::-1])]
 
 
 def _first_colliders(colliders: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """(p, p) bool: the arrows of (c, 3) v-structures one after the other, but of those against an earlier one."""
+    """(p, p) bool: the arrows of (c, 3) v-structures in order, without those that contradict an earlier one."""
     arrows = known.copy()
     for i, k, j in colliders.tolist():
         if not (arrows[k, i] or arrows[k, j]):
             arrows[i, k] = arrows[j, k] = True
     return arrows
-
-
-def _complete(graph: _PartlyDirected, with_rule_4: bool = False) -> None:
-    """Apply Meek's rules until they have nothing more to say."""
-    rules = (_rule_1, _rule_2, _rule_3, *([_rule_4] if with_rule_4 else []))
-    pending = [np.argwhere(graph.directed)] * len(rules)
-    # A rule's premises that are undirected only ever vanish, so what it can newly say follows from an arrow that is
-    # new since its last turn.
-    while any(len(fresh) for fresh in pending):
-        for number, rule in enumerate(rules):
-            fresh, pending[number] = pending[number], np.empty((0, 2), np.int64)
-            arrows = graph.orient(_consequences(rule, graph, fresh))
-            pending = [np.concatenate((waiting, arrows)) for waiting in pending]
-
-
-class _PartlyDirected:
-    """The graph while it is being oriented: an edge is undirected, directed or a conflict.
-
-    Attributes:
-        first_wins: whether of two opposite arrows that are given together the first is set, and not a conflict.
-    """
-
-    def __init__(self, adjacency: np.ndarray, first_wins: bool = False):
-        self.adjacency, self.first_wins = adjacency, first_wins
-        self.undirected = adjacency.copy()
-        self.directed = np.zeros_like(adjacency)
-        self.conflicts = np.zeros_like(adjacency)
-        self._ambiguous = np.empty(0, np.int64)
-
-    def orient(self, arrows: np.ndarray) -> np.ndarray:
-        """Orient undirected edges along ``(k, 2)`` distinct ascending arrows given all at once; returns those set.
-
-        An edge with an arrow each way becomes a conflict, or has the first of them.
-        """
-        tails, heads = arrows.T
-        self.directed[tails, heads] = True
-        both = self.directed[heads, tails]
-        self.undirected[tails, heads] = self.undirected[heads, tails] = False
-        if self.first_wins:
-            both &= tails > heads
-            self.directed[tuple(arrows[both].T)] = False
-        else:
-            self.conflicts[tuple(arrows[both].T)] = True
-            self.directed[tuple(arrows[both].T)] = False
-        oriented: np.ndarray = arrows[~both]
-        return oriented
-
-    def set_ambiguous(self, triples: np.ndarray) -> None:
-        """Note (a, 3) triples i, k, j, i < j, of which nobody can tell whether they are v-structures."""
-        self._ambiguous = np.sort(self._numbers(*triples.T))
-
-    def is_clear(self, i: np.ndarray | int, k: np.ndarray | int, j: np.ndarray | int) -> np.ndarray:
-        """Whether triples i - k - j that broadcast together are not ambiguous."""
-        numbers = self._numbers(np.minimum(i, j), k, np.maximum(i, j))
-        _, ambiguous = find(self._ambiguous, np.ravel(numbers))
-        clear: np.ndarray = ~ambiguous.reshape(np.shape(numbers))
-        return clear
-
-    def _numbers(self, i: Any, k: Any, j: Any) -> Any:
-        p = len(self.adjacency)
-        return (i * p + k) * p + j
-
-
-_Arrows = list[tuple[np.ndarray | int, np.ndarray | int]]
-
-
-def _consequences(
-    rule: Callable[[_PartlyDirected, int, int], _Arrows], graph: _PartlyDirected, fresh: np.ndarray
-) -> np.ndarray:
-    """(k, 2) distinct arrows that a rule asks for because of fresh ones."""
-    p = len(graph.adjacency)
-    keys = [np.empty(0, np.int64)]
-    for tail, head in fresh:
-        keys.extend(np.atleast_1d(tails * p + heads) for tails, heads in rule(graph, tail, head))
-    return np.stack(np.divmod(np.unique(np.concatenate(keys)), p), axis=1)
-
-
-def _rule_1(graph: _PartlyDirected, a: int, b: int) -> _Arrows:
-    """a -> b - c with a and c not adjacent gives b -> c: b is not a collider."""
-    c = np.flatnonzero(graph.undirected[b] & ~graph.adjacency[a])
-    return [(b, c[graph.is_clear(a, b, c)])]
-
-
-def _rule_2(graph: _PartlyDirected, a: int, b: int) -> _Arrows:
-    """x -> y -> z with x - z gives x -> z: there is no cycle. The arrow a -> b is x -> y, or it is y -> z."""
-    z = np.flatnonzero(graph.undirected[a] & graph.directed[b])
-    x = np.flatnonzero(graph.undirected[b])
-    x = x[graph.directed[x, a]]
-    return [(a, z), (x, b)]
-
-
-def _rule_3(graph: _PartlyDirected, c: int, b: int) -> _Arrows:
-    """c -> b <- d with c and d not adjacent, and a - b, a - c, a - d, gives a -> b: else a cycle or a v-structure."""
-    near = np.flatnonzero(graph.adjacency[b])
-    d = near[graph.directed[near, b] & ~graph.adjacency[c, near] & (near != c)]
-    a = np.flatnonzero(graph.undirected[b] & graph.undirected[c])
-    a = a[(graph.undirected[np.ix_(a, d)] & graph.is_clear(c, a[:, None], d)).any(axis=1)]
-    return [(a, b)]
-
-
-def _rule_4(graph: _PartlyDirected, x: int, y: int) -> _Arrows:
-    """d -> c -> b with b and d not adjacent, and a - b, a - d, and a and c adjacent, gives a -> b: else a v-structure.
-
-    The arrow x -> y is d -> c, or it is c -> b.
-    """
-    from_d = [(x, y, int(b)) for b in np.flatnonzero(graph.directed[y] & ~graph.adjacency[x])]
-    to_b = [(int(d), x, y) for d in np.flatnonzero(graph.directed[:, x] & ~graph.adjacency[y])]
-    found: _Arrows = []
-    for d, c, b in from_d + to_b:
-        a = np.flatnonzero(graph.undirected[b] & graph.undirected[d] & graph.adjacency[c])
-        found.append((a[graph.is_clear(d, a, b)], b))
-    return found

@@ -1,7 +1,7 @@
 """The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every family, method and reference.
 
-A method only knows how to run one level. What stops the search, what is counted and what comes back is decided
-here, once, so that it is the same for all.
+A method only runs single levels. When the search ends, what is counted and what is returned is decided here, so that it
+is the same for all methods.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 MAX_SETS = 2**62
-"""Conditioning sets of one row are numbered in 64 bits, of which one tells the side and one is spare."""
+"""The upper bound on conditioning sets of a row: keys have 62 bits for the rank of a set."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LevelOutcome:
-    """What one level did.
+    """The result of one level.
 
     Attributes:
         edges: edges left.
-        max_degree: largest number of neighbours left to a variable with an edge to test: one that is not required.
+        max_degree: the largest number of neighbours left among the variables with an edge that is not required.
         tests: CI tests performed.
-        pairs: (k, 2) removed pairs, i < j, in any order; not needed at level 0, nor from a search that hands over all
-            separating sets at its end.
-        sets: (k, level) their separating sets, ascending.
-        undefined: tests that were not decided (zero residual variance).
-        pseudo_inverses: near-singular conditioning matrices met.
-        seconds: what the level took, from a search that runs several in one call; None: the time of the call.
+        pairs: (k, 2) removed pairs, i < j, in any order; None at level 0, and from a search that returns the
+            separating sets of all levels at its end.
+        sets: (k, level) their separating sets, each ascending.
+        undefined: tests that were not decided, because a residual variance was zero.
+        pseudo_inverses: near-singular conditioning matrices.
+        seconds: the time of the level, from a search that runs several levels in one call; None: the call's time.
     """
 
     edges: int
@@ -53,11 +53,11 @@ class LevelSearch(abc.ABC):
 
     @abc.abstractmethod
     def run_level(self, level: int) -> LevelOutcome:
-        """Make the level's tests and remove the edges that were separated."""
+        """Perform the level's tests and remove the edges whose ends were separated."""
 
     @abc.abstractmethod
     def adjacency(self) -> np.ndarray:
-        """(p, p) bool: the edges left, in host memory."""
+        """(p, p) bool: the remaining edges, in host memory."""
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets | None:
         """The separating sets of all levels, from a search that collects them at its end.
@@ -67,13 +67,13 @@ class LevelSearch(abc.ABC):
         return None
 
     def pmax(self) -> np.ndarray | None:
-        """(p, p) float64 largest p-values, or None when they were not asked for."""
+        """(p, p) float64: the largest p-values; None if they were not requested."""
         return None
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """One level finished: what a progress line shows."""
+    """A finished level, as a progress display shows it."""
 
     level: int
     edges: int
@@ -88,7 +88,7 @@ def pc_stable(
     facts: dict[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Skeleton:
-    """Run levels 0, 1, 2, ... until no test is left, and collect the result."""
+    """Run levels 0, 1, 2, ... until no test is left, and return the skeleton."""
     max_degree = problem.n_variables - 1
     tests, edges_left, seconds = [], [], []
     removed: list[tuple[np.ndarray, np.ndarray]] = []
@@ -129,7 +129,7 @@ def pc_stable(
 
 
 def stop_reason(problem: Problem, level: int, max_degree: int) -> str | None:
-    """Why a level is not run, as a sentence; None when it is run (cuPC, Algorithm 2, line 13, and our limits)."""
+    """Why a level is not run, as a sentence; None if it is run (cuPC, Algorithm 2, line 13, and our limits)."""
     if max_degree - 1 < level:
         return f"complete: no variable has the {level + 1} neighbours that a test of level {level} needs"
     if problem.max_level is not None and level > problem.max_level:

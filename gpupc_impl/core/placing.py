@@ -1,8 +1,8 @@
 """Where the arrays of a problem lie in memory.
 
-A GPU copies from page-locked memory by itself; from any other the host copies first, which for a matrix of correlations
-takes a third of a search (docs/log.md). So whoever makes a problem for a backend makes it `inside` memory of
-that backend, and no family has to know of one.
+A GPU copies from pinned memory directly. Data in pageable memory are first copied to pinned memory, which for a matrix
+of correlations can take a third of a search. Code that makes a problem for a backend therefore makes it `inside` the
+backend's allocator, and families need no backend.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _empty: contextvars.ContextVar[Empty] = contextvars.ContextVar("empty", default=
 
 
 def new_array(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> np.ndarray:
-    """A host array for data of a problem, contents undefined."""
+    """An uninitialised host array for data of a problem."""
     return _empty.get()(shape, dtype)
 
 
 @contextlib.contextmanager
 def inside(empty: Empty | None) -> Iterator[None]:
-    """Problems made in this context have their large arrays from `empty`; None: from NumPy."""
+    """In this context the large arrays of problems are allocated by `empty`; None means by NumPy."""
     token = _empty.set(empty or np.empty)
     try:
         yield
@@ -35,7 +35,7 @@ def inside(empty: Empty | None) -> Iterator[None]:
 
 
 def placed(array: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
-    """A copy of an array in such memory, C-contiguous and read-only; `dtype`: its type, if it is to be another."""
+    """A copy of an array, C-contiguous and read-only, from the allocator of the context; `dtype` changes its type."""
     copy = new_array(array.shape, dtype or array.dtype)
     copy[...] = array
     copy.setflags(write=False)

@@ -1,6 +1,6 @@
-"""A problem: the prepared data, and everything that changes the answer.
+"""A problem: the prepared data with everything that changes the answer.
 
-Parameters that change only the speed (launch shapes, threads, backend) belong to a method, never to a problem.
+Parameters that change only the speed (launch shapes, threads, backend) belong to a method and not to a problem.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class InvalidProblem(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
-    """What every family's problem has.
+    """The base class of the problems of all families.
 
-    A family's class has fields of its own (arrays, and what JSON holds), ``n_samples``, and a classmethod
-    ``from_data(data, *, alpha, max_level, names, **parameters)`` that checks what it is given.
+    A family's class has fields of its own (arrays, and values that JSON can hold), ``n_samples``, and a classmethod
+    ``from_data(data, *, alpha, max_level, names, **parameters)`` that checks its arguments.
 
     Attributes:
         family: the kind of data and test.
-        PARAMETERS: what the family's `from_data` takes beside the data, alpha, max_level and names, with the defaults;
-            `facts` holds their values.
-        DATA_PARAMETERS: what it takes beside these to read the data.
-        names: the variables' names, p of them.
+        PARAMETERS: the parameters of `from_data` beside data, alpha, max_level and names, with their defaults; `facts`
+            has their values.
+        DATA_PARAMETERS: further parameters of `from_data`, about how the data are read.
+        names: the names of the p variables.
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
         max_level: largest conditioning-set size to test, or None for no limit.
-        fixed: edges that are required or forbidden by background knowledge, and never tested; None without any. Set by
-            `gpupc_impl.core.knowledge.with_knowledge`.
+        fixed: the edges that background knowledge requires or forbids, which are never tested; None if there are none.
+            `gpupc_impl.core.knowledge.with_knowledge` sets it.
     """
 
     family: ClassVar[str]
@@ -58,10 +58,10 @@ class Problem:
 
     @classmethod
     def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
-        """From a (p, p) correlation matrix and the number of samples it was made from.
+        """From a (p, p) correlation matrix and the number of samples from which it was computed.
 
         Raises:
-            InvalidProblem: the family's test needs the samples themselves, or what is given cannot be used.
+            InvalidProblem: the family's test needs the samples themselves, or an argument is invalid.
         """
         raise InvalidProblem(
             f"n_samples says that data is a correlation matrix, which a {cls.family} test cannot use; give the samples "
@@ -74,11 +74,11 @@ class Problem:
 
     @property
     def decided_by_tests(self) -> bool:
-        """Whether edges go because of their tests; not so in a workload that only imitates a search."""
+        """Whether tests decide which edges are removed. They do not in a workload that only imitates a search."""
         return True
 
     def obstacle(self, level: int) -> str | None:
-        """Why no test of this level can be made, as a sentence; None when tests can be made."""
+        """Why no test of this level can be performed, as a sentence; None if tests can be performed."""
         return None
 
     @property
@@ -87,32 +87,32 @@ class Problem:
         return self.n_variables * (self.n_variables - 1) // 2 - (0 if self.fixed is None else len(self.fixed))
 
     def start_graph(self) -> np.ndarray:
-        """(p, p) bool: the graph before level 0, with every pair an edge that is not forbidden."""
+        """(p, p) bool: the graph before level 0, in which every pair that is not forbidden is an edge."""
         graph = ~np.eye(self.n_variables, dtype=bool)
         if self.fixed is not None:
             self.fixed.apply(graph)
         return graph
 
     def edges_to_test(self, edges: np.ndarray) -> np.ndarray:
-        """Those of (k, 2) edges i < j that are not required."""
+        """The edges among (k, 2) edges i < j that are not required."""
         if self.fixed is None:
             return edges
         keys = np.array([self.n_variables, 1])
         return edges[~np.isin(edges @ keys, self.fixed.required @ keys)]
 
     def most_tested_degree(self, degrees: np.ndarray) -> int:
-        """The largest of (p,) degrees among the variables that have an edge to test; see `LevelOutcome.max_degree`."""
+        """The largest of (p,) degrees among the variables with an edge to test; see `LevelOutcome.max_degree`."""
         return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
 
     def fault(self) -> str | None:
-        """What about its arrays does not fit together, as a sentence: kernels take their shapes and values as granted.
+        """Why its arrays are inconsistent, as a sentence; None if they are consistent, on which kernels rely.
 
-        `from_data` makes none that has one; a file may hold anything.
+        `from_data` makes consistent problems, but a file may hold anything.
         """
         return None
 
     def outline(self) -> dict[str, Any]:
-        """What a result says about the problem: all but its data."""
+        """Facts about the problem for a result: everything but its data."""
         fixed = self.fixed
         counts = (
             {} if fixed is None else {"required_edges": len(fixed.required), "forbidden_edges": len(fixed.forbidden)}
@@ -126,12 +126,12 @@ class Problem:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What a record says about the problem: `outline`, and the fingerprint, for which all data are read."""
+        """Facts about the problem for a record: `outline` and the fingerprint, for which all data are read."""
         return {**self.outline(), "fingerprint": self.fingerprint}
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer; names do not."""
+        """sha256 over everything that changes the answer, which names do not."""
         plain = {name: value for name, value in self._plain().items() if name != "names"}
         digest = hashlib.sha256(json.dumps([self.family, plain]).encode())
         for name, array in self._arrays().items():
@@ -143,12 +143,12 @@ class Problem:
 
     @property
     def mapped_arrays(self) -> list[np.memmap]:
-        """Those of its arrays that lie in files."""
-        found = map(mapped.base_memmap, self._arrays().values())
-        return [array for array in found if array is not None]
+        """Its arrays that lie in files."""
+        arrays = map(mapped.base_memmap, self._arrays().values())
+        return [array for array in arrays if array is not None]
 
     def placed(self) -> Self:
-        """The same problem with its arrays in the memory of the moment (core/placing.py), but for those in files."""
+        """The same problem with its arrays, except those in files, copied by the current allocator (placing.py)."""
         problem = copy.copy(self)
         for name, array in self._arrays().items():
             if mapped.base_memmap(array) is None:
@@ -158,7 +158,7 @@ class Problem:
     # --- files ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
+        """Write an uncompressed ``.npz``, from which `load` reads the same bits."""
         self._write(path, self._arrays())
 
     @classmethod
@@ -166,8 +166,8 @@ class Problem:
         """Read what `save` wrote.
 
         Raises:
-            InvalidProblem: it was written by another version, a file that belongs to it is missing or another, or what
-                it holds does not fit together.
+            InvalidProblem: another version wrote it, a file that belongs to it is missing or has changed, or its arrays
+                are inconsistent.
         """
         with open_arrays(path) as stored:
             if "fields" not in stored:
@@ -190,7 +190,7 @@ class Problem:
         return {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
 
     def _plain(self) -> dict[str, Any]:
-        """The other fields but `fixed`, by name."""
+        """The fields that are no arrays, by name, without `fixed`."""
         arrays = self._arrays()
         names = (field.name for field in dataclasses.fields(self) if field.name != "fixed")
         return {name: getattr(self, name) for name in names if name not in arrays}
@@ -203,13 +203,13 @@ class Problem:
 
     @classmethod
     def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The fields that are arrays, from the open file at `path`."""
+        """The fields that are arrays, from the open file at a path."""
         names = {field.name for field in dataclasses.fields(cls)}
         return {name: stored[name] for name in stored if name in names}
 
 
 def _frozen(value: Any) -> Any:
-    """JSON's lists as tuples, those inside of lists as well."""
+    """A value from JSON with tuples in place of lists, recursively."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
@@ -217,7 +217,7 @@ def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
     """alpha and max_level by name, checked.
 
     Raises:
-        InvalidProblem: out of range.
+        InvalidProblem: a value is out of range.
     """
     if not 0 < alpha < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
@@ -227,10 +227,10 @@ def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
 
 
 def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """`as_matrix` of samples by variables, none of them missing or infinite.
+    """`as_matrix` of samples by variables, checked for missing and infinite values.
 
     Raises:
-        InvalidProblem: a value is missing or infinite, or what `as_matrix` says.
+        InvalidProblem: a value is missing or infinite, or as `as_matrix`.
     """
     values, names = as_matrix(data, names)
     bad = np.argwhere(~np.isfinite(values))
@@ -247,7 +247,7 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
     """A two-dimensional float64 array and the names of its columns.
 
     Raises:
-        InvalidProblem: not numbers, not two-dimensional, no columns, or bad names.
+        InvalidProblem: the data are not numbers, not two-dimensional or have no columns, or names are invalid.
     """
     if names is None and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
@@ -264,10 +264,10 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
 
 
 def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
-    """The p variables' names: those given, all different, or V0, V1, ...
+    """The names of p variables: the given ones, which must differ, or V0, V1, ...
 
     Raises:
-        InvalidProblem: not p of them, or one is given twice.
+        InvalidProblem: there are not p names, or two are the same.
     """
     names = tuple(f"V{k}" for k in range(p)) if names is None else tuple(map(str, names))
     if len(names) != p:
@@ -279,7 +279,7 @@ def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
 
 
 def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
-    """The names of the (p,) bool constant variables; a warning names them to the caller's caller."""
+    """The names of the constant variables, given as (p,) bool; issues a warning with them at the caller's caller."""
     constant_names = tuple(names[int(k)] for k in np.flatnonzero(constant))
     if constant_names:
         shown = ", ".join(constant_names[:5]) + (", ..." if len(constant_names) > 5 else "")
@@ -290,7 +290,7 @@ def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...
 
 
 def _first_text(data: Any, error: Exception) -> str:
-    """What cannot be converted, with its column where the data are a DataFrame."""
+    """What cannot be converted to numbers, with its column if the data are a DataFrame."""
     if hasattr(data, "columns"):
         for name, column in data.items():
             try:

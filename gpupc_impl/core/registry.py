@@ -1,7 +1,7 @@
-"""The registry of methods: one file adds a method, and nothing else has to know.
+"""The registry of methods. Adding a method takes one new file and no change elsewhere.
 
-A method is a function decorated with `method`. It is found because its module lies in a package that its family names
-(`Family.packages`), or in a plug-in (`gpupc_impl.core.family.plugins`).
+A method is a function decorated with `method`, in a module of a package that its family names (`Family.packages`), or
+of a plug-in (`gpupc_impl.core.family.plugins`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class InvalidParameter(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A parameter of a method that changes its speed, never its answer to the problem that its facts name.
+    """A parameter of a method. It changes the method's speed, never its answer to the problem that its facts state.
 
     Attributes:
-        default: value used when none is given; its type is the parameter's type.
-        description: one line, with the paper's symbol.
+        default: the value if none is given; its type is the parameter's type.
+        description: one line, with the symbol of the paper.
         minimum, maximum: inclusive range of a number.
         choices: allowed values, instead of a range.
     """
@@ -52,10 +52,10 @@ class Parameter:
     choices: tuple[Any, ...] | None = None
 
     def parse(self, name: str, value: Any) -> Any:
-        """The value in the parameter's own type (a command line gives text).
+        """The value in the parameter's type, into which text from a command line is converted.
 
         Raises:
-            InvalidParameter: not convertible, or outside the range.
+            InvalidParameter: the value has another type, or is out of range.
         """
         kind = type(self.default)
         if isinstance(value, np.generic):
@@ -78,16 +78,17 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """How one search is run; nothing in it changes the answer, `separating_sets` excepted.
+    """How one search is run. Only `separating_sets` can change the answer.
 
     Attributes:
-        backend: where kernels run; None for a method that has none (the CPU references).
+        backend: where kernels run; None for a CPU reference, which has no kernels.
         params: the method's own parameters, complete and checked.
-        separating_sets: ``"canonical"`` (DESIGN: the set a serial PC-stable finds) or ``"first-come"`` (the
-            papers' rule: an edge is left alone once any set separated it; the sets then vary from run to run).
-        pmax: whether the largest p-value of every pair is recorded.
+        separating_sets: ``"canonical"`` (the set that a serial PC-stable finds, see "One answer" in
+            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds; the sets
+            then vary from run to run).
+        pmax: whether to record the largest p-value of every pair.
         progress: called after each level.
-        facts: what the result records about the run.
+        facts: facts about the run for the result.
     """
 
     backend: Backend | None
@@ -103,23 +104,23 @@ class Method:
     """A registered method.
 
     Attributes:
-        name: its name everywhere: command line, config, records, tables.
-        family: which problems it solves (``"gaussian"``, ...).
+        name: its name in commands, configs, records and tables.
+        family: the family of the problems that it solves (``"gaussian"``, ...).
         backends: ``("cuda", "host")`` for methods made of kernels, ``("cuda",)`` for programs of other people that
             need a GPU, ``("cpu",)`` for references.
-        source: paper, section and algorithm; or the library.
-        summary: one line.
+        source: the paper, section and algorithm, or the library.
+        summary: what it does, in one line.
         params: parameters by name.
-        reference: True for CPU references: speedups are taken over these.
-        canonical: whether its separating sets are the canonical ones; only the adjacency of others is compared.
-        random: whether its tests draw random numbers of their own, so that even its adjacency may differ.
-        knowledge: whether it keeps to `Problem.fixed`, the edges that are required and forbidden.
-        cluster: whether it works on a cluster: its parameters name machines and memory, where those of others shape
-            launches, and it records no largest p-values.
-        problem_defaults: what its problems are made with, unless the user says otherwise: parameters of `from_data`.
+        reference: whether it is a CPU reference, over which speedups are computed.
+        canonical: whether its separating sets are canonical; if not, only its adjacency is compared.
+        random: whether its tests draw random numbers of their own, so that its adjacency may differ.
+        knowledge: whether it respects `Problem.fixed`, the required and forbidden edges.
+        cluster: whether it runs on a cluster: its parameters are about machines and memory, while those of other
+            methods shape launches, and it records no largest p-values.
+        problem_defaults: parameters of `from_data` for its problems, unless the user gives others.
         solve: ``(problem, run) -> Skeleton``.
         unavailable_reason: ``() -> str | None``, for a missing library.
-        check: ``(params) -> str | None``: what is wrong with a combination of parameters, as a sentence.
+        check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
         module: the Python module that defines it.
     """
 
@@ -141,10 +142,10 @@ class Method:
     module: str = ""
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters: those given, checked, and the defaults of the others.
+        """All parameters: the given ones, checked, and the defaults of the others.
 
         Raises:
-            InvalidParameter: a name that this method does not have, or a bad value.
+            InvalidParameter: the method has no parameter of that name, or the value is invalid.
         """
         unknown = sorted(set(params) - set(self.params))
         if unknown:
@@ -209,7 +210,7 @@ def method(
 
 
 def needs_package(module: str, package: str) -> Callable[[], str | None]:
-    """A method's ``unavailable``: the sentence to say when a module cannot be imported."""
+    """The ``unavailable`` of a method that needs a module: says how to install its package if it is missing."""
 
     def unavailable() -> str | None:
         try:
@@ -222,7 +223,7 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
 
 
 def methods(family: str | None = None) -> dict[str, Method]:
-    """All methods by name, those of one family when it is given."""
+    """All methods by name, or those of one family."""
     _discover()
     return {name: each for name, each in _METHODS.items() if family in (None, each.family)}
 
@@ -231,7 +232,7 @@ def get_method(name: str) -> Method:
     """The method of that name.
 
     Raises:
-        UnknownMethod: there is none.
+        UnknownMethod: there is no such method.
     """
     known = methods()
     if name not in known:
@@ -240,14 +241,14 @@ def get_method(name: str) -> Method:
 
 
 def method_packages() -> list[str]:
-    """The packages and modules that hold methods: those that families name and are installed, then plug-ins."""
+    """The packages and modules with methods: the installed ones that families name, then plug-ins."""
     named = dict.fromkeys(package for family in families().values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
 
 
 @functools.cache
 def _discover() -> None:
-    """Import every public module of the packages once, so that their decorators run."""
+    """Import every public module of the packages, whose decorators register methods."""
     for name in method_packages():
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(getattr(package, "__path__", ())):

@@ -1,4 +1,4 @@
-"""What a search returns: the skeleton, its separating sets, and how it was found."""
+"""The result of a search: the skeleton, its separating sets, and how it was found."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 from gpupc_impl.core import mapped
 from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.fixed import write
+from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from gpupc_impl.core.problem import Problem
 
-_PAIRS_AT_ONCE = 1 << 20
-
 NO_PAIRS = np.empty((0, 2), np.int32)
 NO_PAIRS.setflags(write=False)
 
@@ -34,19 +33,19 @@ NO_PAIRS.setflags(write=False)
 class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     """The separating set of every removed edge, as a mapping ``{(i, j): members}`` with i < j.
 
-    Pairs removed at level 0 are the bulk (billions, for the widest data) and all have the empty set, so only sets
-    with members are stored; a missing pair that is not an edge has the empty set. ``sets[j, i]`` works as well.
-    Each takes 20 bytes and 4 for a member after the first.
+    Most pairs are removed at level 0 (billions, for the widest data) and have the empty set, so only sets with members
+    are stored; a pair that is neither stored nor an edge has the empty set. ``sets[j, i]`` works as well. A stored set
+    takes 20 bytes, and 4 more for each member after the first.
 
-    A pair that background knowledge forbids to be an edge was never tested: it has no set, and is not in the mapping.
+    A pair that background knowledge forbids was never tested: it has no separating set, and is not in the mapping.
 
     Args:
-        sizes: how many members the sets have: one number for all, (k,) uint8, or as (k + 1,) int64 `offsets`.
+        sizes: the sizes of the sets: one number for all, (k,) uint8, or (k + 1,) int64 `offsets`.
 
     Attributes:
         gaps: (g, 2) int32, i < j, ascending: the forbidden pairs.
         pairs: (k, 2) int32, i < j, in ascending order: the pairs removed at level 1 or above.
-        offsets: (k + 1,) int64: set of pair number q is ``members[offsets[q]:offsets[q + 1]]``.
+        offsets: (k + 1,) int64: the set of pair number q is ``members[offsets[q]:offsets[q + 1]]``.
         members: int32 variable indexes, ascending within a set.
     """
 
@@ -63,7 +62,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         self._sizes = sizes
 
     def with_gaps(self, gaps: np.ndarray) -> SeparatingSets:
-        """The same sets, but none for these pairs; see `gaps`."""
+        """The same sets with these `gaps`."""
         return SeparatingSets(self._adjacency, self.pairs, self._sizes, self.members, gaps)
 
     @functools.cached_property
@@ -78,16 +77,16 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
 
     @functools.cached_property
     def _rows(self) -> np.ndarray:
-        return _row_starts(self.pairs, len(self._adjacency))
+        return row_starts(self.pairs, len(self._adjacency))
 
     @classmethod
     def from_levels(cls, adjacency: np.ndarray, removed: Iterable[tuple[np.ndarray, np.ndarray]]) -> SeparatingSets:
-        """From ``(pairs (k, 2), members (k, level))`` of each level from 1 up, in any order of pairs.
+        """From ``(pairs (k, 2), members (k, level))`` of each level from 1 upward, the pairs in any order.
 
-        Pairs may be billions: beside what comes in and goes out, little is in memory at a time.
+        There may be billions of pairs: little memory is used beside the arguments and the result.
         """
         levels = [
-            _in_order(np.asarray(pairs, np.int32), np.asarray(sets, np.int32)) for pairs, sets in removed if len(pairs)
+            in_order(np.asarray(pairs, np.int32), np.asarray(sets, np.int32)) for pairs, sets in removed if len(pairs)
         ]
         if not levels:
             return cls(adjacency, np.empty((0, 2), np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
@@ -97,18 +96,18 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         pairs = np.empty((sum(len(pairs) for pairs, _ in levels), 2), np.int32)
         offsets = np.zeros(len(pairs) + 1, np.int64)
         members = np.empty(sum(sets.size for _, sets in levels), np.int32)
-        starts = [_row_starts(pairs, len(adjacency)) for pairs, _ in levels]
-        at, members_at = 0, 0
-        for rows in _row_groups(np.sum(starts, axis=0)):
+        starts = [row_starts(pairs, len(adjacency)) for pairs, _ in levels]
+        end, members_end = 0, 0
+        for rows in row_groups(np.sum(starts, axis=0)):
             parts = [
                 (pairs[start[rows.start] : start[rows.stop]], sets[start[rows.start] : start[rows.stop]])
                 for (pairs, sets), start in zip(levels, starts, strict=True)
             ]
-            merged_pairs, sizes, merged_members = _merge(parts)
-            pairs[at : at + len(merged_pairs)] = merged_pairs
-            offsets[at + 1 : at + len(sizes) + 1] = members_at + np.cumsum(sizes)
-            members[members_at : members_at + len(merged_members)] = merged_members
-            at, members_at = at + len(merged_pairs), members_at + len(merged_members)
+            merged_pairs, sizes, merged_members = merge(parts)
+            pairs[end : end + len(merged_pairs)] = merged_pairs
+            offsets[end + 1 : end + len(sizes) + 1] = members_end + np.cumsum(sizes)
+            members[members_end : members_end + len(merged_members)] = merged_members
+            end, members_end = end + len(merged_pairs), members_end + len(merged_members)
         return cls(adjacency, pairs, offsets, members)
 
     def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
@@ -117,9 +116,9 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         if not 0 <= i < j < p or self._adjacency[i, j] or self._is_gap(i, j):
             raise KeyError(pair)
         start, stop = self._rows[i], self._rows[i + 1]
-        at = start + int(np.searchsorted(self.pairs[start:stop, 1], np.int32(j)))
-        if at < stop and self.pairs[at, 1] == j:
-            return tuple(map(int, self.members[self.offsets[at] : self.offsets[at + 1]]))
+        q = start + int(np.searchsorted(self.pairs[start:stop, 1], np.int32(j)))
+        if q < stop and self.pairs[q, 1] == j:
+            return tuple(map(int, self.members[self.offsets[q] : self.offsets[q + 1]]))
         return ()
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -139,11 +138,11 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SeparatingSets):
             return (
-                _equal(self._adjacency, other._adjacency)
-                and _equal(self.pairs, other.pairs)
-                and _equal(self.offsets, other.offsets)
-                and _equal(self.members, other.members)
-                and _equal(self.gaps, other.gaps)
+                equal(self._adjacency, other._adjacency)
+                and equal(self.pairs, other.pairs)
+                and equal(self.offsets, other.offsets)
+                and equal(self.members, other.members)
+                and equal(self.gaps, other.gaps)
             )
         return super().__eq__(other)
 
@@ -151,7 +150,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         return f"SeparatingSets({len(self)} pairs, {len(self.pairs)} of them with members)"
 
     def sizes(self) -> np.ndarray:
-        """(k,) sizes of the stored sets: the levels at which the pairs of `pairs` were removed."""
+        """(k,) sizes of the stored sets, which are the levels at which their pairs were removed."""
         return np.diff(self.offsets)
 
     @property
@@ -169,25 +168,25 @@ class InvalidSkeleton(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Skeleton(Shown):
-    """The undirected graph that PC-stable's first step ends with (cuPC, Algorithm 1).
+    """The undirected graph that the first step of PC-stable returns (cuPC, Algorithm 1).
 
     Attributes:
         adjacency: (p, p) bool, symmetric, False on the diagonal.
-        sepsets: separating set of every pair that is not an edge.
+        sepsets: the separating set of every pair that is not an edge.
         names: the p variables' names.
-        tests_per_level: CI tests performed at each level. Methods that stop an edge's tests at different moments
-            differ here, and nowhere else.
+        tests_per_level: CI tests performed at each level. Methods that stop testing an edge at different moments
+            differ in this number, and in nothing else.
         edges_per_level: edges left after each level.
-        seconds_per_level: wall-clock time of each level, preparation such as compaction included; where several ran in
-            one launch, by the device's clock, and the first also has what is left of the time of that launch.
+        seconds_per_level: wall-clock time of each level, preparation such as compaction included. The times of levels
+            that ran in one launch are the device's; the first of them includes the rest of the launch's time.
         levels_run: number of levels that were run; level 0 is the first.
-        stopped_because: why the next level was not run, as a sentence.
+        stopped_because: the reason why no further level was run, as a sentence.
         pmax: (p, p) float64, largest p-value over the tests of a pair, NaN where none was recorded; None unless
             the search was asked for it.
-        undefined_tests: tests not decided because an endpoint had no variance left given S.
-        pseudo_inverses: conditioning matrices that were near singular and took the Moore-Penrose path.
+        undefined_tests: tests that were not decided, because a variable had no residual variance given S.
+        pseudo_inverses: near-singular conditioning matrices, for which the Moore-Penrose inverse was used.
         facts: how it was found: method, backend, parameters, alpha, conventions.
-        problem: what was searched, where `gpupc_impl.skeleton` found this; files do not hold it.
+        problem: the problem, in a result of `gpupc_impl.skeleton`; it is not written to files.
     """
 
     adjacency: np.ndarray
@@ -230,9 +229,9 @@ class Skeleton(Shown):
     def adjacency_at(self, level: int) -> np.ndarray:
         """(p, p) bool: the graph G' at the start of a level, whose rows are A'_G (cuPC, Algorithm 2).
 
-        A pair is removed at the level of its separating set's size, so the graph is the skeleton with the pairs
-        whose sets are that large or larger. Level 0 starts complete but for forbidden pairs; after the last level
-        nothing changes.
+        The level at which a pair is removed is the size of its separating set, so the graph is the skeleton and the
+        pairs whose sets are at least as large. Level 0 starts with all pairs that are not forbidden. For a level after
+        the last one the graph is the skeleton.
 
         Raises:
             ValueError: a negative level.
@@ -244,14 +243,14 @@ class Skeleton(Shown):
             write(adjacency, self.sepsets.gaps, False)
             return adjacency
         adjacency = self.adjacency.copy()
-        _connect(adjacency, self.sepsets.pairs[self.sepsets.sizes() >= level])
+        connect(adjacency, self.sepsets.pairs[self.sepsets.sizes() >= level])
         return adjacency
 
     def __eq__(self, other: object) -> bool:
-        """Same labelled edges and same separating sets; how they were found does not matter."""
+        """Whether the labelled edges and the separating sets are the same, however they were found."""
         if not isinstance(other, Skeleton):
             return NotImplemented
-        return _equal(self.adjacency, other.adjacency) and self.sepsets == other.sepsets
+        return equal(self.adjacency, other.adjacency) and self.sepsets == other.sepsets
 
     def __repr__(self) -> str:
         method = self.facts.get("method", "?")
@@ -294,22 +293,22 @@ class Skeleton(Shown):
         """Write by suffix: ``.npz`` (everything but the data), ``.csv`` (edges by name), ``.graphml``, ``.gml``,
         ``.dot`` or ``.json`` (docs/results.md).
 
-        In a ``.csv`` a name that a spreadsheet would take for a formula, ``=1+1``, has an apostrophe in front.
+        In a ``.csv`` a name that a spreadsheet would take for a formula, such as ``=1+1``, begins with an apostrophe.
 
         Raises:
-            ValueError: another suffix, or names that the format cannot hold.
+            ValueError: the suffix is unknown, or the format cannot hold a name.
         """
         path = Path(path)
         if path.suffix == ".npz":
-            told = dict(self.facts)
+            facts = dict(self.facts)
             if self.problem is not None:
-                told["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
+                facts["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
             scalars = {
                 "levels_run": self.levels_run,
                 "stopped_because": self.stopped_because,
                 "undefined_tests": self.undefined_tests,
                 "pseudo_inverses": self.pseudo_inverses,
-                "facts": told,
+                "facts": facts,
             }
             arrays = {} if self.pmax is None else {"pmax": self.pmax}
             if len(self.sepsets.gaps):
@@ -325,7 +324,7 @@ class Skeleton(Shown):
                 "seconds_per_level": np.array(self.seconds_per_level, np.float64),
                 "run": np.array(json.dumps(scalars)),
             }
-            # As numpy.savez_compressed, at zlib's fastest level: a quarter larger, and four times as fast.
+            # As numpy.savez_compressed, but at zlib's fastest level: a quarter larger and four times as fast.
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
                 for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -347,10 +346,10 @@ class Skeleton(Shown):
                     return cls._read(stored)
             except MemoryError:
                 raise
-            except Exception as error:  # a damaged file raises nearly anything
-                said = f"{type(error).__name__}: {error}"
+            except Exception as error:  # a damaged file can raise nearly anything
                 raise InvalidSkeleton(
-                    f"{Path(path).name} is no skeleton's file, or is damaged ({said}); make it again"
+                    f"{Path(path).name} is no skeleton's file, or is damaged "
+                    f"({type(error).__name__}: {error}); make it again"
                 ) from error
 
     @classmethod
@@ -376,77 +375,14 @@ class Skeleton(Shown):
 
 
 def complete_graph(n_variables: int) -> np.ndarray:
-    """(p, p) bool: every pair an edge."""
+    """(p, p) bool: the graph in which every pair is an edge."""
     adjacency = np.ones((n_variables, n_variables), dtype=bool)
     np.fill_diagonal(adjacency, False)
     return adjacency
 
 
 def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables: int) -> np.ndarray:
-    """(k, 2) index pairs to a (p, p) bool adjacency matrix."""
+    """The (p, p) bool adjacency matrix with (k, 2) edges."""
     adjacency = np.zeros((n_variables, n_variables), dtype=bool)
-    _connect(adjacency, np.asarray(edges).reshape(-1, 2))
+    connect(adjacency, np.asarray(edges).reshape(-1, 2))
     return adjacency
-
-
-def _connect(adjacency: np.ndarray, edges: np.ndarray) -> None:
-    """Add (k, 2) edges."""
-    for part in mapped.pieces(len(edges), _PAIRS_AT_ONCE):
-        i, j = edges[part].T.astype(np.int64)
-        adjacency[i, j] = adjacency[j, i] = True
-
-
-def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """`numpy.array_equal` without a temporary array of their size."""
-    return one.shape == other.shape and all(np.array_equal(one[rows], other[rows]) for rows in mapped.row_pieces(one))
-
-
-def _in_order(pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One level's pairs and sets with the pairs ascending."""
-    for part in mapped.pieces(len(pairs) - 1, _PAIRS_AT_ONCE):
-        (i, j), (next_i, next_j) = pairs[part].T, pairs[part.start + 1 : part.stop + 1].T
-        if not ((i < next_i) | ((i == next_i) & (j < next_j))).all():
-            order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-            return pairs[order], sets[order]
-    return pairs, sets
-
-
-def _row_starts(pairs: np.ndarray, p: int) -> np.ndarray:
-    """(p + 1,) int64: how many of the ascending pairs have a first variable below each number."""
-    counts = np.zeros(p + 1, np.int64)
-    for part in mapped.pieces(len(pairs), _PAIRS_AT_ONCE):
-        counts[1:] += np.bincount(pairs[part, 0], minlength=p)
-    return np.cumsum(counts)
-
-
-def _row_groups(starts: np.ndarray) -> Iterator[slice]:
-    """The p rows cut into slices with about `_PAIRS_AT_ONCE` pairs each, from the (p + 1,) numbers of pairs before."""
-    first, p = 0, len(starts) - 1
-    while first < p:
-        last = int(np.searchsorted(starts, starts[first] + _PAIRS_AT_ONCE, side="right")) - 1
-        last = min(max(last, first + 1), p)
-        yield slice(first, last)
-        first = last
-
-
-def _merge(levels: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of several levels in one ascending order, the sizes of their sets, and the sets' members end to end."""
-    runs = [(pairs, np.full(len(sets), sets.shape[1], np.int64), sets.reshape(-1)) for pairs, sets in levels]
-    return functools.reduce(_merge_two, sorted(runs, key=lambda run: len(run[0])))
-
-
-def _merge_two(
-    few: tuple[np.ndarray, np.ndarray, np.ndarray], many: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two runs of ascending pairs, sizes and members as one: the few find their places among the many."""
-    if not len(few[0]):
-        return many
-    keys = [run[0][:, 0].astype(np.int64) << 32 | run[0][:, 1] for run in (few, many)]
-    of_few = np.zeros(len(keys[0]) + len(keys[1]), bool)
-    of_few[np.searchsorted(keys[1], keys[0]) + np.arange(len(keys[0]))] = True
-    whole, sizes = np.empty(len(of_few), np.int64), np.empty(len(of_few), np.int64)  # a pair at a time is much faster
-    whole[of_few], whole[~of_few] = (np.ascontiguousarray(run[0]).view(np.int64)[:, 0] for run in (few, many))
-    sizes[of_few], sizes[~of_few] = few[1], many[1]
-    members, member_of_few = np.empty(len(few[2]) + len(many[2]), np.int32), np.repeat(of_few, sizes)
-    members[member_of_few], members[~member_of_few] = few[2], many[2]
-    return whole.view(np.int32).reshape(-1, 2), sizes, members

@@ -1,7 +1,7 @@
-"""What people look at: the methods of results that pictures, tables, pages and files of other programs come from.
+"""The methods of results that make pictures, tables, pages and files of other programs.
 
-They are written in the room `views`, which stands above this one and is found by name: no search and no measurement
-calls them, so none depends on how a picture looks (`EXCLUDED` of measurement/digest.py).
+They are implemented in the package `views`, which is above this one and is imported by name when a method is called. No
+search and no measurement calls them, so none depends on how a picture looks (`EXCLUDED` of measurement/exclusions.py).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """What `Skeleton` and `CPDAG` have in common for their readers (docs/results.md)."""
+    """The methods for readers that `Skeleton` and `CPDAG` have in common (docs/results.md)."""
 
     def plot(self, ax: Axes | None = None, *, max_nodes: int = 100, title: str | None = None) -> Axes:
-        """Draw the graph: variables as boxes, arrows for directions, lines without, dashes for conflicts.
+        """Draw the graph: variables as boxes, directed edges as arrows, undirected ones as lines, conflicts dashed.
 
-        A graph with more than `max_nodes` variables that have an edge is drawn as `heatmap` does.
+        A graph with more than `max_nodes` variables that have an edge is drawn by `heatmap`.
 
         Args:
-            ax: where to draw; None makes a figure of a size that suits the graph.
-            title: above the picture; None says how many variables and edges there are, ``""`` leaves it out.
+            ax: the axes to draw in; None makes a figure whose size suits the graph.
+            title: the title; None states the numbers of variables and edges, ``""`` omits it.
 
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
@@ -34,10 +34,10 @@ class Shown:
         return axes
 
     def heatmap(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the adjacency matrix, variables ordered by community; those without an edge are left out.
+        """Draw the adjacency matrix, with variables ordered by community and without those that have no edge.
 
         Args:
-            ax, title: as of `plot`.
+            ax, title: see `plot`.
 
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
@@ -46,32 +46,32 @@ class Shown:
         return axes
 
     def summary(self) -> str:
-        """What was searched, how, and what was found, as lines of text; Python's prompt shows them as lines, too."""
+        """The problem, the method and the result, as lines of text."""
         text: str = _view("text").summary(self)
         return text
 
     def strengths(
         self, pairs: str = "edges", *, backend: str = "auto", progress: bool | None = None
     ) -> pandas.DataFrame:
-        """How strong each edge is: the largest p-value among its tests, the set given in that test, and the effect.
+        """The strength of each edge: the largest p-value among its tests, the set of that test, and the effect size.
 
-        An edge is as strong as the test that came nearest to removing it. A pair that was removed has the p-value of
-        the test that separated it, the last one made (pcalg's ``pMax``).
+        The test with the largest p-value is the one that came nearest to removing the edge. A removed pair has the
+        p-value of the test that separated it, its last one (pcalg's ``pMax``).
 
         Args:
             pairs: ``"edges"``, in the order of ``to_frame()``; ``"removed"``; or ``"all"``.
-            backend: where tests are made again that are computations of their own (CMIknn).
-            progress: a progress bar; None: where somebody can see it, and tqdm is installed.
+            backend: where tests are performed again if they are computations of their own (CMIknn).
+            progress: whether to show a progress bar; None: if the output is a terminal and tqdm is installed.
 
         Returns:
-            A row a pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()``, ``"removed"``, or
-            ``"forbidden"`` by background knowledge; ``p_value``, NaN where knowledge left nothing to test; ``given``, a
-            tuple of names; and the effect in that test, in a column named after it:
+            A row for each pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()``, ``"removed"``, or
+            ``"forbidden"`` by background knowledge; ``p_value``, NaN if knowledge left nothing to test; ``given``, a
+            tuple of names; and the effect size in that test, in a column with its name:
             ``partial_correlation``, ``cramers_v`` (given a set: of the statistic over all strata),
             ``mutual_information`` (of the G-square test, in nats) or ``cmi`` (in nats).
 
         Raises:
-            ValueError: another word for `pairs`, or the result was read from a file and no longer holds its data.
+            ValueError: `pairs` is invalid, or the result was read from a file, which does not hold the data.
         """
         frame: pandas.DataFrame = _view("strengths").strengths(self, pairs, backend, progress)
         return frame
@@ -93,7 +93,7 @@ class Shown:
         return frame
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         html: str = _view("text").html(self)
         return html
 
@@ -101,7 +101,7 @@ class Shown:
         """Write the graph by suffix.
 
         Raises:
-            ValueError: a suffix that is not known, or names that the format cannot hold.
+            ValueError: the suffix is unknown, or the format cannot hold a name.
         """
         _view("exports").write(self, path)
 

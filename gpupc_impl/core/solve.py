@@ -1,4 +1,4 @@
-"""Running a method on a problem: the one path that the library, the command line and the measurements share."""
+"""Running a method on a problem, for the library, the command line and the measurements alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpupc_impl.core.result import Skeleton
 
 
 def unavailable(method: Method, backend: str = "auto", problem: Problem | None = None) -> str | None:
-    """Why a method cannot run here (on this backend, on this problem), as a sentence; None when it can."""
+    """Why a method cannot run here (on this backend, on this problem), as a sentence; None if it can."""
     if problem is not None and problem.family != method.family:
         return f"method {method.name!r} solves {method.family} problems, not {problem.family} ones"
     reason = method.unavailable_reason()
@@ -31,7 +31,7 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
 
 
 def _resolve(method: Method, backend: str) -> str:
-    """The backend's name; ``"auto"`` leaves no choice where a method has one backend."""
+    """The backend's name; ``"auto"`` is the method's backend where it has only one."""
     only = len(method.backends) == 1 and backend == "auto"
     return method.backends[0] if only else resolve_backend(backend)
 
@@ -40,27 +40,27 @@ def choose_method(name: str, backend: str, family: str) -> Method:
     """The method of that name; ``"auto"`` is the fastest of the family that is installed (`Family.auto`).
 
     Raises:
-        UnknownMethod: there is none of that name, or none that ``"auto"`` could mean.
-        InvalidProblem: no such family.
+        UnknownMethod: there is no such method, or ``"auto"`` matches none that can run here.
+        InvalidProblem: there is no such family.
     """
     if name != "auto":
         return get_method(name)
     auto, known = get_family(family).auto, methods(family)
-    where = resolve_backend(backend)
-    asked = [where] if backend != "auto" else [place for place in auto if place != "cuda" or where == "cuda"]
-    for place in asked:
-        candidate = known.get(auto.get(place, ""))
-        if candidate is not None and (backend != "auto" or unavailable(candidate, place) is None):
+    resolved = resolve_backend(backend)
+    candidates = [resolved] if backend != "auto" else [each for each in auto if each != "cuda" or resolved == "cuda"]
+    for name in candidates:
+        candidate = known.get(auto.get(name, ""))
+        if candidate is not None and (backend != "auto" or unavailable(candidate, name) is None):
             return candidate
     raise UnknownMethod(f"family {family!r} has no method for backend {backend!r} here; name one: {', '.join(known)}")
 
 
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:
-    """The backend a method runs on; None for a CPU reference, which has none.
+    """The open backend on which a method runs; None for a CPU reference.
 
     Raises:
         BackendUnavailable: it cannot be used here.
-        InvalidParameter: a backend or a device memory limit for a method that has no kernels.
+        InvalidParameter: the method has no kernels, and a backend or a device memory limit is given.
     """
     if method.backends != ("cpu",):
         name = _resolve(method, backend)
@@ -68,8 +68,8 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
             raise BackendUnavailable(unavailable(method, name))
         return open_backend(name, device_memory_limit)
     if backend not in ("auto", "cpu") or device_memory_limit is not None:
-        asked = "device_memory_limit" if device_memory_limit is not None else f"backend {backend!r}"
-        raise InvalidParameter(f"method {method.name!r} has no kernels, so {asked} means nothing to it; leave it out")
+        name = "device_memory_limit" if device_memory_limit is not None else f"backend {backend!r}"
+        raise InvalidParameter(f"method {method.name!r} has no kernels, so {name} means nothing to it; leave it out")
     return None
 
 
@@ -86,9 +86,9 @@ def solve(
     """Find the skeleton of a problem with a method.
 
     Raises:
-        InvalidProblem: the method is of another family, or knows nothing of required and forbidden edges.
+        InvalidProblem: the method is of another family, or does not support required and forbidden edges.
         InvalidParameter: a parameter is unknown or out of range.
-        BackendUnavailable: the method's library is missing.
+        BackendUnavailable: a library that the method needs is missing.
         DeviceMemoryError: the problem does not fit in device memory.
     """
     if problem.family != method.family:
@@ -112,7 +112,7 @@ def solve(
         "separating_sets": separating_sets if method.canonical else "the method's own",
         "problem": problem.outline(),
     }
-    found = method.solve(
+    skeleton = method.solve(
         problem,
         Run(
             backend=backend,
@@ -123,23 +123,23 @@ def solve(
             facts=facts,
         ),
     )
-    return found if problem.fixed is None else _with_fixed(problem, method, found)
+    return skeleton if problem.fixed is None else _with_fixed(problem, method, skeleton)
 
 
-def _with_fixed(problem: Problem, method: Method, found: Skeleton) -> Skeleton:
-    """What a method found, checked for the edges that are required and forbidden; these have no sets and no p-values.
+def _with_fixed(problem: Problem, method: Method, skeleton: Skeleton) -> Skeleton:
+    """The skeleton without separating sets and p-values of required and forbidden edges.
 
     Raises:
-        RuntimeError: the method has not kept to them.
+        RuntimeError: a required edge is missing, or a forbidden one is in it.
     """
     fixed, names = problem.fixed, problem.names
     assert fixed is not None
-    if found.levels_run == 0:  # every pair is an edge still
-        fixed.apply(found.adjacency)
-    for i, j in fixed.broken_by(found.adjacency)[:1]:
-        kind = "forbidden" if found.adjacency[i, j] else "required"
+    if skeleton.levels_run == 0:  # no level has removed the forbidden edges
+        fixed.apply(skeleton.adjacency)
+    for i, j in fixed.broken_by(skeleton.adjacency)[:1]:
+        kind = "forbidden" if skeleton.adjacency[i, j] else "required"
         raise RuntimeError(f"method {method.name!r} has not kept to the {kind} edge between {names[i]} and {names[j]}")
-    pmax = found.pmax
+    pmax = skeleton.pmax
     if pmax is not None:
         write(pmax, np.concatenate([fixed.required, fixed.forbidden]), np.nan)
-    return dataclasses.replace(found, sepsets=found.sepsets.with_gaps(fixed.forbidden), pmax=pmax)
+    return dataclasses.replace(skeleton, sepsets=skeleton.sepsets.with_gaps(fixed.forbidden), pmax=pmax)

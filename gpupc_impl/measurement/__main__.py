@@ -12,8 +12,8 @@ from pathlib import Path
 from gpupc_impl.backends import BACKENDS, BackendUnavailable, DeviceMemoryError
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.measurement import kernel_times
+from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits, Record, band
-from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 

@@ -1,5 +1,4 @@
-"""Whether what a method returned is a skeleton of the problem it was given; whether it is the right one is another
-question (`gpupc_impl.verification`)."""
+"""Checks that a method returned a skeleton of its problem. Whether it is the right one is left to verification."""
 
 from __future__ import annotations
 
@@ -15,19 +14,20 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 _PAIRS_AT_ONCE = 1 << 20
+"""How many pairs are checked at a time, so that temporary arrays stay small."""
 
 
 class InvalidAnswer(ValueError):
-    """A method returned something that is no skeleton of its problem; the message says what is wrong with it."""
+    """A method returned no valid skeleton of its problem; the message says why."""
 
 
 def check_answer(answer: Any, problem: Problem) -> Skeleton:
-    """The answer, when it is a skeleton of this problem.
+    """The answer, after checks that it is a skeleton of this problem.
 
     Raises:
-        InvalidAnswer: another type; an adjacency matrix that is not (p, p) bool, symmetric and False on its diagonal;
-            other names; separating sets that are out of range, of edges, in disorder or that hold their own pair;
-            counts or times that are negative or no numbers; other facts of the problem.
+        InvalidAnswer: the answer has another type; the adjacency matrix is not (p, p) bool, symmetric and False on its
+            diagonal; names differ; separating sets are out of range, belong to edges, are not sorted or contain their
+            own pair; counts or times are negative or no numbers; or the facts are of another problem.
     """
     if not isinstance(answer, Skeleton):
         raise InvalidAnswer(f"it returned a {type(answer).__name__}, not a Skeleton")
@@ -106,19 +106,19 @@ def _is_time(value: Any) -> bool:
 
 
 def _check_facts(facts: Any, problem: Problem) -> None:
-    """Check what goes into a record. A reference may know only one of the problem's conventions, and says so."""
+    """Check the facts about the problem. A reference may know only one of the problem's conventions and state it."""
     if not isinstance(facts, Mapping):
         raise InvalidAnswer(f"facts is {_shown(facts)}; it must be a mapping")
     if not _is_time(facts.get("translation_s", 0.0)):
         raise InvalidAnswer(f"facts['translation_s'] is {_shown(facts['translation_s'])}; it must be seconds")
     ours, given = problem.facts(), facts.get("problem") or {}
-    said = ours | dict(given) if isinstance(given, Mapping) else {}
+    merged = ours | dict(given) if isinstance(given, Mapping) else {}
     fits = (
-        said.keys() == ours.keys()
+        merged.keys() == ours.keys()
         and (not given or given.keys() | {"fingerprint"} == ours.keys())
-        and all(said[name] == ours[name] for name in ("alpha", "n_variables"))
-        and all(type(said[name]) in (type(ours[name]), int, type(None)) for name in ours)
-        and re.fullmatch("[0-9a-f]{64}", str(said["fingerprint"]))
+        and all(merged[name] == ours[name] for name in ("alpha", "n_variables"))
+        and all(type(merged[name]) in (type(ours[name]), int, type(None)) for name in ours)
+        and re.fullmatch("[0-9a-f]{64}", str(merged["fingerprint"]))
     )
     if not fits:
         raise InvalidAnswer(f"facts['problem'] is {_shown(given)}; it must be the problem's facts()")

@@ -1,7 +1,7 @@
-"""Reading the clock: one way for every method.
+"""Reading the clock, in the same way for every method.
 
-Inside the clock is the way from the prepared problem in host memory to the adjacency and the separating sets in host
-memory, transfers included. Loading the problem, orienting edges and writing files are outside.
+The clock runs from the prepared problem in host memory to the adjacency and the separating sets in host memory,
+transfers included. Loading the problem, orienting edges and writing files are outside of the clock.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def timed(work: Callable[[], T], synchronize: Callable[[], None]) -> tuple[T, float]:
-    """The value of ``work()`` and its wall-clock seconds, bracketed by ``synchronize()``.
+    """The value of ``work()`` and its wall-clock seconds, between two calls of ``synchronize()``.
 
-    Garbage is collected beforehand, so that one run does not pay for another's.
+    Garbage collection runs beforehand, so that no run is charged for the garbage of another one.
     """
     gc.collect()
     synchronize()
@@ -30,10 +30,10 @@ def timed(work: Callable[[], T], synchronize: Callable[[], None]) -> tuple[T, fl
 
 @contextlib.contextmanager
 def numba_compilation() -> Iterator[Callable[[], float | None]]:
-    """A function that tells how long numba compiled inside this context; None when it did not or is not installed.
+    """Yields a function that returns for how long numba compiled in this context; None if it did not or is missing.
 
-    Counted is what numba itself calls compiling (typing, optimising, generating code), nested compilations once.
-    Reading a function from numba's cache on disk is not compiling.
+    This is numba's own measure: typing, optimising and generating code, with nested compilations counted once, but not
+    reading a function from numba's cache on disk.
     """
     try:
         from numba.core import event

@@ -1,7 +1,7 @@
 """Facts of the machine and the software that a measurement depends on.
 
-Never host names, user names, paths or URLs; of a cluster's node the name that its scheduler has for it, unless told
-otherwise (`node_name`). A fact that cannot be found out is None, and where that matters a warning sentence says so.
+No fact is a host name, user name, path or URL, except the name of a cluster's node, which is the scheduler's unless the
+user chooses another one (`node_name`). A fact that cannot be determined is None; if it matters, there is a warning.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def environment(
 
     Args:
         cores: `available_cores` of the process that measures.
-        threads: what a worker's CPU threads are pinned to.
-        backend: the open backend, or None for CPU references.
-        gpu_processes: `gpu_process_list` of before the backend was opened (it is on the list itself).
+        threads: the CPU threads of a worker.
+        backend: the open backend; None for CPU references.
+        gpu_processes: `gpu_process_list` before the backend was opened, because this process is on the list afterwards.
     """
     warnings = []
     commit, dirty = git_state()
@@ -77,28 +77,30 @@ def environment(
 
 
 def node_name() -> str | None:
-    """What the records of a cluster's node call it; None elsewhere.
+    """The name of a cluster's node in records; None on other machines.
 
-    ``GPUPC_NODE`` names it, empty to leave it out; where that is not set, it is the name that Slurm has for it.
+    It is the value of ``GPUPC_NODE``, of which an empty value omits it; by default it is Slurm's name for the node.
     """
     return os.environ.get("GPUPC_NODE", os.environ.get("SLURMD_NODENAME")) or None
 
 
 def scheduler_job() -> str | None:
-    """What a person looks up in the scheduler's logs, the job and its node; None where Slurm did not start this."""
+    """The Slurm job and its node, to be looked up in the scheduler's logs; None if Slurm did not start this process."""
     job = os.environ.get("SLURM_JOB_ID")
     return job and f"job {job} on node {os.environ.get('SLURMD_NODENAME', '?')}"
 
 
 def pin_cores(count: int) -> None:
-    """Keep this process on that many of its cores, where the system can: what goes by the cores then keeps to them."""
+    """Restrict this process to that many of its cores, if the system can, so that libraries use as many threads."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def git_state() -> tuple[str | None, bool | None]:
-    """Commit of this package's repository, and whether files differ from it, those of results apart, which are no code
-    and may be just being recorded; (None, None) when unknown."""
+    """The commit of this package's repository, and whether files other than results differ from it.
+
+    (None, None) if unknown. Results are no code, and recording changes them.
+    """
     tracked = _git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py")
     if tracked is None:  # no git, no repository, or one that merely holds the environment we are installed in
         return None, None
@@ -108,16 +110,16 @@ def git_state() -> tuple[str | None, bool | None]:
 
 
 def _are_on(device_key: str | None, gpu_processes: str) -> bool:
-    """Whether there are processes on a GPU, or on one that is not known by the uuid with which its key begins."""
+    """Whether processes are on a GPU, given its key, or on one whose uuid cannot be compared with that of the key."""
     uuid = (device_key or "").split(" ")[0]
     used = [line.split(",")[0].removeprefix("GPU-").replace("-", "") for line in gpu_processes.splitlines()]
     return any(other == uuid or len(other) != len(uuid) for other in used)
 
 
 def gpu_process_list() -> str | None:
-    """The compute processes on this machine's GPUs, one a line ("" for none); None when that is not known.
+    """The compute processes on this machine's GPUs, one per line ("" for none); None if unknown.
 
-    Inside a container the driver may hide the processes of others: best effort.
+    In a container the driver may hide the processes of others.
     """
     return _nvidia_smi("--query-compute-apps=gpu_uuid,pid")
 
@@ -131,12 +133,12 @@ def _nvidia_smi(query: str) -> str | None:
 
 
 def _output(command: list[str]) -> str | None:
-    """What a command prints, stripped; None when it cannot be run or fails."""
+    """The output of a command, stripped; None if it cannot be run or fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return process.stdout.strip() if process.returncode == 0 else None
 
 
 def _version(distributions: tuple[str, ...]) -> str | None:
@@ -149,9 +151,9 @@ def _version(distributions: tuple[str, ...]) -> str | None:
 
 
 def _blas() -> str | None:
-    """Name and version of the BLAS that NumPy was built with."""
+    """The name and version of the BLAS with which NumPy was built."""
     try:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{blas['name']} {blas['version']}"
-    except (KeyError, TypeError):  # other NumPy versions lay this out differently
+    except (KeyError, TypeError):  # other versions of NumPy have another structure
         return None

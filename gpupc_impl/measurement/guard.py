@@ -2,13 +2,13 @@
 
     guard.py STATUS PASSED COMMAND...
 
-It starts the command in a session of its own with the descriptors PASSED (comma separated), and writes the command's
-process id and, when it ended, its exit code (negative for a signal) to the descriptor STATUS, a line each. When the
-command ends, or standard input does because the owner closed it or died, it kills every descendant and ends.
+It starts the command in a session of its own with the descriptors PASSED (comma separated). It writes the command's
+process id and, after its end, its exit code (negative for a signal) to the descriptor STATUS, a line each. When the
+command ends, or when standard input ends because the owner closed it or died, it kills every descendant and ends.
 
 On Linux it is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent died becomes its child,
-whatever session or process group that process made for itself, so none escapes. Elsewhere those are found whose
-parents live, and those in the command's process group.
+even in another session or process group, so none escapes. On other systems it finds only descendants whose parents are
+alive, and those in the command's process group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import psutil
 PR_SET_CHILD_SUBREAPER = 36
 
 DEATH_SECONDS = 10
-"""How long killed processes may take to disappear (a driver may hold one) before they are left to themselves."""
+"""How long to wait for killed processes to end, which a driver may delay."""
 
 
 def main() -> None:
@@ -35,26 +35,26 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL, pass_fds=passed, start_new_session=True) as command:
-        for descriptor in passed:  # the owner is to see the end of the pipe when the command ends
+        for descriptor in passed:  # so that the owner sees the end of the pipe when the command ends
             os.close(descriptor)
-        _tell(status, command.pid)
+        _report(status, command.pid)
         threading.Thread(target=_wait_for_the_owner, args=(command.pid,), daemon=True).start()
         while True:
-            pid, code = os.wait()  # of orphans, too
+            pid, code = os.wait()  # also collects orphans
             if pid == command.pid:
                 command.returncode = os.waitstatus_to_exitcode(code)
                 break
         _kill_all(command.pid)
         give_up = time.monotonic() + DEATH_SECONDS
         while _reap() and time.monotonic() < give_up:
-            _kill_all(command.pid)  # one that was killed may have left children, which are ours now
+            _kill_all(command.pid)  # the children of a killed process are this process's now
             time.sleep(0.005)
-        _tell(status, command.returncode)
-    os._exit(0)  # the thread may still wait
+        _report(status, command.returncode)
+    os._exit(0)  # without waiting for the thread
 
 
 def _wait_for_the_owner(command: int) -> None:
-    """Kill everything when the owner has closed standard input; the main thread then sees the command's end."""
+    """Kill all processes when the owner has closed standard input; the main thread then sees the command end."""
     while os.read(0, 1 << 10):
         pass
     _kill_all(command)
@@ -69,7 +69,7 @@ def _kill_all(command: int) -> None:
 
 
 def _reap() -> bool:
-    """Collect the children that ended; whether there are others."""
+    """Collect the children that have ended; returns whether there are others."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -78,8 +78,8 @@ def _reap() -> bool:
     return True
 
 
-def _tell(status: int, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the owner is gone
+def _report(status: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the owner has ended
         os.write(status, f"{number}\n".encode())
 
 

@@ -1,27 +1,27 @@
-"""Running code that may spin, hang, crash or eat memory, without harm to the caller.
+"""Running code that may loop for ever, hang, crash or exhaust memory, without harm to the caller.
 
-A `Worker` is a process in a session of its own. It answers requests, one JSON line each, over two pipes. Whatever
-happens to it becomes an `Outcome` with a status and a sentence:
+A `Worker` is a process in a session of its own. It answers requests, one JSON line each, over two pipes. The result of
+a request is an `Outcome` with a status and a sentence:
 
 ======== ==================================================================================================
 ok       it answered
-timeout  no answer within the time limit; it was killed
-oom      memory ran out: our limit (it was killed), the host's or the device's (it raised MemoryError)
-error    it raised something else, ended without an answer, or its pipe held something that is no answer
-killed   a signal ended it that was not ours, such as a crash or the operating system's out-of-memory killer
-skipped  it was not run (never returned here; measurements use it)
+timeout  it did not answer within the time limit and was killed
+oom      memory was exhausted: our limit (it was killed), the host's or the device's (it raised MemoryError)
+error    it raised another exception, ended without an answer, or wrote something else to its pipe
+killed   another signal ended it, such as that of a crash or of the operating system's out-of-memory killer
+skipped  it was not run (measurements use this status; no request returns it)
 ======== ==================================================================================================
 
-Processes are killed with SIGKILL, since compiled code does not hear gentler signals. The memory limit is on the
-resident memory of the worker and all that descends from it, looked at every `POLL_SECONDS`: an address-space limit
-(RLIMIT_AS) would break CUDA, which reserves far more than it uses. Nothing outlives its owner: the worker is the child
-of a guard (`guard`), which kills all descendants when the worker ends, or when the owner dies, even by SIGKILL. POSIX
-only.
+Processes are killed with SIGKILL, because compiled code does not react to other signals. The memory limit is on the
+resident memory of the worker and its descendants, which is polled every `POLL_SECONDS`: an address-space limit
+(RLIMIT_AS) would break CUDA, which reserves far more than it uses. No process outlives its owner: the worker is the
+child of a guard (`guard`), which kills all descendants when the worker ends, or when the owner dies, even by SIGKILL.
+POSIX only.
 
-The code that a worker runs shares a process with the worker's end of the pipes. So that its mistakes are told from
-answers, the pipes are moved to descriptors that no child inherits, every request carries a random token that its
-answer must repeat, and whatever else comes ends the worker with status ``error``. That is a guard against faults:
-code that means harm runs as the caller, here as anywhere.
+The code that a worker runs shares a process with the worker's ends of the pipes. To tell its mistakes from answers, the
+pipes are moved to descriptors that no child inherits, every request has a random token that its answer must repeat, and
+anything else in the pipe ends the worker with status ``error``. This protects against faults and not against malicious
+code, which runs with the caller's rights.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ import psutil
 STATUSES = ("ok", "timeout", "oom", "error", "killed", "skipped")
 
 POLL_SECONDS = 0.1
-"""How often the memory of a busy worker is looked at."""
+"""The interval at which the memory of a busy worker is polled."""
 
 RECEIPT_SECONDS = 60
 """How long a worker that has answered before may take to confirm that it got a request."""
@@ -58,25 +58,25 @@ REPLY_BYTES = 1 << 26
 """The longest answer."""
 
 LINE_BYTES = 1 << 14
-"""Where a longer line of what a worker prints is cut."""
+"""The length at which lines of a worker's output are cut."""
 
 LOG_BYTES = 1 << 24
-"""How much of what a worker prints is kept."""
+"""How much of a worker's output is logged."""
 
 _DEATH_SECONDS = 12
-"""How long a guard may take to end everything (`guard.DEATH_SECONDS`) before it is left to itself."""
+"""How long to wait for a guard that ends all processes; longer than `guard.DEATH_SECONDS`."""
 
 _GUARD = Path(__file__).with_name("guard.py")
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a request.
+    """The result of a request.
 
     Attributes:
         status: one of `STATUSES`.
-        why: one sentence when the status is not ``ok``.
-        value: the answer when it is.
+        why: the reason for any other status than ``ok``, as a sentence.
+        value: the answer if the status is ``ok``.
     """
 
     status: str
@@ -92,11 +92,11 @@ class Worker:
     """A process, in a session of its own, that runs `serve` and answers one request at a time.
 
     Args:
-        argv: the command; the numbers of its two pipes are appended to it.
-        env: its environment; None for ours.
-        memory_limit_bytes: resident memory that it and its descendants may have; None for no limit.
-        log: where what it prints goes, line by line, up to `LOG_BYTES`; None for our stderr.
-        prefix: put before each of those lines.
+        argv: the command, to which the numbers of its two pipes are appended.
+        env: its environment; None for this process's.
+        memory_limit_bytes: the limit on the resident memory of it and its descendants; None for no limit.
+        log: where its output goes, line by line, up to `LOG_BYTES`; None for stderr.
+        prefix: the beginning of each of these lines.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class Worker:
     ):
         self.memory_limit_bytes = memory_limit_bytes
         self.memory_peak = 0
-        """Largest resident memory of it and its descendants seen so far, in bytes; pages that processes share count
-        for each."""
+        """The largest resident memory of it and its descendants so far, in bytes. Pages that processes share count for
+        each of them."""
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
         status, status_end = os.pipe()
@@ -136,7 +136,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 when it could not be started."""
+        """Its process id; 0 if it could not be started."""
         if self._pid is None:
             self._pid = int(self._status.readline() or 0)
         return self._pid
@@ -149,7 +149,7 @@ class Worker:
     def request(self, message: Mapping[str, Any], time_limit_s: float | None = None) -> Outcome:
         """Send a message and wait for its outcome.
 
-        The worker is gone after ``timeout``, ``killed``, our ``oom``, and what is no answer.
+        The worker has ended after ``timeout``, ``killed``, ``oom`` by its limit, and anything that is no answer.
 
         Args:
             message: anything that JSON can hold.
@@ -158,15 +158,15 @@ class Worker:
         return self.wait(self.send(message), time_limit_s)
 
     def send(self, message: Mapping[str, Any]) -> str:
-        """Send a message whose outcome is waited for later, before the next is sent: the token to `wait` with."""
+        """Send a message; returns the token for `wait`, which must be called before the next message is sent."""
         token = secrets.token_hex(16)
-        with contextlib.suppress(BrokenPipeError):  # it is dead: found out by `wait`
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which `wait` reports
             os.write(self._requests, json.dumps({"token": token, "message": message}).encode() + b"\n")
         return token
 
     def wait(self, token: str, time_limit_s: float | None = None) -> Outcome:
-        """The outcome of what was sent; the time limit begins now."""
-        began = looked = time.monotonic()
+        """The outcome of the message that was sent. The time limit begins now."""
+        began = polled = time.monotonic()
         deadline = None if time_limit_s is None else began + time_limit_s
         pause = POLL_SECONDS
         reply = _Reply(token)
@@ -186,7 +186,7 @@ class Worker:
                         self._answered = True
                         return outcome
                 elif self._guard.poll() is not None:
-                    # Its end of the pipe may live on in a process that it forked.
+                    # A process that it forked may still have its end of the pipe open.
                     return self._died()
                 now = time.monotonic()
                 if deadline is not None and now >= deadline:
@@ -196,37 +196,37 @@ class Worker:
                         f"it did not confirm a request within {RECEIPT_SECONDS:g} s; what it ran may have read the pipe"
                     )
                     return self._end("error", why)
-                if now < looked + pause:
+                if now < polled + pause:
                     continue
                 used = descendants_memory(self._guard.pid)
-                looked = time.monotonic()
-                pause = max(POLL_SECONDS, 20 * (looked - now))  # looking takes long on a machine with many processes
+                polled = time.monotonic()
+                pause = max(POLL_SECONDS, 20 * (polled - now))  # polling takes long on a machine with many processes
                 self.memory_peak = max(self.memory_peak, used)
                 if self.memory_limit_bytes is not None and used > self.memory_limit_bytes:
                     limit = f"{self.memory_limit_bytes:,} bytes"
                     return self._end("oom", f"process memory reached {used:,} bytes, over its limit of {limit}")
 
     def _end(self, status: str, why: str) -> Outcome:
-        """The outcome of a request after which the worker is not used again."""
+        """End the worker; returns the outcome of its last request."""
         self.close()
         return Outcome(status, why)
 
     def close(self) -> None:
-        """End the worker and everything it started; does nothing the second time."""
+        """End the worker and all processes that it started; does nothing if it has ended."""
         if not self._alive:
             return
         self._alive = False
         assert self._guard.stdin is not None
-        self._guard.stdin.close()  # the guard kills all of them
+        self._guard.stdin.close()  # upon which the guard kills all of them
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(_DEATH_SECONDS)
         if self._guard.poll() is None:
             self._guard.kill()
             self._guard.wait()
-        if self.pid and self._guard.returncode != 0:  # it hung, or was killed itself
+        if self.pid and self._guard.returncode != 0:  # the guard hung or was killed
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        self._printer.join(1)  # a process that a driver holds may still have the pipe
+        self._printer.join(1)  # a process that the driver keeps may still have the pipe open
         self._status.close()
         os.close(self._requests)
         os.close(self._replies)
@@ -238,7 +238,7 @@ class Worker:
         self.close()
 
     def _died(self) -> Outcome:
-        """What ended a process that we did not end."""
+        """The outcome after a process ended by itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(_DEATH_SECONDS)
         ended = self._guard.poll() is not None and self.pid
@@ -255,16 +255,16 @@ class Worker:
         return Outcome("killed", f"signal {-number} ended it")
 
     def _print(self, log: TextIO, prefix: str) -> None:
-        """Write what it prints to the log: lines cut at `LINE_BYTES`, all of it at `LOG_BYTES`."""
+        """Write its output to the log, with lines cut at `LINE_BYTES` and all of it at `LOG_BYTES`."""
         assert self._guard.stdout is not None
         left = LOG_BYTES
         with self._guard.stdout as pipe:
             while line := pipe.readline(LINE_BYTES):
                 if left <= 0:
-                    continue  # so that it does not wait for room in the pipe
+                    continue  # keeps reading, so that the pipe never fills up
                 left -= len(prefix) + len(line)
                 text = line.decode(errors="replace").rstrip("\n")
-                with contextlib.suppress(ValueError):  # the log was closed before the last line came
+                with contextlib.suppress(ValueError):  # the log may be closed before the last line arrives
                     log.write(f"{prefix}{text}\n")
                     if left <= 0:
                         log.write(f"{prefix}[what it printed after {LOG_BYTES:,} bytes is dropped]\n")
@@ -272,7 +272,7 @@ class Worker:
 
 
 def descendants_memory(pid: int) -> int:
-    """Resident memory of all that descend from a process, in bytes, itself not included."""
+    """The resident memory of all descendants of a process, in bytes, without its own."""
     total = 0
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(pid).children(recursive=True):
@@ -282,10 +282,10 @@ def descendants_memory(pid: int) -> int:
 
 
 class _Reply:
-    """What comes out of the pipe after a request: a receipt, then the answer, a line each.
+    """The reply to a request: a receipt and then the answer, a line each.
 
     Attributes:
-        confirmed: whether the receipt came.
+        confirmed: whether the receipt has arrived.
     """
 
     def __init__(self, token: str):
@@ -293,10 +293,10 @@ class _Reply:
         self._token, self._received = token, bytearray()
 
     def add(self, part: bytes) -> Outcome | None:
-        """The outcome, when it is there.
+        """The outcome, once all of it has arrived; None before.
 
         Raises:
-            ValueError: what came is no answer to the request.
+            ValueError: the data are no answer to the request.
         """
         self._received += part
         if b"\n" not in part:
@@ -325,10 +325,10 @@ class _Reply:
 
 
 class _Pipes:
-    """The worker's ends of its two pipes, on descriptors that its children do not have."""
+    """The worker's ends of its two pipes, on descriptors that its children do not inherit."""
 
     def __init__(self, requests: int, replies: int):
-        # Away from the low numbers: code that closes or writes to a number it no longer owns hits those.
+        # High numbers, because code that closes or writes to a descriptor that it no longer owns hits low ones.
         lowest = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) // 2
         self.requests, self.replies = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, lowest) for end in (requests, replies))
         for end in (requests, replies):
@@ -337,7 +337,7 @@ class _Pipes:
         os.register_at_fork(after_in_child=self._close)
 
     def read(self) -> dict[str, Any] | None:
-        """The next request; None when there are no more."""
+        """The next request; None after the last one."""
         while b"\n" not in self._received:
             part = os.read(self.requests, 1 << 16)
             if not part:
@@ -360,16 +360,15 @@ class _Pipes:
 
 
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
-    """The worker's side: answer requests until the pipe ends. An exception becomes a status and a sentence.
+    """Answer requests until the pipe ends, in the worker. An exception becomes a status and a sentence.
 
-    To be called before code is imported that is not to be trusted with the pipes; it takes their numbers off
-    ``sys.argv``.
+    To be called before importing code that must not get at the pipes. It removes their numbers from ``sys.argv``.
     """
     pipes = _Pipes(*map(int, sys.argv[-2:]))
     del sys.argv[-2:]
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash writes no core file of the data's size
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash writes no core file, which would be as large as the data
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # when memory runs out, Linux is to end this process and not its owner
+        file.write("1000")  # if memory is exhausted, Linux ends this process and not its owner
     while (request := pipes.read()) is not None:
         token = {"token": request["token"]}
         pipes.write(json.dumps(token))
@@ -377,7 +376,7 @@ def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def _attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any], token: Mapping[str, str]) -> str:
-    """The line with the outcome."""
+    """The line with the outcome of a request."""
 
     def line(outcome: Outcome) -> str:
         return json.dumps({**token, **dataclasses.asdict(outcome)})
@@ -393,6 +392,6 @@ def _attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any], t
 
 
 def _sentence(error: BaseException) -> str:
-    """The message on one line, cut where a compiler's output would go on; the log has all of it."""
+    """The message on one line, cut if it is long, such as a compiler's output; the log has all of it."""
     text = " ".join(str(error).split())
     return text if len(text) <= 500 else text[:500] + " ..."

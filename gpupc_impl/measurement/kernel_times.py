@@ -1,8 +1,7 @@
-"""Where the time of a search goes on a device, kernel by kernel.
+"""The time of each kernel of a search on a device.
 
-Every launch is waited for. So the times are those of kernels that have the device to themselves, of work that is there;
-with what waiting costs, some microseconds a launch. Without waiting the host prepares launches meanwhile, and a search
-takes less than their sum and what is beside them.
+The host waits for every launch, so each kernel has the device to itself. Its time includes some microseconds for the
+wait. In a search without waits the host prepares launches while kernels run, so it takes less time than this one.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.solve import open_method_backend, solve
-from gpupc_impl.measurement.sampler import Setting
+from gpupc_impl.measurement.bench import Setting
 
 
 class KernelTime(NamedTuple):
-    """What a kernel took in one search: its name with its template arguments, launches, and seconds of all of them."""
+    """A kernel in one search: its name with its template arguments, its launches, and the seconds of all of them."""
 
     kernel: str
     launches: int
@@ -29,7 +28,7 @@ class KernelTime(NamedTuple):
 
 
 class SearchTime(NamedTuple):
-    """One search whose launches were waited for: seconds, CI tests, and its kernels, the longest first."""
+    """One search with a wait after each launch: its seconds, its CI tests, and its kernels, the longest first."""
 
     seconds: float
     tests: int
@@ -37,10 +36,10 @@ class SearchTime(NamedTuple):
 
 
 class _TimedKernel:
-    """A kernel each launch of which is waited for."""
+    """A kernel that waits for the end of each launch."""
 
-    def __init__(self, kernel: Kernel, backend: Backend, note: Callable[[str, float], None]):
-        self._kernel, self._backend, self._note = kernel, backend, note
+    def __init__(self, kernel: Kernel, backend: Backend, add: Callable[[str, float], None]):
+        self._kernel, self._backend, self._add = kernel, backend, add
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
@@ -50,7 +49,7 @@ class _TimedKernel:
         start = time.perf_counter()
         self._kernel(*args, **kwargs)
         self._backend.synchronize()
-        self._note(self._kernel.name, time.perf_counter() - start)
+        self._add(self._kernel.name, time.perf_counter() - start)
 
 
 class _TimedBackend:
@@ -58,21 +57,21 @@ class _TimedBackend:
 
     def __init__(self, backend: Backend):
         self._backend = backend
-        self.noted: dict[str, list[float]] = collections.defaultdict(list)
+        self.seconds: dict[str, list[float]] = collections.defaultdict(list)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
     def kernel(self, *args: Any, **kwargs: Any) -> _TimedKernel:
         kernel = self._backend.kernel(*args, **kwargs)
-        return _TimedKernel(kernel, self._backend, lambda name, seconds: self.noted[name].append(seconds))
+        return _TimedKernel(kernel, self._backend, lambda name, seconds: self.seconds[name].append(seconds))
 
 
 def search_time(problem: Problem, setting: Setting, backend: str = "auto", repeats: int = 5) -> SearchTime:
-    """Time the kernels of a search: the run that takes the median of `repeats`, behind one that is not counted.
+    """Time the kernels of a search, in the run of median time among `repeats` runs after one to warm up.
 
     Raises:
-        ValueError: the method has no kernels, `repeats` is below 1, or as `gpupc_impl.core.solve.solve` says.
+        ValueError: the method has no kernels, `repeats` is below 1, or as `gpupc_impl.core.solve.solve`.
         DeviceMemoryError: the problem does not fit in device memory.
     """
     method = get_method(setting.method)
@@ -103,12 +102,12 @@ def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Sett
         progress=note_level,
     )
     seconds = time.perf_counter() - start
-    kernels = [KernelTime(name, len(each), sum(each)) for name, each in timed.noted.items()]
+    kernels = [KernelTime(name, len(each), sum(each)) for name, each in timed.seconds.items()]
     return SearchTime(seconds, sum(tests), sorted(kernels, key=lambda kernel: -kernel.seconds))
 
 
 def table(search: SearchTime) -> str:
-    """A row a kernel: launches, milliseconds of all, microseconds of one, and the share of all kernels' time."""
+    """A table with each kernel's launches, their milliseconds, microseconds for one, and share of all kernels' time."""
     total = sum(kernel.seconds for kernel in search.kernels)
     rows: list[Sequence[str]] = [("kernel", "launches", "ms", "us each", "share")]
     for name, launches, seconds in search.kernels:

@@ -1,4 +1,4 @@
-"""The file of a problem while methods run that could change it."""
+"""The file of a problem, protected from methods that change it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpupc_impl.core.problem import Problem
 
 
 class ProblemFile:
-    """A problem's file, which must be the same for every method; see `kept`.
+    """A problem's file, which must stay the same for every method; see `kept`.
 
     Attributes:
         path: the file.
-        fingerprint: the problem's.
+        fingerprint: the problem's fingerprint.
     """
 
     def __init__(self, path: Path, problem: Problem, copy: BufferedRandom):
@@ -30,26 +30,26 @@ class ProblemFile:
         self._copy = copy
         with open(path, "rb") as file:
             shutil.copyfileobj(file, copy)
-        self._seen = self._states()
+        self._last_states = self._states()
 
     def put_back(self) -> str | None:
-        """What happened to the file since the last call, as a sentence; None when nothing did. It is then as it was.
+        """Restore the file if it was changed since the last call; returns what happened, as a sentence, or None.
 
-        A matrix in a file of its own, too large for a copy, is not put back; opening it tells then.
+        A matrix in a file of its own is too large for a copy and is not restored; opening the problem then fails.
         """
         states = self._states()
-        if states == self._seen:
+        if states == self._last_states:
             return None
-        what = None
-        if states[0] != self._seen[0] and not self._is_the_same():
-            what = f"it changed the problem's file {self.path.name}"
+        change = None
+        if states[0] != self._last_states[0] and not self._is_the_same():
+            change = f"it changed the problem's file {self.path.name}"
             self._copy.seek(0)
             with write_whole(self.path) as temporary, open(temporary, "wb") as file:
                 shutil.copyfileobj(self._copy, file)
-        elif states[1:] != self._seen[1:]:
-            what = f"it changed the matrix that lies beside the problem's file {self.path.name}"
-        self._seen = self._states()
-        return what
+        elif states[1:] != self._last_states[1:]:
+            change = f"it changed the matrix that lies beside the problem's file {self.path.name}"
+        self._last_states = self._states()
+        return change
 
     def _is_the_same(self) -> bool:
         self._copy.seek(0)
@@ -61,12 +61,12 @@ class ProblemFile:
         return digests[0] == digests[1]
 
     def _states(self) -> list[tuple[int, ...] | None]:
-        """Of each file what changes with every write, and cannot be set back as its times can; None without one."""
+        """For each file what every write changes, of which nobody can reset the change time; None if it is missing."""
         states: list[tuple[int, ...] | None] = []
         for path in (self.path, *self._beside):
             try:
-                found = os.stat(path)
-                states.append((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+                status = os.stat(path)
+                states.append((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
             except OSError:
                 states.append(None)
         return states
@@ -74,7 +74,7 @@ class ProblemFile:
 
 @contextlib.contextmanager
 def kept(path: Path, problem: Problem, folder: Path) -> Iterator[ProblemFile]:
-    """A problem's file with a copy for the length of the block: in this folder, nameless, so gone with this process."""
+    """A problem's file with an unnamed copy in a folder, which is deleted at the end of the block or of the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as copy:
         yield ProblemFile(path, problem, copy)

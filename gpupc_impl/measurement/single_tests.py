@@ -1,12 +1,12 @@
-"""Timing single CI tests, for methods whose test is a computation of its own (GPU-CMIknn, section 5.2).
+"""Timing single CI tests of methods whose test is a computation of its own (GPU-CMIknn, section 5.2).
 
 The module of such a method has a function ``open_test(problem, backend, params)`` that returns a function
 ``(i, j, S) -> p-value``, S ascending. Inside the clock is one call of the latter: from the problem's data in host
 memory to the p-value in host memory, transfers included.
 
 A *cell* is one implementation (a `Setting`) on one case: a cold run of the first test, then all tests. The cells of a
-group take turns test by test, all with the same tests. Samples are taken, kept and limited as those of skeletons are
-(`sampler`); the time limit is for all runs of a cell together.
+group take turns test by test, all with the same tests. Samples are taken, stored and limited as those of skeletons
+(`sampler`), but the time limit is for all runs of a cell together.
 """
 
 from __future__ import annotations
@@ -24,21 +24,13 @@ import numpy as np
 
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import Method
+from gpupc_impl.measurement.bench import Bench, Runner, Setting, check_settings, closing
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.problem_file import ProblemFile, kept
 from gpupc_impl.measurement.record import SCHEMA_VERSION
-from gpupc_impl.measurement.sampler import (
-    Bench,
-    Job,
-    Runner,
-    Samples,
-    Setting,
-    check_settings,
-    closing,
-    sample_origin,
-    take_turns,
-)
+from gpupc_impl.measurement.sampler import Job, take_turns
+from gpupc_impl.measurement.samples import Samples, sample_origin
 
 Test = tuple[int, int, tuple[int, ...]]
 """The permuted or first variable, the other one, and the conditioning set, ascending."""
@@ -46,12 +38,12 @@ Test = tuple[int, int, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One problem and the tests to be made on it.
+    """One problem and its tests.
 
     Attributes:
-        problem_path: an ``.npz`` written by a problem's ``save``; None where there is no problem.
+        problem_path: an ``.npz`` written by a problem's ``save``; None if there is no problem.
         tests: the tests, in order.
-        facts: what a table needs to know of it.
+        facts: facts about the case for tables.
         why_not: why there is no problem, as a sentence.
     """
 
@@ -62,7 +54,7 @@ class Case:
 
 
 def draw_tests(n_variables: int, set_size: int, count: int, seed: int) -> list[Test]:
-    """Random tests of variables that all differ, from a seed."""
+    """Random tests of distinct variables."""
     rng = np.random.Generator(np.random.PCG64(seed))
     tests = []
     for _ in range(count):
@@ -87,16 +79,17 @@ def measure_tests(
     """Time every implementation on every case.
 
     Args:
-        groups: cases whose cells take turns, group by group.
+        groups: groups of cases whose cells take turns.
         implementations: ``limits.time_s`` of each bounds all runs of a cell together, the cold one included.
-        store: a folder that keeps samples; a measurement that was killed goes on where it was.
+        store: the folder of samples, from which a measurement that was killed resumes.
         progress: called with a line for each finished cell.
 
     Returns:
-        What `record.save_tests` writes, without the ``source`` of the data: ``environments`` by backend, and ``cells``.
+        The content for `record.save_tests` without the ``source`` of the data: ``environments`` by backend, and
+        ``cells``.
 
     Raises:
-        ValueError: an implementation that cannot mean anything, or one whose method has no `open_test`.
+        ValueError: an implementation is invalid, or its method has no `open_test`.
     """
     check_settings(implementations)
     for each in implementations:
@@ -143,7 +136,7 @@ class Cell(Job):
         return math.inf if self.limit_s is None else self.limit_s - used
 
     @property
-    def wanted(self) -> int:
+    def n_samples(self) -> int:
         return 1 + len(self.case.tests)
 
     def run(self, number: int, warm_up: bool) -> Outcome:
@@ -182,7 +175,7 @@ def _begin(
 
 
 def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """A cell as it is stored."""
+    """The stored form of a cell."""
     setting, method = runner.setting, runner.setting.registered
     return {
         **case.facts,

@@ -18,24 +18,14 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.measurement import sampler
+from gpupc_impl.measurement.bench import START_LIMIT_S, Bench, Place, Runner, Setting, check_settings, closing
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.problem_file import ProblemFile, kept
 from gpupc_impl.measurement.record import Peaks, Record, Result, Times
-from gpupc_impl.measurement.sampler import (
-    Bench,
-    Job,
-    Place,
-    Runner,
-    Samples,
-    Setting,
-    check_settings,
-    closing,
-    sample_origin,
-    take_turns,
-)
+from gpupc_impl.measurement.sampler import Job, take_turns
+from gpupc_impl.measurement.samples import Samples, sample_origin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,14 +207,14 @@ class SkeletonJob(Job):
         return all(limit is None or value <= limit for value, limit in used)
 
     @property
-    def wanted(self) -> int:
+    def n_samples(self) -> int:
         taken = self.samples.taken
         long_run = bool(taken) and min(sample["seconds"] for sample in taken) > self.plan.long_run_s
         return 2 if long_run else 1 + self.plan.repeats
 
     def run(self, number: int, warm_up: bool) -> Outcome:
         """One run, reported to `progress`."""
-        stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.wanted - 1}"
+        stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.n_samples - 1}"
         message = {"do": "run", "problem": str(self.problem.path), "show_levels": stage == "cold"}
         outcome = self.runner.request(message, self.runner.setting.limits.time_s)
         seconds = outcome.value["seconds"] if outcome.ok else None
@@ -232,7 +222,7 @@ class SkeletonJob(Job):
         return outcome
 
     def keep_answer(self) -> Outcome:
-        return self.runner.request({"do": "save", "path": str(self.skeleton_path)}, sampler.START_LIMIT_S)
+        return self.runner.request({"do": "save", "path": str(self.skeleton_path)}, START_LIMIT_S)
 
     def objection(self) -> str | None:
         """Whether two runs gave different answers, as a sentence."""
@@ -256,8 +246,8 @@ class SkeletonJob(Job):
         self.runner.close()
         samples, setting = self.samples, self.runner.setting
         if outcome.ok:
-            del samples.taken[self.wanted :]
-            samples.reused = min(samples.reused, self.wanted)
+            del samples.taken[self.n_samples :]
+            samples.reused = min(samples.reused, self.n_samples)
         cold, warm = samples.taken[:1], samples.taken[1:]
         process = [sample["peak_process_bytes"] for sample in samples.taken] + [self.runner.memory_peak]
         device = [sample["peak_device_bytes"] for sample in samples.taken]

@@ -1,7 +1,7 @@
-"""The process in which a method is measured: ``python -m gpupc_impl.measurement.worker``, started by `sampler`.
+"""The process in which a method is measured: ``python -m gpupc_impl.measurement.worker``, started by `bench`.
 
 The first run of a process is the cold one: it opens the backend (library, device context), compiles kernels or numba
-functions that no cache on disk holds, and warms up for the runs that follow.
+functions that are not cached on disk, and warms up the process for the next runs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from gpupc_impl.measurement.isolate import serve
 
 
 def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
-    """What can run here: the backend's name, the environment, and by method why it cannot be used (None: it can).
+    """What can run here: the backend's name, the environment, and for each method why it cannot run (None: it can).
 
     Args:
-        backend: a name or ``"auto"``; None where only CPU references are asked about.
-        cores, threads: for the environment.
+        backend: a name or ``"auto"``; None for CPU references only.
+        cores, threads: facts for the environment.
     """
     gpu_processes = gpu_process_list()
     name = None if backend is None else resolve_backend(backend)
@@ -48,7 +48,7 @@ def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> 
 
 
 class Session:
-    """One method with its parameters, on the problems that are open, run as often as asked."""
+    """One method with its parameters, and the problems that are open for it."""
 
     method: Method
     backend: Backend | None = None
@@ -61,7 +61,7 @@ class Session:
         self.placed: set[str] = set()
 
     def answer(self, message: dict[str, Any]) -> Any:
-        """Do what a request names under ``do``, with the rest of it as arguments."""
+        """Call the method that a request names under ``do``, with the rest of the request as arguments."""
         requests: dict[str, Callable[..., Any]] = {
             "probe": probe,
             "open": self.open,
@@ -114,7 +114,7 @@ class Session:
             "seconds": seconds - skeleton.facts.get("translation_s", 0.0),
             "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
             "levels": list(skeleton.seconds_per_level),
-            # As the method understood it: a reference may know only one of the problem's conventions.
+            # The problem as the method solved it: a reference may know only one of the problem's conventions.
             "problem": self.problems[problem].facts() | (skeleton.facts.get("problem") or {}),
             "result": {
                 "edges": skeleton.n_edges,
@@ -128,7 +128,8 @@ class Session:
                 "sepsets_sha256": skeleton.sepsets.sha256,
             },
             "peak_process_bytes": peak_process_bytes(),
-            "peak_device_bytes": None if backend is None else backend.memory_peak or None,  # a peer has its own
+            # Another author's program allocates memory by itself: 0 means not known.
+            "peak_device_bytes": None if backend is None else backend.memory_peak or None,
         }
 
     def run_test(self, problem: str, test: tuple[int, int, list[int]]) -> dict[str, float]:
@@ -142,7 +143,7 @@ class Session:
         return {"seconds": seconds, "p_value": p_value}
 
     def forget(self) -> None:
-        """Close the problems that are open."""
+        """Close the open problems."""
         self.tests.clear()
         self.problems.clear()
         self.placed.clear()
@@ -154,17 +155,16 @@ class Session:
             self.skeleton.save(file)
 
     def _check_problem(self, problem: str) -> None:
-        """Raise `InvalidAnswer` when a method changed the problem that its next run is given; a mapped one, which is
-        read-only memory, cannot be changed."""
+        """Raise `InvalidAnswer` if a method changed its problem. A mapped problem is read-only and cannot change."""
         now = copy.copy(self.problems[problem])
         if now.mapped_arrays:
             return
-        now.__dict__.pop("fingerprint", None)  # which is kept once it is made
+        now.__dict__.pop("fingerprint", None)  # a cached property
         if now.fingerprint != self.fingerprints[problem]:
             raise InvalidAnswer("it changed the arrays of the problem that it was given")
 
     def _place(self, problem: str) -> None:
-        """Put a problem where the backend copies from best, once it is open: behind the cold run."""
+        """Move a problem to the memory from which the backend copies fastest. The cold run opens the backend first."""
         arrays = None if self.backend is None else self.backend.host_arrays
         if arrays is not None and problem not in self.placed:
             with placing.inside(arrays):
@@ -172,7 +172,7 @@ class Session:
             self.placed.add(problem)
 
     def _open_backend(self) -> Backend | None:
-        """The method's backend, opened when it is first asked for; None for a reference."""
+        """The method's backend, opened at the first call; None for a reference."""
         if self.backend is None:
             self.backend = open_method_backend(self.method, *self.backend_arguments)
         return self.backend
@@ -194,7 +194,7 @@ class Session:
 
 
 def peak_process_bytes() -> int:
-    """Largest resident memory of this process so far."""
+    """The largest resident memory of this process so far, in bytes."""
     try:
         # Not ru_maxrss, which on Linux starts at the size of the process that started this one.
         for line in Path("/proc/self/status").read_text().splitlines():

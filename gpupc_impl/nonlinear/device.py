@@ -18,7 +18,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError, Filled, Kernel, KernelSource, Pointer, Struct
 from gpupc_impl.backends.launch import MAX_GRID_Y
-from gpupc_impl.core.checkpoint import Checkpoint, State
+from gpupc_impl.core.checkpoint import Checkpoint, SearchState
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.mapped import pieces
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
@@ -959,7 +959,7 @@ class Search(LevelSearch):
         outcome = self._run_level(level)
         if self._checkpoint is not None:
             self._outcomes.append(dataclasses.replace(outcome, seconds=time.perf_counter() - started))
-            self._checkpoint.save(State(self.edges, self._outcomes, self._pmax))
+            self._checkpoint.save(SearchState(self.edges, self._outcomes, self._pmax))
         return outcome
 
     def _run_level(self, level: int) -> LevelOutcome:

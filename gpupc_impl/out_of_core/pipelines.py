@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends.base import Backend, Event, KernelSource
+from gpupc_impl.backends import Backend, Event, KernelSource
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.engine.device_memory import allocated_bytes
 

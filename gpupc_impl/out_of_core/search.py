@@ -9,7 +9,7 @@ import logging
 import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError
-from gpupc_impl.core.checkpoint import Checkpoint, State, make_folder
+from gpupc_impl.core.checkpoint import Checkpoint, SearchState, make_folder
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets
@@ -140,7 +140,7 @@ class BlockSearch(LevelSearch):
         self.outcomes.append(outcome)
         if self.checkpoint is not None:
             self._fetch()
-            self.checkpoint.save(State(self.adjacency_left, self.outcomes, self.largest_p))
+            self.checkpoint.save(SearchState(self.adjacency_left, self.outcomes, self.largest_p))
         return outcome
 
     def adjacency(self) -> np.ndarray:

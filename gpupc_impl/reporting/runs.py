@@ -12,7 +12,7 @@ from typing import Any
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.registry import UnknownMethod, get_method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.measurement.digest import still_made_by
+from gpupc_impl.measurement.digest import is_current_version
 from gpupc_impl.measurement.record import Record, load_tests
 
 NOT_VERIFIED = {"status": "not-verified", "differing_edges": ""}
@@ -83,7 +83,7 @@ def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any
 def is_stale(method: str, backend: str, code: str) -> bool:
     """Whether a method's code is no longer what a record names."""
     try:
-        return not still_made_by(get_method(method), backend, code)
+        return not is_current_version(get_method(method), backend, code)
     except UnknownMethod:
         return True
 

@@ -27,7 +27,7 @@ from datasets import bif, registry
 from datasets.dataset import Dataset, DatasetUnavailable, RegistryError
 from datasets.readers import read_npz, read_rdata
 from gpupc_impl import DiscreteProblem, GaussianProblem, pc
-from gpupc_impl.core.checkpoint import Checkpoint, State
+from gpupc_impl.core.checkpoint import Checkpoint, SearchState
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import LevelOutcome
@@ -35,7 +35,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import InvalidRecord, Limits, Record, load_tests
-from gpupc_impl.measurement.sampler import Samples
+from gpupc_impl.measurement.samples import Samples
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.tables import DataError, read_numpy, read_text
@@ -300,7 +300,9 @@ def _checkpoints() -> list[bytes]:
     outcomes = [LevelOutcome(5, 3, 6), LevelOutcome(4, 2, 9, np.array([[0, 1]], np.int32), np.array([[2]], np.int32))]
     adjacency = ~np.eye(4, dtype=bool)
     return [
-        _written(lambda path, pmax=pmax: _checkpoint(path, pmax is not None).save(State(adjacency, outcomes, pmax)))
+        _written(
+            lambda path, pmax=pmax: _checkpoint(path, pmax is not None).save(SearchState(adjacency, outcomes, pmax))
+        )
         for pmax in (None, np.full((4, 4), 0.5))
     ]
 

@@ -21,7 +21,7 @@ from gpupc_impl.backends import (
     open_backend,
     resolve_backend,
 )
-from gpupc_impl.backends.sources import MadeOfSources
+from gpupc_impl.backends.sources import SourceCache
 
 pytestmark = pytest.mark.gpu
 
@@ -403,7 +403,7 @@ def test_compilation_is_timed_logged_and_kept(source, tmp_path, monkeypatch, cap
     assert seconds > 0
     assert backend.kernel(source, "reverse") is kernel
     assert backend.compile_seconds == seconds
-    monkeypatch.setattr(cuda, "_functions", MadeOfSources())  # as a process finds it that starts
+    monkeypatch.setattr(cuda, "_functions", SourceCache())  # as a process finds it that starts
     again = open_backend("cuda")
     again.kernel(source, "reverse")
     assert again.compile_seconds > 0

@@ -53,7 +53,6 @@ MAY_USE = {
 other packages of the project. Families are found by name, which is no arrow."""
 
 KNOWN_CIRCLES = (
-    {"gpupc_impl.backends.base", "gpupc_impl.backends.launch"},
     {"gpupc_impl.discrete.gpupc", "gpupc_impl.discrete.products"},
     {"workflow.lib.gpu_records", "workflow.lib.gpu_shares"},
 )

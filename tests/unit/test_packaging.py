@@ -36,7 +36,7 @@ TOOLS = {
     "mkdocs-material": ("mkdocs.yml", "name: material"),
     "mkdocstrings-python": ("mkdocs.yml", "- mkdocstrings:"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
-    "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
+    "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda_device.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
     "nvidia-cuda-nvrtc-cu12": ("tests/unit/backends/test_kernels_compile.py", 'find_spec("nvidia")'),
     "pgmpy": ("datasets/networks.py", 'distribution("pgmpy")'),
     "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),

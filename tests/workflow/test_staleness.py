@@ -14,8 +14,8 @@ pytest.importorskip("snakemake")
 
 ROOT = Path(__file__).parents[2]
 
-VERSIONS = """
-import json, sys
+VERSIONS = r'''
+import ast, json, sys
 from pathlib import Path
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import ROOT, code_version, digest
@@ -35,16 +35,42 @@ def versions():
         "GPU-CMIknn": digest(f"{scripts}/make_output.py", "gpupc_impl.reporting.papers.cmiknn", named=False),
     }
 
+def changed_by(edits):
+    """What has another version once the files have these texts."""
+    paths = {ROOT / name: text for name, text in edits.items()}
+    kept = {path: path.read_bytes() for path in paths}
+    for path, text in paths.items():
+        path.write_text(text)
+    changed = [what for what, version in versions().items() if version != before[what]]
+    for path, content in kept.items():
+        path.write_bytes(content)
+    return changed
+
+def with_a_line(path):
+    return path.read_text() + ADDED.get(path.suffix, "\n")
+
+def reworded(path):
+    """The text with other comments and docstrings, and CUDA and C++ with other white space."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return '// other "words\n' + (text if 'R"(' in text or "/*" in text else text.replace("\n ", "\n /* and */  "))
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines[node.lineno - 1] = lines[node.lineno - 1].replace('"""', '"""Other words. ', 1)
+    return "# other words\n" + "".join(lines)
+
+ADDED = {".py": "edited = 1\n"} | dict.fromkeys((".cu", ".cuh", ".cpp", ".hpp"), "int edited;\n")
 before = versions()
-changed = {}
-for name in json.loads(sys.argv[1]):
-    path = Path(ROOT / name)
-    kept = path.read_bytes()
-    path.write_bytes(kept + b"\\n")
-    changed[name] = [what for what, version in versions().items() if version != before[what]]
-    path.write_bytes(kept)
+changed = {name: changed_by({name: with_a_line(ROOT / name)}) for name in json.loads(sys.argv[1])}
+sources = [path for path in ROOT.rglob("*") if path.suffix in ADDED and "reporting" not in path.parts]
+changed["words"] = changed_by({path.relative_to(ROOT): reworded(path) for path in sources})
+for name, old, new in json.loads(sys.argv[2]):
+    text = (ROOT / name).read_text()
+    assert old in text, name
+    changed[f"{name}: {old}"] = changed_by({name: text.replace(old, new, 1)})
 print(json.dumps(changed))
-"""
+'''
 
 GAUSSIAN = {"cupc-s", "cupc-s on cores", "stable-serial"}
 DISCRETE = {"gpupc", "discrete-serial", "causal-learn-discrete"}
@@ -90,7 +116,21 @@ EDITS = {
     "datasets/wide.py": set(),  # another generator
     "workflow/lib/cost.py": set(),
 }
-"""What an edit of a file changes the version of."""
+"""What a line more in a file changes the version of."""
+
+REPLACED = {
+    # constants
+    ("gpupc_impl/core/mapped.py", "PIECE_BYTES = 1 <<", "PIECE_BYTES = 2 <<"): METHODS
+    | PAPERS
+    | DATA
+    | {"records", "verification"},
+    ("gpupc_impl/gaussian/kernels/fisher_z.cuh", "1e-9", "1e-8"): {"cupc-s", "cupc-s on cores"},
+    ("gpupc_impl/backends/simt/simt.hpp", "warpSize = 32", "warpSize = 16"): {"cupc-s on cores"},
+    # outside of the clock of a measurement
+    ("gpupc_impl/core/result.py", "compresslevel=1", "compresslevel=2"): PAPERS | {"records", "verification"},
+    ("gpupc_impl/measurement/worker.py", '"VmHWM:"', '"VmPeak:"'): set(),
+}
+"""What other text in place of a text changes the version of."""
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +157,22 @@ def run(project, *command, **options):
 @pytest.fixture(scope="module")
 def changed(project):
     """By edited file, what has another version."""
-    return json.loads(run(project, "-c", VERSIONS, json.dumps(list(EDITS)), cwd=project))
+    return json.loads(run(project, "-c", VERSIONS, json.dumps(list(EDITS)), json.dumps(list(REPLACED)), cwd=project))
 
 
 @pytest.mark.parametrize("path", EDITS)
 def test_an_edit_changes_the_version_of_what_depends_on_it(changed, path):
     assert set(changed[path]) == EDITS[path]
+
+
+def test_comments_docstrings_and_white_space_change_no_version(changed):
+    assert changed["words"] == []
+
+
+@pytest.mark.parametrize("edit", REPLACED, ids=lambda edit: edit[1])
+def test_an_edit_changes_the_version_of_what_it_can_act_on(changed, edit):
+    path, old, _ = edit
+    assert set(changed[f"{path}: {old}"]) == REPLACED[edit]
 
 
 # --- the same, by the workflow ---------------------------------------------------------------------------------------
@@ -149,7 +199,7 @@ def test_the_workflow_makes_again_what_an_edit_made_stale(project, tmp_path):
         """The rules that a dry run would run after edits of these files."""
         kept = {project / name: (project / name).read_bytes() for name in names}
         for path, content in kept.items():
-            path.write_bytes(content + b"\n")
+            path.write_bytes(content + (b"\nedited = 1\n" if path.suffix == ".py" else b"\n"))
         printed = snakemake("--dry-run", "--quiet", "rules")
         for path, content in kept.items():
             path.write_bytes(content)

@@ -50,9 +50,9 @@ import yaml
 
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.files import read_csv, read_json, save_json, write_csv, write_whole
+from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.digest import code_version, digest
 from gpupc_impl.measurement.record import InvalidRecord, Record, load_tests, save_tests
-from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Event
 from gpupc_impl.reporting import sharing
 from gpupc_impl.verification.single_tests import verify_test_files

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gpupc_impl.measurement.sampler import START_LIMIT_S
+from gpupc_impl.measurement.bench import START_LIMIT_S
 
 OVERHEAD_MB = 2000
 """Memory of a job beside its runs: Snakemake, in the job and in its step, and the process that measures."""

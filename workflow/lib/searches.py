@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits, Record
-from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Event, Plan, measure_side_by_side
 
 DATASET_FACTS = ("source", "licence", "citation", "sha256")

@@ -10,8 +10,8 @@ from typing import Any
 import datasets
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits
-from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.single_tests import Case, draw_tests, measure_tests
 from workflow.lib.experiments import combinations
 from workflow.lib.searches import in_bytes

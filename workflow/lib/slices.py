@@ -21,8 +21,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpupc_impl.measurement.bench import Setting
 from gpupc_impl.measurement.record import Record
-from gpupc_impl.measurement.sampler import Setting
 from workflow.lib.experiments import combinations
 from workflow.lib.plan import Plan
 from workflow.lib.searches import setting_of

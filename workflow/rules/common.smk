@@ -58,7 +58,7 @@ def code_of(script, entries=(), family=None):
 
 
 def attempt_of(wildcards, attempt):
-    """Which attempt a job is: a cluster's job that was ended is tried again (gpupc_impl/measurement/sampler.py)."""
+    """Which attempt a job is: a cluster's job that was ended is tried again (gpupc_impl/measurement/samples.py)."""
     return attempt
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import read_json
-from gpupc_impl.measurement.sampler import Bench
+from gpupc_impl.measurement.bench import Bench
 from workflow.lib.orphans import end_with_parent
 from workflow.lib.searches import measure_dataset
 

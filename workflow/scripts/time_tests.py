@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.measurement.bench import Bench
 from gpupc_impl.measurement.record import save_tests
-from gpupc_impl.measurement.sampler import Bench
 from workflow.lib.orphans import end_with_parent
 from workflow.lib.single_tests import time_table
 

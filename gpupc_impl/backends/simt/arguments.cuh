@@ -1,7 +1,7 @@
-// What backends/arguments.py asserts of kernels and of the structs that they take by value.
+// Traits for the assertions of backends/arguments.py about kernels and the structs that they take by value.
 #pragma once
 
-// Where a field lies in a struct, in bytes.
+// The offset of a field of a struct, in bytes.
 #ifdef GPUPC_HOST
 #define GPUPC_OFFSET(field, ...) __builtin_offsetof(__VA_ARGS__, field)
 #else
@@ -15,7 +15,7 @@ constexpr bool same = false;
 template <class A>
 constexpr bool same<A, A> = true;
 
-// A type without const, a pointer's also without that of what it points to.
+// A type without const; for a pointer also without the const of its target.
 template <class T>
 struct Plain {
     using Type = T;
@@ -33,7 +33,7 @@ constexpr bool is_field = same<typename Plain<Field>::Type, Declared>;
 template <class... S>
 struct Structs {};
 
-// The structs among the types P, behind those found before.
+// The structs among the types P, appended to the list Found.
 template <class Found, class... P>
 struct StructsAmong {
     using Type = Found;

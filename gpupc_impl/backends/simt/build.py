@@ -1,10 +1,10 @@
-"""Builds kernels for the host: finds a C++ compiler, runs it, and keeps what it made.
+"""Builds kernels for the host: finds a C++ compiler, runs it, and caches the results.
 
-An entry of the cache is named by the digest of everything that went into it: sources with their includes, flags,
+The name of a cache entry is the digest of everything that went into it: sources with their includes, flags,
 compiler, and the features of the CPU it was made for. It ends with the digest of its own contents, so that a
-damaged one is noticed and made again. That digest is no secret, and what is loaded runs as the caller: folders and
-entries that somebody else may have written are not used (`open_cache`, `is_own`). Entries are renamed into place whole;
-any number of processes may share a cache.
+damaged entry is noticed and made again. That digest protects against damage, not against attackers, and what is loaded
+runs as the caller: folders and entries that another user may have written are not used (`open_cache`, `is_own`).
+Entries are renamed into place whole, so any number of processes may share a cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpupc_impl.backends.arguments import ASSERTIONS, Struct, declaration_checks
-from gpupc_impl.backends.base import PACKAGE_ROOT, BackendUnavailable, KernelCompilationError
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
 from gpupc_impl.backends.sources import source_name, sources_of
 
@@ -45,7 +46,7 @@ _BASE_FLAGS = (
     "-fvisibility=hidden",
     "-ffp-contract=off",  # the same bits with every compiler
     "-fno-math-errno",  # sqrt as one instruction
-    "-U_FORTIFY_SOURCE",  # its longjmp refuses to change stacks
+    "-U_FORTIFY_SOURCE",  # with it, longjmp refuses to change stacks
 )
 _NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
@@ -55,7 +56,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: how to call it, and the first line it says of itself."""
+    """A C++ compiler: its command, and the first line of its version text."""
 
     command: tuple[str, ...]
     version: str
@@ -65,7 +66,7 @@ def find_compiler() -> Compiler:
     """The compiler in ``CXX``, else c++, g++ or clang++ on the path, else the one in the ziglang wheel.
 
     Raises:
-        BackendUnavailable: there is none.
+        BackendUnavailable: there is no compiler.
     """
     return _find_compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
 
@@ -89,12 +90,12 @@ def _try_compiler(command: tuple[str, ...]) -> Compiler | None:
     if shutil.which(command[0]) is None:
         return None
     try:
-        said = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=120)
+        process = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if said.returncode != 0 or not said.stdout.strip():
+    if process.returncode != 0 or not process.stdout.strip():
         return None
-    return Compiler(command, said.stdout.splitlines()[0].strip())
+    return Compiler(command, process.stdout.splitlines()[0].strip())
 
 
 def parse_sanitizers(text: str) -> tuple[str, ...]:
@@ -113,7 +114,7 @@ def parse_sanitizers(text: str) -> tuple[str, ...]:
 
 
 def missing_sanitizer(kinds: Iterable[str]) -> str | None:
-    """Why the compiler cannot build with these sanitizers, as a sentence; None when it can."""
+    """Why the compiler cannot build with these sanitizers, as a sentence; None if it can."""
     compiler = find_compiler()
     for kind in kinds:
         if "clang" in compiler.version or not _sanitizer_library(kind).is_absolute():
@@ -122,10 +123,10 @@ def missing_sanitizer(kinds: Iterable[str]) -> str | None:
 
 
 def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
-    """The environment in which a Python process can run kernels under sanitizers, this process's own included.
+    """This process's environment, and what a Python process needs in it to run kernels under sanitizers.
 
     Args:
-        kinds: ``"address,undefined"`` or the names one by one; thread is not among them (see ``replay``).
+        kinds: ``"address,undefined"`` or the single names; thread is not among them (see ``replay``).
 
     Raises:
         BackendUnavailable: the compiler has no such sanitizer.
@@ -138,22 +139,22 @@ def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
     environment = {**os.environ, "GPUPC_SANITIZE": ",".join(names)}
     environment["UBSAN_OPTIONS"] = "halt_on_error=1:print_stacktrace=1"
     if "address" in names:
-        # Leaks: the interpreter itself keeps memory to its end.
+        # Leaks are not detected, because the interpreter itself does not free all memory.
         environment["ASAN_OPTIONS"] = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1"
         environment["LD_PRELOAD"] = str(_sanitizer_library("address"))
     return environment
 
 
 def _sanitizer_library(kind: str) -> Path:
-    """Where the compiler has a sanitizer's runtime; a bare name when it has none."""
+    """The path of a sanitizer's runtime library; a bare name if the compiler has none."""
     name = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}[kind]
-    said = subprocess.run([*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True)
-    path = Path(said.stdout.strip())
+    process = subprocess.run([*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True)
+    path = Path(process.stdout.strip())
     return path.resolve() if path.is_absolute() else path
 
 
 def kernel_unit(source: Path, expression: str, checks: str = "") -> str:
-    """The translation unit that makes one kernel of a file callable."""
+    """The translation unit that compiles a file and exports one of its kernels."""
     return (
         '#include "backends/simt/simt.hpp"\n'
         f'#include "{source_name(source)}"\n'
@@ -198,7 +199,7 @@ def build_replay(source: Path, expression: str) -> Path:
         raise BackendUnavailable(reason)
     unit = kernel_unit(source, expression)
     flags = (*_BASE_FLAGS, *_optimisation(("thread",)))
-    # The runtime switches stacks and is left uninstrumented: it tells the sanitizer what it does.
+    # The runtime is not instrumented, because it switches stacks; it tells the sanitizer what it does.
     objects = [_build_object(SIMT / name, "-O2", "-g", "-DGPUPC_TSAN") for name in ("runtime.cpp", "replay.cpp")]
 
     def make(output: Path, native: tuple[str, ...]) -> None:
@@ -227,7 +228,7 @@ def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
         "thread": ("-DGPUPC_TSAN",),
     }
     own = (flag for kind in sanitizers for flag in flags[kind])
-    # What they check takes moments to run and seconds to optimise, races apart, whose checks are many.
+    # Tests under the address and undefined sanitizers are short, so that optimising takes longer than running them.
     level = "-O1" if "thread" in sanitizers else "-O0"
     return (level, "-g1", "-fno-omit-frame-pointer", f"-fsanitize={','.join(sanitizers)}", *own)
 
@@ -244,13 +245,14 @@ def run_compiler(arguments: Iterable[str]) -> None:
     """Run the compiler with the package as include root.
 
     Raises:
-        KernelCompilationError: it failed; the message holds the command and what the compiler said.
+        KernelCompilationError: it failed; the message holds the command and the compiler's output.
     """
     command = [*find_compiler().command, "-I", str(PACKAGE_ROOT), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    if done.returncode != 0:
+    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    if process.returncode != 0:
         raise KernelCompilationError(
-            f"the C++ compiler failed with exit status {done.returncode}\n{shlex.join(command)}\n{done.stdout.strip()}"
+            f"the C++ compiler failed with exit status {process.returncode}\n{shlex.join(command)}\n"
+            f"{process.stdout.strip()}"
         )
 
 
@@ -261,7 +263,7 @@ def cache_folder() -> Path:
     """Where compiled kernels are kept: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder.
 
     Raises:
-        KernelCompilationError: nothing says where that is.
+        KernelCompilationError: the user has no home folder, and no environment variable names a folder.
     """
     if folder := os.environ.get("GPUPC_CACHE_DIR"):
         return Path(folder)
@@ -274,10 +276,10 @@ def cache_folder() -> Path:
 
 
 def open_cache(kind: str) -> Path:
-    """The cache's folder for a kind of entries, made when it is missing, in which only the caller can write.
+    """The cache's folder for a kind of entries, in which only the caller can write; made if it is missing.
 
     Raises:
-        KernelCompilationError: it cannot be made, belongs to another user, or others may write to it.
+        KernelCompilationError: it cannot be made, belongs to another user, or other users may write to it.
     """
     way_out = "set GPUPC_CACHE_DIR to a folder that can be written by you alone"
     cache = cache_folder()
@@ -291,7 +293,7 @@ def open_cache(kind: str) -> Path:
             if place.stat().st_mode & _OTHERS_WRITE:
                 fault = f"others may write to it; run chmod go-w on it after a look at what it holds, or {way_out}"
                 raise KernelCompilationError(f"kernels in {place} are not used: {fault}")
-        for place in cache.resolve().parents:  # who may rename in one of these can put another folder here
+        for place in cache.resolve().parents:  # who may rename entries of a parent can replace the cache
             mode = place.stat().st_mode
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 fault = f"everybody may write to {place} above it"
@@ -302,22 +304,22 @@ def open_cache(kind: str) -> Path:
 
 
 def is_own(path: Path) -> bool:
-    """Whether a file is there that the caller wrote, and nobody else could."""
+    """Whether a file exists that belongs to the caller and to which no other user may write."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
 def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str, ...]], None], suffix: str) -> Path:
-    """The cache's entry for this material, made first when it is missing or damaged.
+    """The cache entry for this material, made now if it is missing or damaged.
 
     Args:
         label: what is made, for the log.
-        material: everything that decides the contents.
-        make: writes the file at a path, given the flags for this machine's CPU.
-        suffix: of the file's name.
+        material: everything that determines the contents.
+        make: writes the file to a path, given the flags for this machine's CPU.
+        suffix: the end of the file's name.
     """
     digest = hashlib.sha256()
     for part in material:
@@ -347,7 +349,7 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
                 raise
             make(output, ())
         content = output.read_bytes()
-        with output.open("ab") as file:  # loaders and linkers ignore what follows the last section
+        with output.open("ab") as file:  # loaders and linkers ignore bytes after the last section
             file.write(hashlib.sha256(content).digest())
         output.chmod(0o700)
         os.replace(output, path)
@@ -356,7 +358,7 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a cache entry is there and still what was written."""
+    """Whether a cache entry exists and is undamaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -379,6 +381,7 @@ def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[
 
 @functools.cache
 def _accepts(_compiler: Compiler, flag: str) -> bool:
+    """Whether the compiler knows a flag."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             compile_text("int main() { return 0; }\n", (flag, "-c", "-o", f"{folder}/probe.o"))
@@ -389,5 +392,5 @@ def _accepts(_compiler: Compiler, flag: str) -> bool:
 
 @functools.cache
 def _cpu_features() -> str:
-    """What ``-march=native`` looks at: a library made for one CPU must not be loaded on another."""
+    """The features of the CPU, which ``-march=native`` uses: a library for one CPU must not be loaded on another."""
     return "\n".join(cpu_facts("flags", "Features", "model name"))

@@ -1,4 +1,4 @@
-// Makes one kernel callable from Python: its parameter types as text and a loop over threads with its body in it.
+// Makes one kernel callable from Python: exports its parameter types as text, and a loop that runs it for threads.
 #pragma once
 
 #include <type_traits>
@@ -17,7 +17,7 @@ constexpr char kind_of() {
     if (std::is_same_v<T, bool>) return 'b';
     if (std::is_floating_point_v<T>) return 'f';
     if (std::is_integral_v<T>) return std::is_signed_v<T> ? 'i' : 'u';
-    return 'V';  // void or a struct behind a pointer
+    return 'V';  // a pointer to void or to a struct
 }
 
 template <class T>
@@ -28,7 +28,7 @@ constexpr char size_of() {
         return '\0';
 }
 
-/// NumPy's name for a parameter's type, a pointer's with a star before it: "i4", "*f8"; "S" for a struct.
+/// The NumPy name of a parameter's type ("i4"), after a star for a pointer ("*f8"); "S" for a struct.
 template <class P>
 constexpr Code code_of() {
     if constexpr (std::is_pointer_v<P>) {
@@ -40,8 +40,9 @@ constexpr Code code_of() {
     }
 }
 
+/// Ends the current thread and makes the block's next one the current thread; false if there is none.
 inline bool next_thread() {
-#ifndef GPUPC_TSAN  // there each thread gets a shadow of its own, so the runtime hands out every one
+#ifndef GPUPC_TSAN  // under the thread sanitizer the runtime starts every thread, as a thread of the sanitizer
     ThreadState& s = simt_state;
     if (!s.tracked && s.next < s.count) {
         s.linear = s.next++;
@@ -73,11 +74,11 @@ struct Export<kernel> {
 
 }  // namespace simt
 
-#define SIMT_EXPORT(...)                                                                                            \
-    namespace {                                                                                                     \
-    constexpr auto simt_chosen = &__VA_ARGS__;                                                                      \
-    using SimtExport = simt::Export<simt_chosen>;                                                                   \
-    }                                                                                                               \
-    extern "C" SIMT_API const simt::Entry simt_entry;                                                               \
-    const simt::Entry simt_entry = {&SimtExport::codes[0].text, sizeof(SimtExport::codes) / sizeof(simt::Code) - 1, \
-                                    SimtExport::run};
+#define SIMT_EXPORT(...)                                                  \
+    namespace {                                                           \
+    constexpr auto simt_chosen = &__VA_ARGS__;                            \
+    using SimtExport = simt::Export<simt_chosen>;                         \
+    }                                                                     \
+    extern "C" SIMT_API const simt::ExportedKernel simt_kernel;           \
+    const simt::ExportedKernel simt_kernel = {&SimtExport::codes[0].text, \
+                                              sizeof(SimtExport::codes) / sizeof(simt::Code) - 1, SimtExport::run};

@@ -1,10 +1,10 @@
-// The few words that CUDA C++ and the host backend do not share. Include it in every kernel file.
+// What kernels write differently for CUDA and for the host backend, behind common names. Every kernel file includes it.
 //
 //   GPUPC_HOST                      1 on the host backend, undefined under CUDA
-//   GPUPC_DYNAMIC_SHARED(T, name)   T* name: the block's dynamic shared memory, aligned to 16 bytes
+//   GPUPC_DYNAMIC_SHARED(T, name)   declares T* name: the block's dynamic shared memory, aligned to 16 bytes
 //   load_relaxed(p)                 a read that may race with relaxed writes and atomics of other threads
 //   store_relaxed(p, value)         a write that may race with relaxed reads and atomics of other threads
-//   nanoseconds()                   a clock, which begins anywhere
+//   nanoseconds()                   a clock with an arbitrary origin
 #pragma once
 
 #ifdef GPUPC_HOST
@@ -39,7 +39,7 @@ inline unsigned long long nanoseconds() {
     extern __shared__ __align__(16) unsigned char gpupc_dynamic_shared[]; \
     T* const name = reinterpret_cast<T*>(gpupc_dynamic_shared)
 
-// `wide` is the type of the register that carries a T; a byte travels in a 32-bit one.
+// `wide` is the type of the register that holds a T; a byte needs a 32-bit one.
 #define GPUPC_RELAXED(T, wide, ptx, constraint)                                                                     \
     __device__ __forceinline__ T load_relaxed(const T* p) {                                                         \
         wide value;                                                                                                 \

@@ -1,4 +1,4 @@
-// Replays recorded launches of one kernel (host.py writes them): the program that the thread sanitizer watches.
+// Replays recorded launches of one kernel, which host_kernels.py writes, under the thread sanitizer.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "backends/simt/state.hpp"
 
 extern "C" {
-extern const simt::Entry simt_entry;
+extern const simt::ExportedKernel simt_kernel;
 void* simt_pool_new(unsigned workers, size_t stack_bytes);
 void simt_pool_delete(void* pool);
 void simt_start(void* pool, void (*run)(void**), void** args, const unsigned* grid, const unsigned* block,
@@ -23,15 +23,15 @@ const char* simt_error(void* pool);
 
 namespace {
 
-constexpr unsigned kWorkers = 4;             // more than cores, if need be: races show whether or not they happen
-constexpr size_t kStackBytes = 1024 * 1024;  // instrumented code needs more of it
+constexpr unsigned kWorkers = 4;  // may be more than cores, since the sanitizer detects races that do not happen
+constexpr size_t kStackBytes = 1024 * 1024;  // instrumented code needs more stack
 
-/// An argument's bytes, and where among them there is the address of a place in some memory.
+/// The bytes of an argument, and which of them are the address of a byte of a memory.
 struct Argument {
     struct Pointer {
-        size_t at = 0, memory = 0, offset = 0;
+        size_t position = 0, memory = 0, offset = 0;
     };
-    std::vector<unsigned long long> words;  // aligned as the strictest type
+    std::vector<unsigned long long> words;  // for the strictest alignment
     std::vector<Pointer> pointers;
 
     unsigned char* bytes() { return reinterpret_cast<unsigned char*>(words.data()); }
@@ -62,7 +62,7 @@ struct Launch {
             line >> hex >> count;
             argument.set(hex);
             argument.pointers.resize(count);
-            for (auto& pointer : argument.pointers) line >> pointer.at >> pointer.memory >> pointer.offset;
+            for (auto& pointer : argument.pointers) line >> pointer.position >> pointer.memory >> pointer.offset;
         }
         line = next_line(file);
         line >> count;
@@ -75,7 +75,7 @@ struct Launch {
         for (Argument& argument : arguments) {
             for (const auto& pointer : argument.pointers) {
                 const char* address = static_cast<char*>(memories.at(pointer.memory)) + pointer.offset;
-                memcpy(argument.bytes() + pointer.at, &address, sizeof address);
+                memcpy(argument.bytes() + pointer.position, &address, sizeof address);
             }
         }
     }
@@ -105,7 +105,7 @@ int main(int count, char** paths) {
             Launch launch(paths[i]);
             std::vector<void*> pointers;
             for (Argument& argument : launch.arguments) pointers.push_back(argument.bytes());
-            simt_start(pool, simt_entry.run, pointers.data(), launch.grid, launch.block, launch.shared_bytes);
+            simt_start(pool, simt_kernel.run, pointers.data(), launch.grid, launch.block, launch.shared_bytes);
             while (!simt_wait(pool, 1000)) {
             }
             const std::string error = simt_error(pool);

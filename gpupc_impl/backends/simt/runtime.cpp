@@ -1,74 +1,14 @@
-// Runs blocks on a pool of OS threads and the threads of a block as fibers.
+// The runtime of the host backend: how a worker (worker.hpp) runs blocks, and the functions for kernels and Python.
 //
-// A worker (OS thread) runs one block at a time. A fiber runs threads of that block one after another until one of
-// them has to wait; then the worker switches to a fiber whose thread may go on, or to a fresh fiber that takes the
-// block's next thread. So a block that never waits is a plain loop, and one that does pays one switch per thread
-// and wait. When no thread can go on though some are alive, the block is deadlocked, and the launch fails.
-//
-// No switch makes a system call, as swapcontext would. On x86-64 a switch is a call of a few lines of assembly whose
-// return the processor predicts; elsewhere it is _setjmp/_longjmp, a third as fast, after a start by makecontext.
-#include <errno.h>
-#include <setjmp.h>
+// All of it is one translation unit, so that a thread that ends and the next one that starts cost no call.
+#include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <ucontext.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
-#include <string>
 #include <system_error>
-#include <thread>
-#include <vector>
 
+#include "backends/simt/pool.hpp"
 #include "backends/simt/state.hpp"
-
-#if defined(GPUPC_ASAN)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#elif defined(GPUPC_TSAN)
-// GPUPC_TSAN: only kernels are instrumented for the thread sanitizer; the runtime tells it what orders their accesses.
-#include <sanitizer/tsan_interface.h>
-#endif
-
-#if defined(__x86_64__) && !defined(GPUPC_SETJMP)
-#define SIMT_ASM_SWITCH 1
-extern "C" void simt_switch(void** save_stack_pointer, void* stack_pointer);
-asm(R"(
-    .pushsection .text
-    .type simt_switch, @function
-    .hidden simt_switch
-    .globl simt_switch
-simt_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-    .size simt_switch, . - simt_switch
-    .popsection
-)");
-#elif defined(GPUPC_TSAN)
-#error "the thread sanitizer keeps books on setjmp that fibers confuse; replay launches on an x86-64 machine"
-#endif
+#include "backends/simt/worker.hpp"
 
 __thread simt::ThreadState simt_state;
 
@@ -85,199 +25,8 @@ const char* const kWaitNames[] = {"",
                                   "__ballot_sync",
                                   "__any_sync",
                                   "__all_sync"};
-constexpr unsigned kWarp = 32;
-constexpr unsigned kWarps = 1024 / kWarp;
-constexpr unsigned kSlab = 32;  // stacks are mapped this many at a time
-
-struct Fiber {
-    Fiber* next = nullptr;  // in the one list that holds it
-#if SIMT_ASM_SWITCH
-    void* stack_pointer = nullptr;
-#else
-    jmp_buf registers;
-    bool started = true;  // not so those that start() prepares
-#endif
-    char* stack = nullptr;
-    size_t stack_bytes = 0;
-
-    // The waiting thread: who it is, where it waits, what it gives and gets.
-    uint3 thread;
-    unsigned linear;
-    Wait wait = kNowhere;
-    unsigned mask, source;
-    unsigned long long value, result;
-
-#if defined(GPUPC_ASAN)
-    void* fake_stack = nullptr;
-#elif defined(GPUPC_TSAN)
-    void* shadow = nullptr;  // of its thread
-#endif
-};
-
-struct FiberQueue {
-    Fiber* head = nullptr;
-    Fiber* tail = nullptr;
-
-    void push(Fiber* fiber) {
-        fiber->next = nullptr;
-        (head ? tail->next : head) = fiber;
-        tail = fiber;
-    }
-    Fiber* pop() {
-        Fiber* fiber = head;
-        if (fiber) head = fiber->next;
-        return fiber;
-    }
-    void take_all(FiberQueue& other) {
-        if (!other.head) return;
-        (head ? tail->next : head) = other.head;
-        tail = other.tail;
-        other.head = nullptr;
-    }
-};
-
-/// One launch: what to run, and how far it is.
-struct Job {
-    void (*run)(void**);
-    void** args;
-    uint3 grid, block;
-    size_t shared_bytes;
-    unsigned long long blocks;
-    unsigned workers;
-
-    std::atomic<unsigned long long> taken{0};
-    std::atomic<bool> cancelled{false};
-    std::mutex error_mutex;
-    std::string error;  // the first one; it cancels the launch
-
-    void fail(const std::string& message) {
-        std::lock_guard<std::mutex> lock(error_mutex);
-        if (error.empty()) error = message;
-        cancelled = true;
-    }
-
-    /// The next blocks for a worker, fewer as the end comes near so that all workers end together.
-    bool take(unsigned long long& first, unsigned long long& end) {
-        first = taken.load(std::memory_order_relaxed);
-        do {
-            if (first >= blocks) return false;
-            const unsigned long long share = (blocks - first) / (8ull * workers);
-            end = first + std::min(std::max(share, 1ull), 1024ull);
-        } while (!taken.compare_exchange_weak(first, end, std::memory_order_relaxed));
-        return true;
-    }
-};
-
-struct Warp {
-    unsigned exited;
-    unsigned waiting;
-    Fiber* lane[kWarp];
-};
-
-[[noreturn]] void fiber_main();
-
-/// One OS thread of the pool and the block it runs.
-class Worker {
- public:
-    Worker(unsigned index, size_t stack_bytes) : index_(index), stack_bytes_(stack_bytes) {}
-    ~Worker();
-
-    /// Takes part in a job until no block is left or it is cancelled.
-    void work(Job& job);
-
-    bool start_thread();
-    bool end_thread();
-    unsigned sync_block(bool predicate);
-    unsigned long long sync_warp(Wait kind, unsigned mask, unsigned long long value, unsigned source);
-    [[noreturn]] void run_fiber();
-
- private:
-    bool start_block();
-    void track();
-    void complete_barrier();
-    bool complete_warp(Warp& warp, const Fiber* member);
-    bool take_blocks();
-    void reset_fibers();
-    void wait_turn(Fiber* self);
-    Fiber* next_fiber();
-    Fiber* idle_fiber();
-    bool add_fibers();
-    void switch_to(Fiber* to, bool for_ever = false);
-    [[noreturn]] void fail(const std::string& message);
-    [[noreturn]] void abandon();
-    std::string deadlock() const;
-
-    const unsigned index_;
-    const size_t stack_bytes_;
-
-    Job* job_ = nullptr;
-    unsigned long long block_ = 0, blocks_end_ = 0;  // the blocks in hand
-    bool finished_ = false, abandoned_ = false;
-
-    Fiber main_;  // the OS thread's own stack
-    Fiber* current_ = &main_;
-    std::vector<std::unique_ptr<Fiber>> fibers_;
-    std::vector<void*> slabs_;
-    FiberQueue idle_, ready_;
-
-    // The running block, once one of its threads has waited.
-    unsigned live_ = 0;  // threads that have not exited, those not started included
-    unsigned arrived_ = 0, matches_ = 0, generation_ = 0, barrier_result_[2] = {};
-    FiberQueue barrier_;
-    Warp warps_[kWarps];
-
-#if defined(GPUPC_ASAN)
-    const void* main_bottom_ = nullptr;
-    size_t main_size_ = 0;
-#elif defined(GPUPC_TSAN)
-    // What the sanitizer is told. To it each CUDA thread is a thread; these places order their accesses.
-    void begin_shadow();
-    std::vector<void*> shadows_;    // one a thread index
-    unsigned long long dealt_ = 0;  // the next block of this worker
-    unsigned blocks_run_ = 0;
-    char block_order_[2];                // the blocks of a worker, which share memory, one after another
-    char barrier_order_[2];              // what comes before a barrier and what comes after it
-    char warp_order_[kWarps][kWarp][2];  // the same for __syncwarp, by the lowest lane of its mask
-    unsigned char warp_turn_[kWarps][kWarp] = {};
-#endif
-};
-
-thread_local Worker* worker = nullptr;
-
-[[noreturn]] void fiber_main() { worker->run_fiber(); }
 
 // --- Fibers ------------------------------------------------------------------------------------------------------
-
-#if SIMT_ASM_SWITCH
-
-void start(Fiber* fiber) {
-    constexpr size_t kSaved = 6;
-    auto top = reinterpret_cast<uintptr_t>(fiber->stack + fiber->stack_bytes) & ~uintptr_t{15};
-    auto* place = reinterpret_cast<void**>(top) - 2;  // as if called: 8 bytes off a multiple of 16
-    *place = reinterpret_cast<void*>(fiber_main);
-    fiber->stack_pointer = std::fill_n(place - kSaved, kSaved, nullptr) - kSaved;
-}
-
-void go(Fiber* from, Fiber* to) { simt_switch(&from->stack_pointer, to->stack_pointer); }
-
-#else
-
-void start(Fiber* fiber) { fiber->started = false; }
-
-void go(Fiber* from, Fiber* to) {
-    if (_setjmp(from->registers) != 0) return;
-    if (to->started) _longjmp(to->registers, 1);
-    to->started = true;
-    ucontext_t context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = to->stack;
-    context.uc_stack.ss_size = to->stack_bytes;
-    context.uc_link = nullptr;
-    makecontext(&context, fiber_main, 0);
-    setcontext(&context);
-}
-
-#endif
 
 bool Worker::add_fibers() {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -292,12 +41,12 @@ bool Worker::add_fibers() {
     slabs_.push_back(slab);
     for (unsigned i = 0; i < kSlab; ++i) {
         char* low = static_cast<char*>(slab) + i * each;
-        mprotect(low, page, PROT_NONE);  // a guard; where the system has no more mappings to give, go without
+        mprotect(low, page, PROT_NONE);  // a guard page, which is left out where the system has no mapping left
         auto fiber = std::make_unique<Fiber>();
         fiber->stack = low + page;
-        // Stacks a power of two apart would fight for the same lines of the cache: start each at another line.
+        // Stacks a power of two apart would map to the same sets of the cache, so each starts at another line.
         fiber->stack_bytes = stack_bytes_ - 64 * (fibers_.size() * 5 % 64);
-        start(fiber.get());
+        prepare(fiber.get());
         idle_.push(fiber.get());
         fibers_.push_back(std::move(fiber));
     }
@@ -313,7 +62,7 @@ Fiber* Worker::idle_fiber() {
     return idle_.pop();
 }
 
-/// Leaves the current fiber, which returns from here when someone switches back to it.
+/// Switches to another fiber; returns when something switches back to the current one.
 void Worker::switch_to(Fiber* to, bool for_ever) {
     Fiber* const from = current_;
     current_ = to;
@@ -325,13 +74,13 @@ void Worker::switch_to(Fiber* to, bool for_ever) {
     if (to->shadow) __tsan_switch_to_fiber(to->shadow, __tsan_switch_to_fiber_no_sync);
 #endif
     (void)for_ever;
-    go(from, to);
+    switch_fiber(from, to);
 #if defined(GPUPC_ASAN)
     __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
 #endif
 }
 
-/// Leaves all threads of the block where they are.
+/// Leaves all threads of the block where they wait, for good.
 void Worker::abandon() {
     abandoned_ = true;
     switch_to(&main_, true);
@@ -344,7 +93,7 @@ void Worker::run_fiber() {
     const void* bottom;
     size_t size;
     __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
-    if (!main_bottom_) {  // the very first fiber is always entered from the OS thread's own stack
+    if (!main_bottom_) {  // the first fiber is always entered from the OS thread's own stack
         main_bottom_ = bottom;
         main_size_ = size;
     }
@@ -353,13 +102,13 @@ void Worker::run_fiber() {
         while (start_thread()) {
             job_->run(job_->args);
 #if defined(GPUPC_TSAN)
-            // The block's next thread finds a stack that no other of its threads has used: the sanitizer would take
-            // what two threads write to the same place there, one after the other, for a race.
+            // The block's next thread runs on another stack: the sanitizer would report what two threads write one
+            // after the other to the same address of a stack as a race.
             idle_.push(self);
-            Fiber* const rested = idle_.pop();
-            if (rested == self) continue;
+            Fiber* const other = idle_.pop();
+            if (other == self) continue;
             self->shadow = nullptr;
-            switch_to(rested);
+            switch_to(other);
 #endif
         }
         Fiber* to = finished_ ? &main_ : next_fiber();
@@ -371,11 +120,11 @@ void Worker::run_fiber() {
     }
 }
 
-/// The fiber to go on with when the current one cannot.
+/// The fiber to switch to when the current one has to wait.
 Fiber* Worker::next_fiber() {
     if (job_->cancelled.load(std::memory_order_relaxed)) abandon();
     if (Fiber* fiber = ready_.pop()) return fiber;
-    if (simt_state.next == simt_state.count) fail(deadlock());
+    if (simt_state.next == simt_state.count) fail(describe_deadlock());
     return idle_fiber();
 }
 
@@ -398,15 +147,15 @@ void Worker::fail(const std::string& message) {
 void Worker::work(Job& job) {
     job_ = &job;
 #if defined(GPUPC_TSAN)
-    // All up front: what a CUDA thread allocates, the sanitizer takes for its own doing.
-    const size_t wanted = job.block.x * job.block.y * job.block.z;
-    while (shadows_.size() < wanted) shadows_.push_back(__tsan_create_fiber(0));
+    // All stacks are allocated now, because the sanitizer would attribute an allocation to the running CUDA thread.
+    const size_t needed = job.block.x * job.block.y * job.block.z;
+    while (shadows_.size() < needed) shadows_.push_back(__tsan_create_fiber(0));
 #else
-    const size_t wanted = 1;
+    const size_t needed = 1;
 #endif
-    while (fibers_.size() < wanted)
+    while (fibers_.size() < needed)
         if (!add_fibers()) return;
-    // Allocated anew for each launch, to the byte, so that the address sanitizer sees where it ends.
+    // Each launch allocates exactly its shared memory, so that the address sanitizer detects accesses beyond its end.
     void* shared = nullptr;
     if (posix_memalign(&shared, 64, std::max<size_t>(job.shared_bytes, 1)) != 0) {
         job.fail("no host memory for " + std::to_string(job.shared_bytes) + " bytes of shared memory");
@@ -422,7 +171,7 @@ void Worker::work(Job& job) {
     finished_ = abandoned_ = false;
 #if defined(GPUPC_TSAN)
     main_.shadow = __tsan_get_current_fiber();
-    dealt_ = index_;
+    next_block_ = index_;
     __tsan_release(&block_order_[0]);
     __tsan_release(&block_order_[1]);
 #endif
@@ -435,11 +184,11 @@ void Worker::work(Job& job) {
     free(shared);
 }
 
-/// Forgets all threads that were left where they waited.
+/// Makes all fibers idle after their threads were abandoned.
 void Worker::reset_fibers() {
     idle_.head = ready_.head = barrier_.head = nullptr;
     for (auto& fiber : fibers_) {
-        start(fiber.get());
+        prepare(fiber.get());
         fiber->wait = kNowhere;
 #if defined(GPUPC_ASAN)
         __asan_unpoison_memory_region(fiber->stack, fiber->stack_bytes);
@@ -452,10 +201,10 @@ void Worker::reset_fibers() {
 
 bool Worker::take_blocks() {
 #if defined(GPUPC_TSAN)
-    // Dealt out rather than raced for, so that neighbours always run on different OS threads.
-    block_ = dealt_;
+    // In turn rather than on request, so that consecutive blocks always run on different OS threads.
+    block_ = next_block_;
     blocks_end_ = block_ + 1;
-    dealt_ += job_->workers;
+    next_block_ += job_->workers;
     return block_ < job_->blocks;
 #else
     return job_->take(block_, blocks_end_);
@@ -477,14 +226,13 @@ bool Worker::start_block() {
     s.next = 0;
     s.tracked = false;
 #if defined(GPUPC_ASAN)
-    memset(s.dynamic_shared, 0xFD, job_->shared_bytes);  // a kernel that reads before it writes shall not get away
+    memset(s.dynamic_shared, 0xFD, job_->shared_bytes);  // so that a kernel that reads before it writes fails
 #elif defined(GPUPC_TSAN)
     ++blocks_run_;
 #endif
     return true;
 }
 
-/// Makes the block's next thread the current one, or the first of the next block. False when there is none now.
 bool Worker::start_thread() {
     ThreadState& s = simt_state;
     if (s.next == s.count) {
@@ -504,7 +252,6 @@ bool Worker::start_thread() {
     return true;
 }
 
-/// Notes that the current thread has exited; true when this fiber goes on with another.
 bool Worker::end_thread() {
     ThreadState& s = simt_state;
     if (s.tracked) {
@@ -540,8 +287,8 @@ unsigned lanes_below(unsigned end, unsigned warp) {
     return end - first >= kWarp ? ~0u : (1u << (end - first)) - 1;
 }
 
-/// Called when a thread of the block waits. If it is the first, all threads before it have exited already.
-void Worker::track() {
+/// Called when a thread of the block waits. If it is the first that does, all threads before it have exited.
+void Worker::begin_tracking() {
     ThreadState& s = simt_state;
     if (s.tracked) return;
     s.tracked = true;
@@ -560,8 +307,8 @@ void Worker::complete_barrier() {
 }
 
 unsigned Worker::sync_block(bool predicate) {
-    track();
-    // Two results suffice: no thread can be two barriers ahead of one that has yet to read its result.
+    begin_tracking();
+    // Two results suffice, because no thread can be two barriers ahead of a thread that has not read its result.
     const unsigned turn = generation_ & 1;
 #if defined(GPUPC_TSAN)
     __tsan_release(&barrier_order_[turn]);
@@ -582,7 +329,7 @@ unsigned Worker::sync_block(bool predicate) {
     return barrier_result_[turn];
 }
 
-/// Lets the lanes that wait with `member` go on, unless one is missing. The running fiber needs no leave.
+/// Makes the lanes that wait with `member` ready, unless one has not arrived. The running fiber just continues.
 bool Worker::complete_warp(Warp& warp, const Fiber* member) {
     const unsigned group = member->mask & ~warp.exited;
     if ((warp.waiting & group) != group) return false;
@@ -612,7 +359,7 @@ unsigned long long Worker::sync_warp(Wait kind, unsigned mask, unsigned long lon
                  mask);
         fail(text);
     }
-    track();
+    begin_tracking();
     Warp& warp = warps_[linear / kWarp];
     Fiber* const self = current_;
     self->wait = kind;
@@ -622,7 +369,7 @@ unsigned long long Worker::sync_warp(Wait kind, unsigned mask, unsigned long lon
     warp.lane[lane] = self;
     warp.waiting |= 1u << lane;
 #if defined(GPUPC_TSAN)
-    // Of the warp's words only __syncwarp orders memory.
+    // Of the operations of a warp only __syncwarp orders memory.
     const unsigned lowest = __builtin_ctz(mask);
     unsigned char& turn = warp_turn_[linear / kWarp][lowest];
     char* const order = &warp_order_[linear / kWarp][lowest][turn & 1];
@@ -639,8 +386,8 @@ unsigned long long Worker::sync_warp(Wait kind, unsigned mask, unsigned long lon
     return self->result;
 }
 
-/// Says who waits where in a block that cannot go on.
-std::string Worker::deadlock() const {
+/// How many threads of a deadlocked block wait at which places.
+std::string Worker::describe_deadlock() const {
     const ThreadState& s = simt_state;
     std::string text = "block (" + std::to_string(s.block.x) + ", " + std::to_string(s.block.y) + ", " +
                        std::to_string(s.block.z) + ") is deadlocked; of " + std::to_string(s.count) + " threads " +
@@ -665,87 +412,6 @@ std::string Worker::deadlock() const {
     return text;
 }
 
-// --- The pool ----------------------------------------------------------------------------------------------------
-
-/// OS threads that run one launch after another.
-class Pool {
- public:
-    Pool(unsigned workers, size_t stack_bytes) : go_(workers, false), wake_(workers) {
-        try {
-            for (unsigned i = 0; i < workers; ++i) threads_.emplace_back([=] { serve(i, stack_bytes); });
-        } catch (...) {
-            stop();
-            throw;
-        }
-    }
-    ~Pool() { stop(); }
-
-    void start(void (*run)(void**), void** args, const unsigned* grid, const unsigned* block, size_t shared_bytes) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        job_ = std::make_unique<Job>();
-        job_->run = run;
-        job_->args = args;
-        job_->grid = {grid[0], grid[1], grid[2]};
-        job_->block = {block[0], block[1], block[2]};
-        job_->shared_bytes = shared_bytes;
-        job_->blocks = 1ull * grid[0] * grid[1] * grid[2];
-        job_->workers = static_cast<unsigned>(std::min<unsigned long long>(threads_.size(), job_->blocks));
-        running_ = job_->workers;
-        for (unsigned i = 0; i < running_; ++i) {
-            go_[i] = true;
-            wake_[i].notify_one();
-        }
-    }
-
-    bool wait(int milliseconds) {
-        std::unique_lock<std::mutex> lock(mutex_);
-        return done_.wait_for(lock, std::chrono::milliseconds(milliseconds), [this] { return running_ == 0; });
-    }
-
-    void cancel() {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (job_) job_->cancelled = true;
-    }
-
-    const char* error() const { return job_ ? job_->error.c_str() : ""; }
-
- private:
-    void serve(unsigned index, size_t stack_bytes) {
-        auto self = std::make_unique<Worker>(index, stack_bytes);
-        worker = self.get();
-        std::unique_lock<std::mutex> lock(mutex_);
-        for (;;) {
-            wake_[index].wait(lock, [&] { return stopping_ || go_[index]; });
-            if (stopping_) return;
-            go_[index] = false;
-            Job& job = *job_;
-            lock.unlock();
-            self->work(job);
-            lock.lock();
-            if (--running_ == 0) done_.notify_all();
-        }
-    }
-
-    void stop() {
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            stopping_ = true;
-            if (job_) job_->cancelled = true;
-            for (auto& each : wake_) each.notify_one();
-        }
-        for (auto& thread : threads_) thread.join();
-    }
-
-    std::mutex mutex_;
-    std::vector<char> go_;
-    std::vector<std::condition_variable> wake_;  // one a worker, so that a small launch wakes few
-    std::condition_variable done_;
-    bool stopping_ = false;
-    unsigned running_ = 0;
-    std::unique_ptr<Job> job_;
-    std::vector<std::thread> threads_;
-};
-
 }  // namespace
 }  // namespace simt
 
@@ -769,11 +435,11 @@ void simt_fence() {
 #endif
 }
 
-// --- For Python and the replay program ---------------------------------------------------------------------------
+// --- The interface for Python and the replay program -------------------------------------------------------------
 
 /// A pool of OS threads, or null when the system grants none.
 SIMT_API void* simt_pool_new(unsigned workers, size_t stack_bytes) {
-    // Signals are for the threads of the program that uses us; faults stay with the thread that makes them.
+    // Signals are left to the threads of the program; a fault is delivered to the thread that caused it.
     sigset_t all, before;
     sigfillset(&all);
     for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, fault);
@@ -795,12 +461,12 @@ SIMT_API void simt_start(void* pool, void (*run)(void**), void** args, const uns
     static_cast<simt::Pool*>(pool)->start(run, args, grid, block, shared_bytes);
 }
 
-/// Waits for the end of the launch, at most so long; true when it has ended.
+/// Waits for the end of the launch, at most so long; true if it has ended.
 SIMT_API bool simt_wait(void* pool, int milliseconds) { return static_cast<simt::Pool*>(pool)->wait(milliseconds); }
 
-/// Asks the launch to end early: no further block starts, and none goes past a point where it waits.
+/// Cancels the launch: no further block starts, and no running one continues beyond a wait.
 SIMT_API void simt_cancel(void* pool) { static_cast<simt::Pool*>(pool)->cancel(); }
 
-/// What went wrong in the launch that ended last; empty when nothing did.
+/// What went wrong in the launch that ended last; an empty string if nothing did.
 SIMT_API const char* simt_error(void* pool) { return static_cast<simt::Pool*>(pool)->error(); }
 }

@@ -1,8 +1,8 @@
-// CUDA's words for a C++ compiler: included ahead of a .cu file, they make it a host program.
+// The vocabulary of CUDA for a C++ compiler: included before a .cu file, it makes that a host program.
 //
-// The threads of a block are fibers of one OS thread (runtime.cpp), so a thread gives way only where it waits:
-// at __syncthreads, __syncwarp, a shuffle or a vote. What CUDA leaves undefined is undefined here too, except that
-// a wait which can never end is reported. What CUDA lacks (a 64-bit atomicSub, say) is lacking here on purpose.
+// The threads of a block are fibers of one OS thread (worker.hpp), so a thread yields only where it waits: at
+// __syncthreads, __syncwarp, a shuffle or a vote. What CUDA leaves undefined is undefined here as well, except that
+// a wait that can never end is reported. What CUDA lacks (such as a 64-bit atomicSub) is missing here on purpose.
 #pragma once
 
 #include <assert.h>
@@ -16,7 +16,7 @@
 
 #define GPUPC_HOST 1
 
-// --- Functions, variables and their places -----------------------------------------------------------------------
+// --- Function and variable specifiers ----------------------------------------------------------------------------
 
 #define __global__
 #define __device__
@@ -27,9 +27,9 @@
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
-// All fibers of a block stay on one OS thread, which runs one block at a time: its thread-local storage is the
-// block's shared memory. Each instance of a template has its own, as under CUDA. Contents survive from block to
-// block, which no kernel may rely on.
+// All fibers of a block stay on one OS thread, which runs one block at a time, so thread-local storage serves as the
+// block's shared memory. Each instance of a template has its own, as in CUDA. Contents persist from block to block,
+// on which no kernel may rely.
 #define __shared__ static thread_local
 
 // --- Indexes ---------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 inline int __any_sync(unsigned mask, int predicate) { return simt_sync_warp(simt::kAny, mask, predicate != 0, 0) != 0; }
 inline int __all_sync(unsigned mask, int predicate) { return simt_sync_warp(simt::kAll, mask, predicate == 0, 0) == 0; }
 
-/// CUDA promises nothing about which other lanes are in the mask; here it is the calling lane alone.
+/// CUDA does not specify which other lanes are in the mask; here it has only the calling lane.
 inline unsigned __activemask() { return 1u << (simt_state.linear % 32); }
 
 namespace simt {
@@ -88,7 +88,7 @@ inline unsigned lane() { return simt_state.linear % 32; }
 
 }  // namespace simt
 
-// The arithmetic of source lanes is PTX's: only the low five bits of a lane or distance count.
+// Source lanes are computed as in PTX: only the low five bits of a lane or a distance count.
 template <class T>
 inline T __shfl_sync(unsigned mask, T value, int source, int width = warpSize) {
     const unsigned inside = width - 1;
@@ -112,19 +112,19 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warp
     return simt::shuffle(simt::kShflXor, mask, value, source > (lane | inside) ? lane : source);
 }
 
-// --- Atomics: relaxed, as CUDA's; each returns the old value -------------------------------------------------------
+// --- Atomics: relaxed as in CUDA; each returns the old value -------------------------------------------------------
 
 namespace simt {
 
-/// Replaces *p by update(*p) in one step.
+/// Replaces *p by update(*p) atomically; returns the old value.
 template <class T, class Update>
 inline T atomic_update(T* p, Update update) {
-    T old, wanted;
+    T old, updated;
     __atomic_load(p, &old, __ATOMIC_RELAXED);
     do {
-        wanted = update(old);
-        if (memcmp(&wanted, &old, sizeof old) == 0) return old;
-    } while (!__atomic_compare_exchange(p, &old, &wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        updated = update(old);
+        if (memcmp(&updated, &old, sizeof old) == 0) return old;
+    } while (!__atomic_compare_exchange(p, &old, &updated, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return old;
 }
 
@@ -156,7 +156,7 @@ SIMT_ATOMIC_INTEGER(unsigned)
 SIMT_ATOMIC_INTEGER(unsigned long long)
 SIMT_ATOMIC(int, atomicSub, __atomic_fetch_sub)
 SIMT_ATOMIC(unsigned, atomicSub, __atomic_fetch_sub)
-// Of the signed 64-bit ones CUDA has these two alone.
+// CUDA has only these two atomics of signed 64-bit integers.
 SIMT_ATOMIC_PICK(long long, atomicMin, <)
 SIMT_ATOMIC_PICK(long long, atomicMax, >)
 
@@ -215,7 +215,7 @@ inline float __int_as_float(int v) { return simt::bit_cast<float>(v); }
 inline unsigned __float_as_uint(float v) { return simt::bit_cast<unsigned>(v); }
 inline float __uint_as_float(unsigned v) { return simt::bit_cast<float>(v); }
 
-// --- Arithmetic. sqrt, fma, fabs and the like come from math.h and are correctly rounded on both sides. ----------
+// --- Arithmetic. sqrt, fma, fabs and others come from math.h and are correctly rounded by both backends. ----------
 
 #define SIMT_MIN_MAX(A, B, R)                                                                                        \
     inline R min(A a, B b) { return static_cast<R>(a) < static_cast<R>(b) ? static_cast<R>(a) : static_cast<R>(b); } \
@@ -232,7 +232,7 @@ SIMT_MIN_MAX_INTEGER(long long, unsigned long long)
 
 namespace simt {
 
-/// As PTX has it: a number beats a NaN, and -0 is below +0.
+/// The minimum as PTX defines it: a number if the other operand is NaN; -0 is less than +0.
 template <class T>
 inline T lesser(T a, T b) {
     if (a != a) return b;
@@ -241,6 +241,7 @@ inline T lesser(T a, T b) {
     return a < b ? a : b;
 }
 
+/// The maximum as PTX defines it, see `lesser`.
 template <class T>
 inline T greater(T a, T b) {
     if (a != a) return b;
@@ -260,7 +261,7 @@ inline double max(float a, double b) { return simt::greater<double>(a, b); }
 inline double min(double a, float b) { return simt::lesser<double>(a, b); }
 inline double max(double a, float b) { return simt::greater<double>(a, b); }
 
-// Rounded once each and never contracted, as under CUDA.
+// Each rounds once and is never contracted, as in CUDA.
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dsub_rn(double a, double b) { return a - b; }
 inline double __dmul_rn(double a, double b) { return a * b; }

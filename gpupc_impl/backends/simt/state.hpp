@@ -1,11 +1,11 @@
-// What kernels and the runtime share: the registers of the running thread and the runtime's entry points.
+// What kernels and the runtime share: the special registers of the running thread and the runtime's functions.
 #pragma once
 
 struct uint3 {
     unsigned x, y, z;
 };
 
-/// Kernels and the runtime are libraries of their own; these names they share, all else is hidden.
+/// Marks the symbols that the libraries of kernels and of the runtime share; all others are hidden.
 #define SIMT_API __attribute__((visibility("default")))
 
 namespace simt {
@@ -16,24 +16,24 @@ enum Wait : int { kNowhere, kSyncthreads, kSyncwarp, kShfl, kShflUp, kShflDown, 
 /// The special registers of the CUDA thread that runs now on this OS thread.
 struct ThreadState {
     uint3 thread;          // threadIdx
-    unsigned linear;       // threadIdx as one number, x fastest
+    unsigned linear;       // threadIdx as one number, in which x varies fastest
     uint3 block;           // blockIdx
     unsigned next;         // the block's first thread that has not started
     uint3 block_dim;       // blockDim
     unsigned count;        // threads in a block
     uint3 grid_dim;        // gridDim
-    bool tracked;          // some thread of this block waited: exits must be noted
+    bool tracked;          // a thread of this block has waited, so exits must be noted
     void* dynamic_shared;  // the block's dynamic shared memory
 };
 
 /// What a compiled kernel exports: the types of its parameters (four characters each) and its body.
-struct Entry {
+struct ExportedKernel {
     const char (*codes)[4];
     int count;
-    void (*run)(void** args);  // runs the current thread, then whatever threads simt_thread_done hands out
+    void (*run)(void** args);  // runs the current thread, then the threads that simt_thread_done starts
 };
 
-/// Moves `index` to its successor in a box of size `dim`, x fastest.
+/// Moves `index` to its successor in a box of size `dim`, in which x varies fastest.
 inline void advance(uint3& index, const uint3& dim) {
     if (++index.x < dim.x) return;
     index.x = 0;
@@ -45,16 +45,16 @@ inline void advance(uint3& index, const uint3& dim) {
 }  // namespace simt
 
 extern "C" {
-// One small block of static TLS for all kernels: an index register costs one load. __thread rather than
-// thread_local spares the check for a dynamic initialiser at each access.
+// Static thread-local storage, which all kernels share, so that reading an index costs one load. __thread instead of
+// thread_local avoids a check for a dynamic initialiser at each access.
 extern SIMT_API __attribute__((tls_model("initial-exec"))) __thread simt::ThreadState simt_state;
 
-/// Ends the current thread. True when the calling fiber got another thread to run.
+/// Ends the current thread; true if the calling fiber has another thread to run.
 SIMT_API bool simt_thread_done();
-/// Waits for all live threads of the block; returns for how many of them `predicate` held.
+/// Waits for all live threads of the block; returns for how many of them `predicate` is true.
 SIMT_API unsigned simt_sync_block(bool predicate);
-/// Waits for the live lanes of `mask` at the same kind of call. Votes return the lanes with a nonzero value,
-/// shuffles the value of lane `source`.
+/// Waits for the live lanes of `mask` at the same kind of call. A vote returns the lanes with a nonzero value, a
+/// shuffle returns the value of lane `source`.
 SIMT_API unsigned long long simt_sync_warp(simt::Wait kind, unsigned mask, unsigned long long value, unsigned source);
 /// Orders memory accesses of this thread.
 SIMT_API void simt_fence();

@@ -29,13 +29,16 @@ from gpupc_impl.backends import (
     KernelLaunchError,
     Struct,
     cuda,
+    cuda_copies,
+    cuda_memory,
     nvrtc,
     open_backend,
     pinned,
 )
 from gpupc_impl.backends import Pointer as ToArray
-from gpupc_impl.backends.cuda import MIRROR, CudaBackend
-from gpupc_impl.backends.sources import MadeOfSources
+from gpupc_impl.backends.cuda import CudaBackend
+from gpupc_impl.backends.cuda_copies import MIRROR
+from gpupc_impl.backends.sources import SourceCache
 from gpupc_impl.integers import round_up
 
 KIB = 1024
@@ -300,7 +303,7 @@ def cupy(monkeypatch):
     for name, value in (("loaded", []), ("launches", []), ("fault", False)):
         monkeypatch.setattr(Function, name, value, raising=False)
     monkeypatch.setattr(Memory, "live", weakref.WeakSet())
-    monkeypatch.setattr(cuda, "_functions", MadeOfSources())
+    monkeypatch.setattr(cuda, "_functions", SourceCache())
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CudaError,
         getDevice=lambda: CURRENT.devices[-1],
@@ -338,11 +341,11 @@ def cupy(monkeypatch):
         ),
     )
     monkeypatch.setitem(sys.modules, "cupy", module)
-    monkeypatch.setattr(cuda, "MEMORY_MARGIN", 0)
+    monkeypatch.setattr(cuda_memory, "MEMORY_MARGIN", 0)
     monkeypatch.delenv("GPUPC_CUDA_DEVICE", raising=False)
-    cuda._pinned_pool.cache_clear()
+    cuda_copies._pinned_pool.cache_clear()
     yield module
-    cuda._pinned_pool.cache_clear()
+    cuda_copies._pinned_pool.cache_clear()
     assert (CURRENT.devices, CURRENT.streams) == ([0], [])
 
 
@@ -358,7 +361,8 @@ def compiled(monkeypatch):
     def compile_image(nvrtc_, source, kernels, architecture, constants):
         assert architecture == "sm_90"
         entries = {
-            name: nvrtc.Entry(f"_{name}", PARAMETERS.get(name, ("u64", "u64", "u32", "f64"))) for name in kernels
+            name: nvrtc.CompiledKernel(f"_{name}", PARAMETERS.get(name, ("u64", "u64", "u32", "f64")))
+            for name in kernels
         }
         return nvrtc.Image(Path("image"), entries, cached=False)
 
@@ -487,7 +491,7 @@ def test_arrays_come_back_as_they_went(backend, monkeypatch):
 
 @pytest.mark.parametrize("limit", [10, 2000])
 def test_several_arrays_come_back_together(backend, monkeypatch, limit):
-    monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", limit)
+    monkeypatch.setattr(cuda_copies, "PINNED_RESULT_BYTES", limit)
     arrays = [np.arange(20, dtype=np.int32).reshape(4, 5), np.zeros((3, 0)), np.arange(9.0)]
     for array, down in zip(arrays, backend.download_all([backend.upload(array) for array in arrays]), strict=True):
         assert (down.dtype, down.shape) == (array.dtype, array.shape)
@@ -495,11 +499,11 @@ def test_several_arrays_come_back_together(backend, monkeypatch, limit):
 
 
 def test_large_arrays_go_and_come_in_pieces(backend, monkeypatch):
-    for module in (cuda, pinned):
+    for module in (cuda_copies, pinned):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(pinned, "ROUND_BYTES", 4000)
-    monkeypatch.setattr(cuda, "SMALL_BYTES", 1000)
-    monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
+    monkeypatch.setattr(pinned, "STAGE_BYTES", 4000)
+    monkeypatch.setattr(cuda_copies, "SMALL_BYTES", 1000)
+    monkeypatch.setattr(cuda_copies, "PINNED_RESULT_BYTES", 2000)
     array = np.random.default_rng(0).random((50, 70))  # 28 pieces
     np.testing.assert_array_equal(backend.download(backend.upload(array)), array)
 
@@ -546,7 +550,7 @@ def test_several_arrays_lie_in_one_piece(backend):
 
 @pytest.mark.parametrize("p", [1, 5, 33, 100])
 def test_half_of_a_symmetric_matrix_is_copied(cupy, compiled, monkeypatch, p):
-    monkeypatch.setattr(cuda, "SMALL_MATRIX_BYTES", 1000)
+    monkeypatch.setattr(cuda_copies, "SMALL_MATRIX_BYTES", 1000)
     backend = open_backend("cuda")
     copied = []
     monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", lambda *copy_: (copied.append(copy_[2]), copy(*copy_)))
@@ -572,8 +576,8 @@ def test_half_of_a_symmetric_matrix_is_copied(cupy, compiled, monkeypatch, p):
 @pytest.mark.parametrize("is_writeable", [False, True])
 def test_what_is_placed_is_copied_from_where_it_lies(cupy, compiled, monkeypatch, least, is_writeable):
     """And stays until it has been read; what may change meanwhile is copied first."""
-    monkeypatch.setattr(cuda, "SMALL_MATRIX_BYTES", 1000)
-    monkeypatch.setattr(cuda, "LEAST_TRIANGLE_BYTES", least)
+    monkeypatch.setattr(cuda_copies, "SMALL_MATRIX_BYTES", 1000)
+    monkeypatch.setattr(cuda_copies, "SMALL_PLACED_BYTES", least)
     backend = open_backend("cuda")
     matrix = backend.host_arrays((40, 40), np.float64)
     matrix[...] = np.corrcoef(np.random.default_rng(0).random((40, 50)))
@@ -604,7 +608,7 @@ def test_what_others_may_change_is_no_placed_array(backend):
 
 
 def test_arrays_are_placed_as_far_as_there_is_room(backend, monkeypatch):
-    monkeypatch.setattr(cuda, "MOST_PLACED_BYTES", 800)
+    monkeypatch.setattr(cuda_copies, "MAX_PLACED_BYTES", 800)
     assert isinstance(backend.host_arrays((10, 10), np.float64).base, pinned._Block)
     assert backend.host_arrays((10, 11), np.float64).base is None
 
@@ -620,8 +624,8 @@ def test_rows_are_copied_to_wider_ones(backend, monkeypatch, rows, columns):
     """In one part, and in several that threads copy."""
     matrix = np.random.default_rng(rows).integers(0, 200, (rows, columns)).astype(np.uint8)
     for small_bytes, chunk_bytes in ((1 << 21, 4 << 20), (30, 4 << 20), (30, 60)):
-        monkeypatch.setattr(cuda, "SMALL_BYTES", small_bytes)
-        monkeypatch.setattr(cuda, "CHUNK_BYTES", chunk_bytes)
+        monkeypatch.setattr(cuda_copies, "SMALL_BYTES", small_bytes)
+        monkeypatch.setattr(cuda_copies, "CHUNK_BYTES", chunk_bytes)
         wide = backend.upload_rows(matrix, 16)
         assert wide.shape == (rows, 16)
         copied = backend.download(wide)
@@ -650,7 +654,9 @@ def test_backends_share_what_is_loaded(cupy, monkeypatch):
 
     def compile_image(nvrtc_, source, kernels, architecture, constants):
         images.append(source.name)
-        return nvrtc.Image(Path("image"), {name: nvrtc.Entry(name, ("u64", "u32")) for name in kernels}, cached=True)
+        return nvrtc.Image(
+            Path("image"), {name: nvrtc.CompiledKernel(name, ("u64", "u32")) for name in kernels}, cached=True
+        )
 
     monkeypatch.setattr(nvrtc, "compile_image", compile_image)
     first, second = (open_backend("cuda").kernel(*MIRROR) for _ in range(2))
@@ -730,7 +736,7 @@ def test_a_device_at_fault_does_not_keep_a_backend_from_going(cupy, compiled, mo
     backend.release_memory()
     del backend
     gc.collect()
-    assert (len(asked), told, len(cuda._dropped)) == (2, [], 0)
+    assert (len(asked), told, len(cuda_memory._dropped_pools)) == (2, [], 0)
 
 
 def test_managed_memory_has_the_same_budget_unless_asked(backend):
@@ -953,11 +959,11 @@ def test_a_fault_names_the_kernels_since_the_last_synchronisation(backend, argum
 
 
 def test_a_fault_that_shows_in_a_large_copy_names_them_too(backend, arguments, monkeypatch):
-    for module in (cuda, pinned):
+    for module in (cuda_copies, pinned):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(pinned, "ROUND_BYTES", 4000)
-    monkeypatch.setattr(cuda, "SMALL_BYTES", 1000)
-    monkeypatch.setattr(cuda, "PINNED_RESULT_BYTES", 2000)
+    monkeypatch.setattr(pinned, "STAGE_BYTES", 4000)
+    monkeypatch.setattr(cuda_copies, "SMALL_BYTES", 1000)
+    monkeypatch.setattr(cuda_copies, "PINNED_RESULT_BYTES", 2000)
     array = backend.upload(np.zeros((50, 70)))
     backend.kernel("a.cu", "first")([1], [1], arguments)
     Function.fault = True

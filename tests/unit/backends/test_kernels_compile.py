@@ -16,7 +16,7 @@ import pytest
 from gpupc_impl.backends import KernelCompilationError, KernelSource, Pointer, Struct, nvrtc
 from gpupc_impl.backends.arguments import ASSERTIONS
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.cuda import MIRROR
+from gpupc_impl.backends.cuda_copies import MIRROR
 from gpupc_impl.backends.sources import sources_of
 from gpupc_impl.core.registry import method_packages
 
@@ -230,7 +230,7 @@ def test_entries_tell_names_and_parameters(library, source):
     _, entries, _ = nvrtc.compile_source(library, source, kernels, "sm_80")
     assert entries["scale<double, 3>"].parameters == ("u64", "u64", "u64", "f64", "u32", "u8", "u8")
     assert entries["scale<float, 2>"].parameters == ("u64", "u64", "u64", "f32", "u32", "u8", "u8")
-    assert entries["nothing"] == nvrtc.Entry("_Z7nothingv", ())
+    assert entries["nothing"] == nvrtc.CompiledKernel("_Z7nothingv", ())
 
 
 STRUCTS = """
@@ -326,7 +326,7 @@ def test_a_newer_device_gets_ptx(library, source):
 def test_cache_sees_changes_in_included_files(library, cache, source):
     compiled = [nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80") for _ in range(2)]
     assert [image.cached for image in compiled] == [False, True]
-    assert compiled[0].entries == compiled[1].entries
+    assert compiled[0].kernels == compiled[1].kernels
     assert compiled[0].path == compiled[1].path
     (source.parent / "header.cuh").write_text("#define VALUE 2\n")
     assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
@@ -343,7 +343,7 @@ def test_a_damaged_cache_entry_is_built_again(library, cache, source, suffix, da
     else:
         path.write_bytes(damage)
     assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
-    assert nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").entries == before.entries
+    assert nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").kernels == before.kernels
 
 
 @pytest.mark.parametrize("suffix", [".cubin", ".json"])

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import pinned
-from gpupc_impl.backends.pinned import AHEAD, COPIERS, Copy, PinnedPool, Rows, pieces, staged_download, staged_upload
+from gpupc_impl.backends.pinned import (
+    COPIERS,
+    DOWNLOADS_IN_FLIGHT,
+    Copy,
+    PinnedPool,
+    Rows,
+    chunks,
+    staged_download,
+    staged_upload,
+)
 from gpupc_impl.integers import ceil_div
 
 CHUNK = 1000
@@ -56,7 +65,7 @@ def pool(memory) -> PinnedPool:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(pinned, "CHUNK_BYTES", CHUNK)
-    monkeypatch.setattr(pinned, "ROUND_BYTES", ROUND)
+    monkeypatch.setattr(pinned, "STAGE_BYTES", ROUND)
 
 
 # --- the pool --------------------------------------------------------------------------------------------------------
@@ -99,7 +108,7 @@ def test_blocks_are_at_most_a_quarter_larger(pool, memory, size):
 
 
 def test_what_is_kept_is_bounded(pool, memory, monkeypatch):
-    monkeypatch.setattr(pinned, "KEPT_BYTES", 5 << 16)
+    monkeypatch.setattr(pinned, "CACHED_BYTES", 5 << 16)
     arrays = [pool.array((2**16,), np.uint8) for _ in range(8)]
     assert memory.there == 8 << 16
     arrays.clear()
@@ -241,24 +250,24 @@ def threads() -> queue.SimpleQueue:
     """Helpers on their own threads, whatever cores there are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pinned, "available_cores", lambda: 4)
-        return pinned._helpers.__wrapped__()
+        return pinned._helper_queue.__wrapped__()
 
 
 @pytest.fixture(params=["helpers", "one core", "starved helpers"])
 def copier(request, threads, monkeypatch):
     """Who copies; starved helpers come to nothing, as when others keep all cores."""
     helpers = {"helpers": threads, "one core": None, "starved helpers": queue.SimpleQueue()}[request.param]
-    monkeypatch.setattr(pinned, "_helpers", lambda: helpers)
+    monkeypatch.setattr(pinned, "_helper_queue", lambda: helpers)
 
 
 def test_one_core_has_no_helpers(monkeypatch):
     monkeypatch.setattr(pinned, "available_cores", lambda: 1)
-    assert pinned._helpers.__wrapped__() is None
+    assert pinned._helper_queue.__wrapped__() is None
 
 
 def test_a_helper_that_is_late_does_nothing(monkeypatch):
     waiting: queue.SimpleQueue[Copy] = queue.SimpleQueue()
-    monkeypatch.setattr(pinned, "_helpers", lambda: waiting)
+    monkeypatch.setattr(pinned, "_helper_queue", lambda: waiting)
     source, target = np.arange(10), np.zeros(10, int)
     Copy(target, source).finish()
     np.testing.assert_array_equal(target, source)
@@ -277,8 +286,8 @@ def test_a_fault_of_a_copy_surfaces():
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_pieces_cover_memory(size):
-    parts = pieces(size)
+def test_chunks_cover_memory(size):
+    parts = chunks(size)
     covered = [at for part in parts for at in range(part.first, part.first + part.rows * part.width)]
     assert covered == list(range(size))
     assert all(part.rows * part.width <= CHUNK and part.stride == part.width for part in parts)
@@ -289,9 +298,9 @@ def test_pieces_cover_memory(size):
 def test_what_goes_up_is_what_arrives(pool, memory, size):
     data, device = random_bytes(size), Device(size)
     data.setflags(write=size % 2 == 0)
-    kept = staged_upload(pool, data, pieces(size), device.send, device.sent)
+    kept = staged_upload(pool, data, chunks(size), device.send, device.sent)
     assert len(kept) == min(2, ceil_div(size, 5 * CHUNK) or 1)
-    assert device.queued == len(pieces(size))
+    assert device.queued == len(chunks(size))
     device.read()
     np.testing.assert_array_equal(device.bytes, data)
     assert len(memory.asked) <= 3  # however many parts there are
@@ -318,8 +327,8 @@ def test_what_comes_down_is_what_was_there(pool, memory, size):
     target = np.full(size, 0xAB, np.uint8)
     staged_download(pool, target, device.fetch)
     np.testing.assert_array_equal(target, data)
-    assert device.queued == len(pieces(size))
-    assert len(memory.asked) <= AHEAD + COPIERS + 1
+    assert device.queued == len(chunks(size))
+    assert len(memory.asked) <= DOWNLOADS_IN_FLIGHT + COPIERS + 1
 
 
 def test_a_matrix_comes_down(pool):
@@ -352,7 +361,7 @@ def test_faults_of_uploads_surface(pool, when, number):
         return fault if sent >= number and when == "waited for" else lambda: None
 
     with pytest.raises(DeviceFault, match=f"copy number {number}$"):
-        staged_upload(pool, np.zeros(40 * CHUNK, np.uint8), pieces(40 * CHUNK), send, queued)
+        staged_upload(pool, np.zeros(40 * CHUNK, np.uint8), chunks(40 * CHUNK), send, queued)
 
 
 @pytest.mark.parametrize("when", ["queued", "waited for"])
@@ -378,4 +387,4 @@ def test_a_fault_of_staging_surfaces(pool, monkeypatch):
 
     monkeypatch.setattr(pool, "_allocate", fails)
     with pytest.raises(MemoryError, match="no pages left to lock"):
-        staged_upload(pool, np.zeros(10, np.uint8), pieces(10), lambda staged, part: None, lambda: None)
+        staged_upload(pool, np.zeros(10, np.uint8), chunks(10), lambda staged, part: None, lambda: None)

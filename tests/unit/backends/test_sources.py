@@ -5,7 +5,7 @@ import pytest
 
 from gpupc_impl.backends import KernelCompilationError, host, open_backend
 from gpupc_impl.backends.simt import build
-from gpupc_impl.backends.sources import MadeOfSources
+from gpupc_impl.backends.sources import SourceCache
 
 KERNEL = '#include "step.cuh"\nextern "C" __global__ void advance(int* x) { x[0] += STEP; }\n'
 
@@ -21,7 +21,7 @@ def source(tmp_path):
 def compiled(monkeypatch, tmp_path):
     """Kernels that the host backend built, in order, none of which is known or on disk before."""
     monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(host, "_loaded", MadeOfSources())
+    monkeypatch.setattr(host, "_loaded", SourceCache())
     built, build_kernel = [], build.build_kernel
     monkeypatch.setattr(build, "build_kernel", lambda *what: (built.append(what[1]), build_kernel(*what))[1])
     return built
@@ -64,7 +64,7 @@ def test_another_cache_gets_its_own(source, compiled, monkeypatch, tmp_path):
 
 
 def test_failures_are_not_kept(source):
-    known: MadeOfSources[int] = MadeOfSources()
+    known: SourceCache[int] = SourceCache()
 
     def fails() -> int:
         raise KernelCompilationError("no")

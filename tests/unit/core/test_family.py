@@ -14,8 +14,8 @@ import gpupc_impl
 from gpupc_impl import InvalidProblem, Skeleton, UnknownMethod, cli, methods, skeleton
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import families, get_family, load_problem
+from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits
-from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 from gpupc_impl.verification.verify import verify_files
 from workflow.lib.config import check_config

@@ -26,6 +26,7 @@ from gpupc_impl import (
     skeleton,
 )
 from gpupc_impl.core import colliders, orientation
+from gpupc_impl.core import meek as meek_module
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import Problem
@@ -188,7 +189,7 @@ def test_agrees_with_causallearn_but_for_rule_4(p, density, seed):
     ends = meek(uc_sepset(graph, 2)).G.graph
     theirs = arrows((ends == -1) & (ends.T == 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(orientation, "_rule_4", lambda graph, x, y: [])
+        patch.setattr(meek_module, "_rule_4", lambda graph, x, y: [])
         assert arrows(orient(truth, knowledge=knowledge).directed) == theirs
 
 
@@ -390,7 +391,7 @@ def test_conflicting_v_structures_are_those_of_causallearn(found):
     from causallearn.utils.PCUtils.UCSepset import uc_sepset
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(orientation, "_complete", lambda graph, with_rule_4: None)
+        patch.setattr(orientation, "complete", lambda graph, with_rule_4: None)
         first, both = (orient(found, conflicts=conflicts) for conflicts in ("priority", "bidirected"))
     for ours, priority in ((first, 2), (both, 1)):
         graph, _ = causallearn_graph(found)

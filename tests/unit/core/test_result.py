@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupc_impl import SeparatingSets, Skeleton
-from gpupc_impl.core import result
+from gpupc_impl.core import pairs as pairs_module
 from gpupc_impl.core.result import edges_to_adjacency
 
 NAMES = ("alpha", "β", "c d", 'quote"s, comma', "e")
@@ -118,7 +118,7 @@ def test_equality():
     assert make_sets(REMOVED[:1]).sha256 != sets.sha256
 
 
-@given(st.integers(2, 12), st.sampled_from([1, 3, result._PAIRS_AT_ONCE]), st.randoms(use_true_random=False))
+@given(st.integers(2, 12), st.sampled_from([1, 3, pairs_module.PAIRS_AT_ONCE]), st.randoms(use_true_random=False))
 @settings(deadline=None)
 def test_any_sets_come_back(p, at_once, random):
     """Also where pairs are taken a few at a time, as billions are."""
@@ -135,7 +135,7 @@ def test_any_sets_come_back(p, at_once, random):
             pairs.append(pair)
             members.append(wanted[pair])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(result, "_PAIRS_AT_ONCE", at_once)
+        patch.setattr(pairs_module, "PAIRS_AT_ONCE", at_once)
         assert dict(SeparatingSets.from_levels(edges_to_adjacency(edges, p), levels.values())) == wanted
 
 

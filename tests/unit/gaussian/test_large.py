@@ -16,7 +16,7 @@ import pytest
 from datasets import Dataset
 from gpupc_impl import GaussianProblem, InvalidProblem, SeparatingSets, Skeleton, skeleton
 from gpupc_impl.core import mapped
-from gpupc_impl.core import result as result_module
+from gpupc_impl.core import pairs as pairs_module
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.gaussian import large as large_module
@@ -373,7 +373,7 @@ def random_answer(p, seed):
 @pytest.mark.parametrize("at_once", [1, 3, 64, 1 << 20])
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (0,), (2,), (0, 2)])
 def test_sets_are_collected_in_pieces(monkeypatch, at_once, chosen):
-    monkeypatch.setattr(result_module, "_PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(pairs_module, "PAIRS_AT_ONCE", at_once)
     adjacency, removed = random_answer(17, seed=at_once)
     removed = [removed[k] for k in chosen]
     sets = SeparatingSets.from_levels(adjacency, removed)
@@ -393,7 +393,7 @@ def test_sets_are_collected_in_pieces(monkeypatch, at_once, chosen):
 @pytest.mark.parametrize("piece", [8, 64, 1 << 26])
 def test_skeletons_are_read_in_pieces(monkeypatch, piece):
     monkeypatch.setattr(mapped, "PIECE_BYTES", piece)
-    monkeypatch.setattr(result_module, "_PAIRS_AT_ONCE", 5)
+    monkeypatch.setattr(pairs_module, "PAIRS_AT_ONCE", 5)
     adjacency, removed = random_answer(19, seed=1)
 
     def make(adjacency):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpupc_impl.core.registry import Method, methods
-from gpupc_impl.measurement import digest
+from gpupc_impl.measurement import digest, exclusions
+from gpupc_impl.measurement.normal_form import python_form, python_tree
 
 ROOT = Path(__file__).parents[3]
 
@@ -65,7 +66,7 @@ def test_sources_of_a_method(package, name, module, files):
     assert {path.name for path in found.values()} == files
     for path in [path for path in package.rglob("*.*") if path.suffix != ".pyc"]:
         before = digest.code_version(method, "cpu")
-        path.write_text(path.read_text() + ("//" if path.parent.name == "kernels" else "\n"))
+        path.write_text(path.read_text() + ("int edited;" if path.parent.name == "kernels" else "edited = 1\n"))
         assert (digest.code_version(method, "cpu") != before) == (path in found.values()), path.name
 
 
@@ -94,15 +95,23 @@ def test_a_root_that_is_not_there_is_named():
         digest.sources("datasets.nothing")
 
 
-def test_exclusions_name_files_that_are_there():
+def test_exclusions_name_what_is_there():
     tables = (
-        digest.EXCLUDED,
-        digest.EXCLUDED_OF_SCRIPTS,
-        digest.EXCLUDED_OF_METHODS,
-        *digest.EXCLUDED_OF_BACKENDS.values(),
+        exclusions.EXCLUDED,
+        exclusions.EXCLUDED_OF_SCRIPTS,
+        exclusions.EXCLUDED_OF_METHODS,
+        exclusions.DOCSTRINGS_COUNT,
+        *exclusions.EXCLUDED_OF_BACKENDS.values(),
     )
     for pattern in (pattern for table in tables for pattern in table):
-        assert list(ROOT.glob(pattern)), pattern
+        file, _, definition = pattern.partition(":")
+        paths = list(ROOT.glob(file))
+        assert paths, pattern
+        if definition:
+            forms = [
+                [python_form(python_tree(path.read_bytes(), names)) for path in paths] for names in ((), [definition])
+            ]
+            assert forms[0] != forms[1], pattern
 
 
 def test_every_method_counts_the_kernels_it_can_run_and_no_other_familys_code():

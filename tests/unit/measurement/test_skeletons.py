@@ -21,11 +21,11 @@ from gpupc_impl import GaussianProblem, Skeleton
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.solve import solve
-from gpupc_impl.measurement import sampler
+from gpupc_impl.measurement import bench
 from gpupc_impl.measurement.__main__ import main, parse_setting
 from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
+from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits, load_records
-from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
 
 PLANTED = textwrap.dedent('''
@@ -477,7 +477,7 @@ def test_a_sample_whose_content_was_changed_is_measured_again(run, out, runs):
 def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     coordinator = textwrap.dedent(f"""
         from pathlib import Path
-        from gpupc_impl.measurement.sampler import Bench, Setting
+        from gpupc_impl.measurement.bench import Bench, Setting
         from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
         settings = [Setting(name, "planted-good", {{"sleep": sleep}}) for name, sleep in (("a", 0.1), ("b", 0.11))]
         out = Path({str(out)!r})
@@ -518,7 +518,7 @@ def test_a_setting_that_ends_its_job_twice_is_not_run_again(problem, out, runs, 
     coordinator = f"""
         from pathlib import Path
         from gpupc_impl.measurement.record import Limits
-        from gpupc_impl.measurement.sampler import Bench, Setting
+        from gpupc_impl.measurement.bench import Bench, Setting
         from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
         out = Path({str(out)!r})
         settings = [Setting(name, f"planted-{{name}}", limits=Limits(time_s=300)) for name in ("good", "spins")]
@@ -564,7 +564,7 @@ def test_a_backend_that_does_not_open_costs_only_its_methods(run, monkeypatch):
 
 
 def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
-    monkeypatch.setattr(sampler, "START_LIMIT_S", 0.01)
+    monkeypatch.setattr(bench, "START_LIMIT_S", 0.01)
     for record in run([setting("kernels"), setting("good")], bench=Bench("host")).values():
         assert record.status == "timeout"
         assert record.why.startswith("finding out what can run here failed: no answer within")

@@ -118,11 +118,11 @@ def test_a_record_of_other_code_is_stale_and_marked(source):
 def test_a_library_that_the_user_built_is_compared_only_where_it_is(monkeypatch, tmp_path):
     authors = get_method("cupc-authors")
     monkeypatch.delenv("GPUPC_CUPC_LIBRARY", raising=False)
-    assert digest.still_made_by(authors, "cuda", "0" * 64)
+    assert digest.is_current_version(authors, "cuda", "0" * 64)
     (tmp_path / "library.so").write_bytes(b"built")
     monkeypatch.setenv("GPUPC_CUPC_LIBRARY", str(tmp_path / "library.so"))
-    assert not digest.still_made_by(authors, "cuda", "0" * 64)
-    assert digest.still_made_by(authors, "cuda", code_version(authors, "cuda"))
+    assert not digest.is_current_version(authors, "cuda", "0" * 64)
+    assert digest.is_current_version(authors, "cuda", code_version(authors, "cuda"))
 
 
 def test_a_recorded_run_without_verification_enters_no_mean(source):

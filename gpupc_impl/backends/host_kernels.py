@@ -1,0 +1,245 @@
+"""Kernels of the host backend: loading them, launching them on the runtime's OS threads, and recording launches."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpupc_impl.backends.arguments import Address, KernelParameter, Number, Pointer, Struct
+from gpupc_impl.backends.errors import KernelCompilationError, KernelLaunchError
+from gpupc_impl.backends.host_memory import Budget, Memory, owner
+from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
+from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.sources import source_name
+from gpupc_impl.backends.streams import Stream
+from gpupc_impl.integers import round_up
+
+MAX_SHARED_BYTES = 232_448
+"""The dynamic shared memory that a block may have: as much as on an H100."""
+
+ARGUMENT_ALIGNMENT = 16
+"""The strictest alignment of an argument's type, in bytes."""
+
+POLL_MS = 50
+"""While a kernel runs, Python checks this often whether it was interrupted."""
+
+
+class Threads(NamedTuple):
+    """How launches run.
+
+    Attributes:
+        sanitizers: the sanitizers that kernels are compiled with.
+        workers: the OS threads.
+        stack_bytes: the stack of a CUDA thread.
+    """
+
+    sanitizers: tuple[str, ...]
+    workers: int
+    stack_bytes: int
+
+
+class _ExportedKernel(ctypes.Structure):
+    """The struct ``simt::ExportedKernel`` of a compiled kernel."""
+
+    _fields_ = (("codes", ctypes.c_void_p), ("count", ctypes.c_int), ("run", ctypes.c_void_p))
+
+
+class LoadedKernel:
+    """A kernel in this process's memory. All host backends of the process share it."""
+
+    def __init__(self, source: Path, library: ctypes.CDLL, structs: Sequence[Struct]):
+        self.source, self.library, self.exported = source, library, _ExportedKernel.in_dll(library, "simt_kernel")
+        codes = ctypes.string_at(self.exported.codes, 4 * self.exported.count)
+        types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
+        remaining = iter(structs)
+        self.parameters = [next(remaining) if code == "S" else _parameter(code) for code in types]
+
+
+def _parameter(code: str) -> KernelParameter:
+    """A parameter by its code in export.hpp: "f8" is a number, "*f8" a pointer to such, "*V" any other pointer."""
+    if code.startswith("*"):
+        return Pointer(None if code == "*V" else code[1:])
+    return Number(code)
+
+
+def load_kernel(
+    path: Path,
+    expression: str,
+    structs: Sequence[Struct],
+    constants: Mapping[str, int],
+    sanitizers: tuple[str, ...],
+) -> LoadedKernel:
+    """Compile a kernel, or take it from the cache, and load it.
+
+    Raises:
+        KernelCompilationError: the source is missing, or does not compile.
+    """
+    if not path.is_file():
+        raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
+    path = path.resolve()
+    _runtime(sanitizers)  # the kernel's library refers to its symbols
+    build_it = functools.partial(build.build_kernel, path, expression, structs, sanitizers, constants)
+    return LoadedKernel(path, _load_library(f"kernel {expression}", build_it), structs)
+
+
+class HostKernel(Kernel):
+    """A kernel compiled for the host.
+
+    Args:
+        threads: how it runs.
+        recorder: records its launches; None to record nothing.
+    """
+
+    def __init__(
+        self, expression: str, loaded: LoadedKernel, address: Address, threads: Threads, recorder: Recorder | None
+    ):
+        super().__init__(expression, loaded.parameters, MAX_THREADS, MAX_SHARED_BYTES, address)
+        self.source, self._exported, self._threads, self._recorder = loaded.source, loaded.exported, threads, recorder
+
+    def _launch(
+        self,
+        grid: Dimensions,
+        block: Dimensions,
+        args: Sequence[Any],
+        encoded: Sequence[bytes],
+        shared_bytes: int,
+        stream: Stream | None,
+        cooperative: bool,
+    ) -> None:
+        if self._recorder is not None:
+            self._recorder.record(self, grid, block, shared_bytes, args, encoded)
+        padded = [value.ljust(round_up(len(value), ARGUMENT_ALIGNMENT), b"\0") for value in encoded]
+        memory = ctypes.create_string_buffer(b"".join(padded))
+        addresses = itertools.accumulate(map(len, padded), initial=ctypes.addressof(memory))
+        pointers = (ctypes.c_void_p * (len(padded) + 1))(*addresses)
+        pool = _pool(os.getpid(), self._threads)
+        if problem := pool.run(self._exported, pointers, grid, block, shared_bytes):
+            raise self._error(problem)
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        return 1  # an OS thread runs one block to its end before the next
+
+
+# --- the runtime -------------------------------------------------------------------------------------------------
+
+
+class _Pool:
+    """The runtime's OS threads, which run one launch at a time."""
+
+    def __init__(self, runtime: ctypes.CDLL, workers: int, stack_bytes: int):
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._handle = runtime.simt_pool_new(workers, stack_bytes)
+        if not self._handle:
+            raise KernelLaunchError(f"the system grants no {workers} threads; set GPUPC_HOST_THREADS lower")
+
+    def run(self, exported: _ExportedKernel, args: Any, grid: Dimensions, block: Dimensions, shared_bytes: int) -> str:
+        """Run a kernel to its end; returns what went wrong, or an empty string."""
+        runtime, handle = self._runtime, self._handle
+        three = ctypes.c_uint * 3
+        with self._lock:
+            try:
+                runtime.simt_start(handle, exported.run, args, three(*grid), three(*block), shared_bytes)
+                while not runtime.simt_wait(handle, POLL_MS):
+                    pass
+            except BaseException:
+                self._cancel()
+                raise
+            error: bytes = runtime.simt_error(handle)
+            return error.decode()
+
+    def _cancel(self) -> None:
+        """Cancel the launch, and return only when no thread uses its arrays, however often Python is interrupted."""
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                self._runtime.simt_cancel(self._handle)
+                if self._runtime.simt_wait(self._handle, POLL_MS):
+                    return
+
+
+@functools.cache
+def _pool(process: int, threads: Threads) -> _Pool:
+    """The pool of a process. A forked child has none of its parent's threads, so it gets a pool of its own."""
+    return _Pool(_runtime(threads.sanitizers), threads.workers, threads.stack_bytes)
+
+
+@functools.cache
+def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
+    """The runtime, loaded so that the libraries of kernels find its symbols."""
+    library = _load_library("the runtime", lambda: build.build_runtime(sanitizers), ctypes.RTLD_GLOBAL)
+    library.simt_pool_new.argtypes = [ctypes.c_uint, ctypes.c_size_t]
+    library.simt_pool_new.restype = ctypes.c_void_p
+    three = ctypes.POINTER(ctypes.c_uint)
+    library.simt_start.argtypes = [ctypes.c_void_p] * 3 + [three, three, ctypes.c_size_t]
+    library.simt_start.restype = None
+    library.simt_wait.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.simt_wait.restype = ctypes.c_bool
+    library.simt_cancel.argtypes = [ctypes.c_void_p]
+    library.simt_cancel.restype = None
+    library.simt_error.argtypes = [ctypes.c_void_p]
+    library.simt_error.restype = ctypes.c_char_p
+    return library
+
+
+def _load_library(what: str, make: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """Build a library, or take it from the cache, and load it; a cached one that does not load is built again."""
+    try:
+        return ctypes.CDLL(str(make()), mode)
+    except OSError:
+        make().unlink(missing_ok=True)
+    try:
+        return ctypes.CDLL(str(make()), mode)
+    except OSError as error:
+        raise KernelCompilationError(f"{what} compiled but cannot be loaded: {error}") from error
+
+
+# --- recorded launches -------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Writes launches to a folder, to be replayed under the thread sanitizer (``python -m ...backends.replay``)."""
+
+    _numbers: Iterator[int] = itertools.count()
+
+    def __init__(self, folder: Path, budget: Budget):
+        self._folder = folder
+        self._budget = budget
+
+    def record(
+        self,
+        kernel: HostKernel,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int,
+        args: Sequence[Any],
+        encoded: Sequence[bytes],
+    ) -> None:
+        memories: dict[int, Memory] = {}
+        lines = [" ".join(map(str, (*grid, *block, shared_bytes, len(args))))]
+        for parameter, value, content in zip(kernel.parameters, args, encoded, strict=True):
+            pointers = list(parameter.arrays(value))
+            line = [content.hex(), len(pointers)]
+            for offset, array in pointers:
+                memory = owner(array, self._budget)
+                assert memory is not None  # the launch has been checked
+                memories.setdefault(memory.address, memory)
+                line += [offset, list(memories).index(memory.address), array.ctypes.data - memory.address]
+            lines.append(" ".join(map(str, line)))
+        lines.append(" ".join(map(str, (len(memories), *(memory.nbytes for memory in memories.values())))))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"{os.getpid()}-{next(self._numbers):06d}"
+        with open(self._folder / f"{name}.launch", "wb") as file:
+            file.write("\n".join(lines).encode() + b"\n")
+            for memory in memories.values():
+                file.write(ctypes.string_at(memory.address, memory.nbytes))
+        # The description is written last: a launch is complete once it has one.
+        description = {"source": source_name(kernel.source), "expression": kernel.name, "launch": f"{name}.launch"}
+        (self._folder / f"{name}.json").write_text(json.dumps(description) + "\n")

@@ -1,0 +1,299 @@
+"""Where settings are measured: what can run on this machine, and the processes in which methods run.
+
+Every setting has a worker process of its own (`isolate`, `worker`), started again after it was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, TextIO
+
+from gpupc_impl.backends import BACKENDS
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.registry import SEPARATING_SETS, Method, get_method
+from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.isolate import Outcome, Worker
+from gpupc_impl.measurement.problem_file import ProblemFile
+from gpupc_impl.measurement.record import Limits
+
+START_LIMIT_S = 600
+"""Seconds that starting a worker, loading the problem or saving the skeleton may take; not part of any sample."""
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "GPUPC_HOST_THREADS",
+)
+"""Environment variables by which libraries choose their number of threads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A method with its parameters, under a name of its own.
+
+    Attributes:
+        name: the name of its files: letters, digits and ``._=+-``, of which a letter or digit is the first.
+        method: a registered method.
+        params: its parameters; the others have their defaults.
+        separating_sets: ``"canonical"`` or ``"first-come"``.
+        limits: limits on the time and the memory of each run.
+    """
+
+    name: str
+    method: str
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    separating_sets: str = "canonical"
+    limits: Limits = dataclasses.field(default_factory=Limits)
+
+    def check(self) -> None:
+        """Check that the setting is valid.
+
+        Raises:
+            ValueError: the name, the separating sets, the method (`UnknownMethod`) or a parameter (`InvalidParameter`)
+                is invalid.
+        """
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", self.name):
+            raise ValueError(f"setting {self.name!r} cannot name a file: use letters, digits and ._=+-")
+        if self.separating_sets not in SEPARATING_SETS:
+            raise ValueError(
+                f"setting {self.name!r}: separating_sets is {self.separating_sets!r}; choose one of: "
+                f"{', '.join(SEPARATING_SETS)}"
+            )
+        _ = self.all_params
+
+    @functools.cached_property
+    def registered(self) -> Method:
+        return get_method(self.method)
+
+    @functools.cached_property
+    def all_params(self) -> dict[str, Any]:
+        """All parameters, with the defaults of those that are not given."""
+        return self.registered.parse_params(self.params)
+
+    @property
+    def canonical(self) -> bool:
+        """Whether its separating sets are the canonical ones."""
+        return self.registered.canonical and self.separating_sets == "canonical"
+
+    @property
+    def has_kernels(self) -> bool:
+        return self.registered.backends != ("cpu",)
+
+
+def check_settings(settings: Sequence[Setting]) -> None:
+    """Check that settings are valid and have different names.
+
+    Raises:
+        ValueError: see `Setting.check`.
+    """
+    for setting in settings:
+        setting.check()
+    names = [setting.name for setting in settings]
+    if len(set(names)) != len(names):
+        raise ValueError(f"settings must have different names; got {', '.join(names)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """What is known about a setting on this machine.
+
+    Attributes:
+        backend: ``"cuda"``, ``"host"`` or ``"cpu"``.
+        environment: see `measurement.environment`.
+        obstacle: why it cannot be measured, as the outcome of its measurement; None if it can.
+    """
+
+    backend: str
+    environment: Mapping[str, Any]
+    obstacle: Outcome | None
+
+
+class Bench:
+    """Where settings are measured: the backend for kernels, the CPU threads of a worker and the log of its output.
+
+    What can run here is determined once, for all plans that share a bench.
+
+    Args:
+        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for the methods made of kernels.
+        threads: CPU threads of a worker (OpenMP, BLAS, numba, host backend), which is pinned to as many cores; None for
+            all available cores.
+        log: where the workers' output goes, with a prefix before each line; None for stderr.
+        attempt: the number of this attempt to measure the same, from 1 upward; see `samples`.
+
+    Raises:
+        ValueError: this process may not use that many cores.
+    """
+
+    def __init__(self, backend: str, threads: int | None = None, log: TextIO | None = None, attempt: int = 1):
+        self.backend, self.log, self.attempt = backend, log or sys.stderr, attempt
+        self.cores = available_cores()
+        self.threads = self.cores if threads is None else threads
+        if not 1 <= self.threads <= self.cores:
+            raise ValueError(f"threads is {self.threads}; this machine has 1 to {self.cores} to give")
+        self._probes: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
+
+    def start_worker(self, name: str, memory_limit_bytes: int | None = None) -> Worker:
+        """A worker that imports from the same folders as this process, pinned to its cores."""
+        variables = {
+            **dict.fromkeys(THREAD_VARIABLES, str(self.threads)),
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(folder) for folder in sys.path),
+            "PYTHONUNBUFFERED": "1",
+        }
+        return Worker(
+            [sys.executable, "-X", "faulthandler", "-m", "gpupc_impl.measurement.worker", str(self.threads)],
+            env={**os.environ, **variables},
+            memory_limit_bytes=memory_limit_bytes,
+            log=self.log,
+            prefix=f"[{name}] ",
+        )
+
+    def places(self, settings: Iterable[Setting], refused: Mapping[str, str] | None = None) -> dict[str, Place]:
+        """Determine, in processes of their own, what can be measured here: places by the names of the settings.
+
+        Args:
+            refused: the reasons why some methods are not measured, by the method's name.
+        """
+        refused = refused or {}
+        groups: dict[bool, list[Setting]] = {}
+        for setting in settings:
+            groups.setdefault(setting.has_kernels, []).append(setting)
+        methods = {kernels: {each.method for each in group} - refused.keys() for kernels, group in groups.items()}
+        outcomes = self._probe(methods)
+        places = {}
+        for kernels, group in groups.items():
+            outcome = outcomes[kernels]
+            answer = outcome.value or {
+                "backend": self.backend if self.backend in BACKENDS else "host",
+                "environment": environment(self.cores, self.threads),
+                "unavailable": {},
+            }
+            for setting in group:
+                obstacle = None
+                if why := refused.get(setting.method) or answer["unavailable"].get(setting.method):
+                    obstacle = Outcome("skipped", why)
+                elif not outcome.ok:
+                    obstacle = Outcome(outcome.status, f"finding out what can run here failed: {outcome.why}")
+                backend = answer["backend"] if kernels else "cpu"
+                places[setting.name] = Place(backend, answer["environment"], obstacle)
+        return places
+
+    def _probe(self, methods: Mapping[bool, Set[str]]) -> dict[bool, Outcome]:
+        """The outcomes of `worker.probe` for methods with kernels (True) and for references, which run concurrently."""
+        probes = {kernels: (kernels, tuple(sorted(names))) for kernels, names in methods.items()}
+        with contextlib.ExitStack() as stack:
+            waiting = {}
+            for probe in probes.values():
+                if probe not in self._probes:
+                    kernels, names = probe
+                    worker = stack.enter_context(self.start_worker("probe"))
+                    message = {
+                        "do": "probe",
+                        "backend": self.backend if kernels else None,
+                        "cores": self.cores,
+                        "threads": self.threads,
+                        "methods": names,
+                    }
+                    waiting[probe] = worker, worker.send(message)
+            for probe, (worker, token) in waiting.items():
+                self._probes[probe] = worker.wait(token, START_LIMIT_S)
+        return {kernels: self._probes[probe] for kernels, probe in probes.items()}
+
+
+class Runner:
+    """The process of a setting: started when it is needed, and again after it was killed."""
+
+    def __init__(self, bench: Bench, setting: Setting, place: Place):
+        self.bench, self.setting, self.place = bench, setting, place
+        self.memory_peak: int | None = None
+        """Largest resident memory of the process and its descendants seen so far, in bytes."""
+        self._worker: Worker | None = None
+        self._open: set[Path] = set()
+        self._opening: tuple[Path, str] | None = None  # the problem that it is opening, and the token of the request
+
+    def start(self) -> Worker:
+        """The process, started now if there is none."""
+        worker = self._worker
+        if worker is None or not worker.alive:
+            self.close()
+            worker = self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
+        return worker
+
+    def begin(self, problem: ProblemFile, single_test: bool) -> None:
+        """Start the process and let it begin to open a problem, one at a time; `open` waits for the end."""
+        if self._opening is None and not (self._alive and problem.path in self._open):
+            self._opening = problem.path, self.start().send(self._open_request(problem, single_test))
+
+    def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
+        """Open a problem in the process, which may have several open."""
+        if self._alive and problem.path in self._open:
+            return Outcome("ok")
+        self.begin(problem, single_test)
+        assert self._worker is not None
+        assert self._opening is not None
+        (path, token), self._opening = self._opening, None
+        assert path == problem.path, "problems are opened in the order in which `begin` was called"
+        outcome = self._with_memory(self._worker.wait(token, START_LIMIT_S))
+        if outcome.ok:
+            self._open.add(path)
+        return outcome
+
+    def _open_request(self, problem: ProblemFile, single_test: bool) -> dict[str, Any]:
+        """The request to open a problem."""
+        return {
+            "do": "open",
+            "problem": str(problem.path),
+            "fingerprint": problem.fingerprint,
+            "method": self.setting.method,
+            "backend": self.place.backend,
+            "params": self.setting.all_params,
+            "separating_sets": self.setting.separating_sets,
+            "device_memory_limit": self.setting.limits.device_memory_bytes,
+            "single_test": single_test,
+        }
+
+    def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
+        return self._with_memory(self.start().request(message, time_limit_s))
+
+    def _with_memory(self, outcome: Outcome) -> Outcome:
+        """The outcome, after noting how much memory the process has used."""
+        assert self._worker is not None
+        self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)
+        return outcome
+
+    def forget(self) -> None:
+        """Close the open problems, to free their memory."""
+        if self._open and self._alive:
+            self.request({"do": "forget"}, START_LIMIT_S)
+        self._open.clear()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        self._open.clear()
+        self._opening = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    @property
+    def _alive(self) -> bool:
+        return self._worker is not None and self._worker.alive
+
+
+@contextlib.contextmanager
+def closing(runners: Iterable[Runner]) -> Iterator[None]:
+    """End the runners' processes at the end of the block."""
+    with contextlib.ExitStack() as stack:
+        for runner in runners:
+            stack.callback(runner.close)
+        yield

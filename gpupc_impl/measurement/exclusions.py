@@ -1,0 +1,82 @@
+"""What the digests leave out, each with its reason: what cannot act on the output, or what is compared by itself.
+
+Keys are patterns of a file's name from the project's folder; ``"FILE:NAME"`` is a function or a class in a file, by its
+qualified name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+EXCLUDED = {
+    "datasets/registry.yaml": "a rule has the entry of its data set among its parameters",
+    "gpupc_impl/views/*": "no rule and no measurement makes the pictures and files of the library's users",
+    "gpupc_impl/core/shown.py": "it calls views",
+}
+"""Left out of every digest."""
+
+DOCSTRINGS_COUNT = {"gpupc_impl/reporting/*": "the docstring of a table or a figure is its caption"}
+"""Files whose docstrings are a part of the output."""
+
+EXCLUDED_OF_SCRIPTS = {
+    "gpupc_impl/backends/*": "a rule that runs kernels has the code of their methods among its parameters",
+}
+"""Left out of the digest of every script."""
+
+_OUTSIDE = "it runs outside of the clock: "
+
+EXCLUDED_OF_METHODS = {
+    "gpupc_impl/core/family.py": "it finds the families; the method's own family counts by itself",
+    "gpupc_impl/core/registry.py": "the method and its parameters, which it decides, are in the origin of a sample",
+    "gpupc_impl/core/result.py:Skeleton.__repr__": _OUTSIDE + "a display",
+    "gpupc_impl/core/result.py:Skeleton.load": _OUTSIDE + "reading a result",
+    "gpupc_impl/core/result.py:Skeleton.save": _OUTSIDE + "writing a result",
+    "gpupc_impl/core/result.py:Skeleton.to_*": _OUTSIDE + "conversions for other libraries",
+    "gpupc_impl/core/solve.py:choose_method": _OUTSIDE + "the method is in the origin of a sample",
+    "gpupc_impl/core/solve.py:unavailable": _OUTSIDE + "the reason why a method is not measured",
+    "gpupc_impl/discrete/forecast.py:Forecast.__str__": "a message",
+    "gpupc_impl/measurement/answers.py": _OUTSIDE + "a check of the answer",
+    "gpupc_impl/measurement/environment.py": "the facts of the machine, which it finds, are in the origin of a sample",
+    "gpupc_impl/measurement/isolate.py": _OUTSIDE + "it feeds and ends the process",
+    "gpupc_impl/measurement/worker.py:Session._check_problem": _OUTSIDE + "a check of the problem",
+    "gpupc_impl/measurement/worker.py:Session.forget": _OUTSIDE + "freeing memory after the measurement",
+    "gpupc_impl/measurement/worker.py:Session.save": _OUTSIDE + "writing the answer",
+    "gpupc_impl/measurement/worker.py:_print_level": "a display of progress, which only the cold run has",
+    "gpupc_impl/measurement/worker.py:peak_process_bytes": _OUTSIDE + "a look at the memory that was used",
+    "gpupc_impl/measurement/worker.py:probe": _OUTSIDE + "finding out what can be measured",
+}
+"""Left out of the code version of every method; `EXCLUDED_OF_BACKENDS` has more."""
+
+_WITH_KERNELS = {
+    "gpupc_impl/backends/machine.py:cpu_name": _OUTSIDE + "a fact for the record",
+    "gpupc_impl/backends/machine.py:has_nvidia_driver": "it decides whether to warn",
+    "gpupc_impl/backends/simt/build.py:build_replay": "no measurement replays launches",
+}
+
+EXCLUDED_OF_BACKENDS = {
+    "cpu": {"gpupc_impl/backends/*": "a reference runs on no backend"},
+    "host": {
+        **_WITH_KERNELS,
+        "gpupc_impl/backends/cuda*": "it runs kernels on a GPU",
+        "gpupc_impl/backends/nvrtc.py": "it compiles kernels for a GPU",
+        "gpupc_impl/backends/simt/replay.cpp": "no measurement replays launches",
+    },
+    "cuda": {
+        **_WITH_KERNELS,
+        "gpupc_impl/backends/host*": "it runs kernels on CPU cores",
+        "gpupc_impl/backends/simt/*.cpp": "it runs kernels on CPU cores",
+        "gpupc_impl/backends/simt/*.hpp": "it runs kernels on CPU cores",
+    },
+}
+
+
+def excludes_file(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns leaves out a whole file."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def excluded_definitions(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
+    """The patterns of the functions and classes of a file that are left out."""
+    parts = (pattern.partition(":") for pattern in patterns if ":" in pattern)
+    return tuple(definition for file, _, definition in parts if fnmatchcase(name, file))
