@@ -25,7 +25,7 @@ from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_st
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem, gaussian_parameters
+from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
 from gpupc_impl.gaussian.retest import pseudo_inverse_products
 
 LEAST_SAMPLES = 4
@@ -52,17 +52,14 @@ class PairwiseProblem(GaussianProblem):
         cls,
         data: Any,
         *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        df_convention: str = "pcalg",
-        residual_tolerance: float = RESIDUAL_TOLERANCE,
-        pseudo_inverse: str = "near-singular",
         correlations: str = "host",
         names: Sequence[str] | None = None,
+        **parameters: Any,
     ) -> PairwiseProblem:
-        """From samples in rows and variables in columns, NaN where a value is missing.
+        """From samples in rows and variables in columns, with NaN for a missing value.
 
-        A variable that is constant over the samples that it shares with another has correlation zero with that one.
+        A variable that is constant over the samples that it shares with another one has correlation zero with it. The
+        parameters are those of `GaussianProblem.from_data`.
 
         Raises:
             InvalidProblem: wrong shape, an infinite value, two variables with fewer than four samples in common, or a
@@ -86,9 +83,6 @@ class PairwiseProblem(GaussianProblem):
                 f"pair(s) with fewer than {LEAST_SAMPLES}, which a test needs; leave out the variables with the most "
                 "missing values, or impute them"
             )
-        parameters = gaussian_parameters(
-            int(sizes.max()), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
-        )
         constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
         for array in (correlation, sizes):
             array.setflags(write=False)
@@ -97,7 +91,7 @@ class PairwiseProblem(GaussianProblem):
             correlation=correlation,
             sizes=sizes,
             constant=name_constants(names, constant),
-            **parameters,
+            **gaussian_parameters(int(sizes.max()), **parameters),
         )
 
     def outline(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Squared partial correlations of many pairs at once, in plain NumPy: for reports, never for decisions."""
+"""Squared partial correlations and p-values of many pairs at once, in plain NumPy: for reports, never for decisions."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem
 
 
@@ -16,7 +17,7 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
         sets: (k, level) conditioning sets.
 
     Returns:
-        (k,) float64, one where an endpoint has no variance left.
+        (k,) float64; one where an endpoint has no variance left.
     """
     if not len(pairs):
         return np.empty(0)
@@ -31,11 +32,44 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
 
 
 def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """(k,) p-values of (k, 2) pairs that their (k, level) sets separate: at least alpha, as a method has decided.
+    """(k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha.
 
-    Another arithmetic than the method's may see a test near its threshold, or one of rounding errors alone
-    (`GaussianProblem.residual_tolerance` of zero), on the other side.
+    A method has decided that they are independent. The arithmetic here differs from the method's, and without the clamp
+    it could contradict it for a test near the threshold, or for one that rounding errors decide
+    (`GaussianProblem.residual_tolerance` of zero).
     """
     level = sets.shape[1]
     squares = partial_r_squared(problem.correlation, pairs, sets)
     return problem.p_value(np.minimum(squares, problem.critical_r_squared(level)), level)
+
+
+class LargestPValues:
+    """The largest p-value of each pair so far, from what the kernels of a level keep.
+
+    Attributes:
+        values: (p, p) float64; NaN for a pair without a defined test.
+    """
+
+    def __init__(self, problem: GaussianProblem):
+        self.problem = problem
+        self.values = np.full((problem.n_variables,) * 2, np.nan)
+
+    def begin(self) -> None:
+        """Take the p-values of level 0."""
+        self.values = np.array(self.problem.p_value(np.square(self.problem.correlation), 0))
+        np.fill_diagonal(self.values, np.nan)
+
+    def update(self, level: int, smallest: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> None:
+        """Take the p-values of a level from 1 on; a removed pair's is that of the set that separated it.
+
+        Args:
+            smallest: (p, p) uint64: for i < j the bits of the smallest r^2 of the level, `NO_KEY` where there is none.
+            pairs, sets: the (k, 2) removed pairs and their (k, level) sets.
+        """
+        tested = np.triu(smallest != NO_KEY)
+        p_values = self.problem.p_value(np.where(tested, smallest, 0).view(np.float64), level)
+        self.values[tested] = np.fmax(self.values[tested], p_values[tested])
+        i, j = pairs.T
+        self.values[i, j] = removed_p_values(self.problem, pairs, sets)
+        lower = np.tril_indices(len(self.values), -1)
+        self.values[lower] = self.values.T[lower]

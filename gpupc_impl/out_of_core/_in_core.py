@@ -40,9 +40,9 @@ class InCore:
 def begin(search: BlockSearch) -> PairScan:
     """A search in core, with the parameters that `pair-scan` has by default.
 
-    One that is to be kept level by level in a checkpoint runs them one by one.
+    A search whose levels are kept in a checkpoint runs them one by one.
     """
     params = {name: parameter.default for name, parameter in pair_scan.PARAMETERS.items()}
     if search.checkpoint is not None:
-        params["together"] = "never"
-    return PairScan(search.problem, dataclasses.replace(search.run, params=params), ahead=False)
+        params["fused_levels"] = "never"
+    return PairScan(search.problem, dataclasses.replace(search.run, params=params), may_queue=False)

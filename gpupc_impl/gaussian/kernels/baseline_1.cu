@@ -3,7 +3,7 @@
 
 // Grid (p), block (threads).
 template <int L>
-__global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
     baseline_1(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int i = blockIdx.x, n = rows.degrees[i];

@@ -28,7 +28,7 @@ struct OpenEdges {
 
 // Grid (p, delta), block (theta).
 template <int L>
-__global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
     cupc_s(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int i = blockIdx.x, n = rows.degrees[i];

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpupc_impl import SeparatingSets
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.engine.bit_graph import BitGraphs, Counted
+from gpupc_impl.engine.bit_graph import BitGraphs, LevelCounts
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -35,14 +35,14 @@ def put(graphs: BitGraphs, number: int, adjacency: np.ndarray) -> None:
     graphs.struct.values["bits"][number] = np.packbits(padded, axis=1, bitorder="little").view("<u4")
 
 
-def test_of_levels_read_together_the_last_that_ended_counts(backend):
+def test_the_last_fused_level_that_ended_is_the_present_one(backend):
     graphs = BitGraphs(backend, 40, 1)
-    written = {1: (200, 9), 2: (120, 7), 3: (80, 5), 4: (60, 3)}  # level 4 was begun, and did not end
+    written = {1: (200, 9), 2: (120, 7), 3: (80, 5), 4: (60, 3)}  # level 4 began but did not end
     for level, (degree_sum, most_degree) in written.items():
-        counted = dict.fromkeys(Counted._fields, 0)
+        counted = dict.fromkeys(LevelCounts._fields, 0)
         counted |= {"degree_sum": degree_sum, "most_degree": most_degree, "ended": level < 4}
         graphs._counters[level] = list(counted.values())
-    found = graphs.read_together(2, 4)
+    found = graphs.read_fused(2, 4)
     assert [(each.degree_sum, each.most_degree) for each in found] == [(200, 9), (120, 7), (80, 5)]
     assert (graphs.edges, graphs.most_degree) == (40, 5)
 

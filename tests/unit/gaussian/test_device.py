@@ -10,8 +10,8 @@ from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, met
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.correlation import device_correlation
+from gpupc_impl.gaussian.matrix import correlation_fault
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
-from gpupc_impl.gaussian.problem import correlation_fault
 
 DEVICE_METHODS = ("cupc-e", "cupc-s", "baseline-1", "baseline-2")
 HOST_METHODS = [

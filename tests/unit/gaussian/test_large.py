@@ -21,7 +21,7 @@ from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.gaussian import large as large_module
 from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
-from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
 from workflow.lib.problems import write_problem
 
 
@@ -331,7 +331,7 @@ def test_memory_stays_small(tmp_path):
         import sys
         import numpy as np
         from gpupc_impl.gaussian.large import problem_from_data
-        from gpupc_impl.gaussian.problem import correlation_fault
+        from gpupc_impl.gaussian.matrix import correlation_fault
         from gpupc_impl.core.family import load_problem
         from gpupc_impl.measurement.worker import peak_process_bytes
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
 from gpupc_impl.core.family import get_family, load_problem
-from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_correlations_panel_by_panel(monkeypatch, panel):
     values = np.random.default_rng(0).normal(size=(40, 10))
     values[:, 4] = 2.0
     whole, _ = correlation_matrix(values)
-    monkeypatch.setattr("gpupc_impl.gaussian.problem.PANEL", panel)
+    monkeypatch.setattr("gpupc_impl.gaussian.matrix.PANEL", panel)
     correlation, constant = correlation_matrix(values)
     np.testing.assert_allclose(correlation, whole, rtol=0, atol=1e-15)
     assert np.array_equal(correlation, correlation.T)
@@ -134,7 +134,7 @@ def test_correlations_of_many_variables_and_samples():
     """One product of all of them ended the process with a segmentation fault (OpenBLAS 0.3.31, two threads)."""
     script = """
 import numpy as np
-from gpupc_impl.gaussian.problem import correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_matrix
 values = np.random.default_rng(0).normal(size=(1000, 16000))
 correlation, _ = correlation_matrix(values)
 np.testing.assert_allclose(correlation[-1], [np.corrcoef(values[:, -1], other)[0, 1] for other in values.T], atol=1e-13)
