@@ -1,10 +1,10 @@
 """pair-scan: a design of our own for present GPUs, not from a paper (docs/performance.md).
 
-A pair is tested from both its ends at once. Level 1 scans the third variable in ascending order, or tests tiles of pairs
-if nearly all of them remain (level_one.py). From level 2 on a warp scans the last member of a set, whose other members
-it has eliminated from the covariances once (kernels/side_scan.cuh). In small problems one launch runs several levels
-(fused_levels.py), and the first of them are queued before any is read (queued_levels.py). The graph is a matrix of bits,
-and separating sets stay on the device until the search ends.
+A pair is tested from both its ends at once. Level 1 scans the third variable in ascending order, or tests tiles of
+pairs if nearly all of them remain (level_one.py). From level 2 on a warp scans the last member of a set, whose other
+members it has eliminated from the covariances once (kernels/side_scan.cuh). In small problems one launch runs several
+levels (fused_levels.py), and the first of them are queued before any is read (queued_levels.py). The graph is a matrix
+of bits, and separating sets stay on the device until the search ends.
 """
 
 from __future__ import annotations

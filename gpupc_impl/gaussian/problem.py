@@ -65,8 +65,8 @@ class GaussianProblem(Problem):
             `residual_tolerance`; or ``"always"``, from level 2 on, as cuPC prescribes. The latter may decide otherwise,
             since it also drops a variable of S that adds little to the others (`PSEUDO_INVERSE_TOLERANCE`).
         constant: names of constant variables, whose correlations are set to zero.
-        correlations: where correlations are computed. ``"host"``: in `from_data`, once, so that every method has the same
-            bits. ``"device"``: by each method on its device, from the samples, so that the last bits depend on the
+        correlations: where correlations are computed. ``"host"``: in `from_data`, once, so that all methods have the
+            same bits. ``"device"``: by each method on its device, from the samples, so that the last bits depend on the
             device; `correlation` is then computed in host memory when it is first read.
         samples: (m, p) float64 if correlations are computed on a device, else None.
     """

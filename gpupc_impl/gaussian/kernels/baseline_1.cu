@@ -1,4 +1,4 @@
-// Baseline 1 (cuPC, section 5.3): a block a row, a thread an edge, an edge's tests in sequence.
+// Baseline 1 (cuPC, section 5.3): a block takes a row, and a thread makes all tests of an edge in sequence.
 #include "gaussian/kernels/edge_tests.cuh"
 
 // Grid (p), block (threads).

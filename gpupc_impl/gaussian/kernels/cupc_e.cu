@@ -1,4 +1,4 @@
-// cuPC-E (cuPC, section 3.3, Algorithm 4): beta edges of a row a block, gamma threads an edge.
+// cuPC-E (cuPC, section 3.3, Algorithm 4): a block takes beta edges of a row, and gamma threads take each edge.
 #include "gaussian/kernels/edge_tests.cuh"
 
 // Grid (p, ceil(n' / beta)), block (beta, gamma).

@@ -18,7 +18,7 @@ struct Search {
     const double* C;  // (p, p) correlations
     double critical_r_squared, residual_tolerance, pivot_tolerance;
     BestKeys best;
-    unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 met, or null
+    unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 of each pair, or null
     unsigned long long* counters;       // see Tally
 
     // The test of Vi and Vj given the set that the key names.
@@ -30,7 +30,7 @@ struct Search {
         }
         if (min_r_squared != nullptr) {
             const unsigned long long bits =
-                __double_as_longlong(h.r_squared(residual_tolerance));  // ordered as the numbers are
+                __double_as_longlong(h.r_squared(residual_tolerance));  // bits are ordered as numbers are
             atomicMin(&min_r_squared[i < j ? best.cell(i, j) : best.cell(j, i)], bits);
         }
         if (h.independent(critical_r_squared, residual_tolerance)) best.separate(i, j, key);

@@ -75,10 +75,15 @@ __device__ __forceinline__ long long cells_of_warp(int longest) {
     return Prefix<L - 1>::cells_needed(longest) + (longest + 1) / 2;
 }
 
-// A warp at work on one side. Side 0 takes sets from adj(i) for the edges to larger variables j; side 1 for those to
-// smaller ones that side 0 left in `start`.
+// The tests that a warp has made: all, those that were undefined, and those whose set has a near-singular M2.
+struct ScanCounts {
+    unsigned long long tests = 0, undefined = 0, near_singular = 0;
+};
+
+// A warp at work on a run of row i. Side 0 takes sets from adj(i) for the edges to larger variables j; side 1 for those
+// to smaller ones that side 0 left in `start`.
 template <int L, bool WITH_SMALLEST>
-struct SideScan {
+struct RunScan {
     static constexpr int K = L - 1;
 
     // The last members that lanes test with, and Vi given the prefix and each of them.
@@ -92,30 +97,42 @@ struct SideScan {
     };
 
     const PairScan& search;
+    ScanCounts& counts;
     const double critical_r_squared;
     unsigned *const start, *const left;  // the graph that is tested, and the one that loses separated edges
-    const int side;
-    int* partners;  // positions in the row of the variables to be tested, `partner_count` of them
+    const int side, i;
+    int* const partners;             // positions in the row of the variables to be tested, `partner_count` of them
+    const int n;                     // neighbours in the row
+    const int* const row;            // the neighbours
+    unsigned long long* const best;  // for each neighbour the smallest rank of a separating set
     Prefix<K> prefix;
-    unsigned long long tests = 0, undefined = 0, near_singular = 0;
-
-    // The row of the present run.
-    int i, n, partner_count;
-    const int* row;
-    unsigned long long* best;       // for each position the smallest rank of a separating set
+    int partner_count;
     unsigned long long first_rank;  // of the first set with the present prefix
 
-    // The run of this number in the row of variable `owner`.
-    __device__ __forceinline__ void scan_run(int owner, unsigned long long number, int run, const Binomials& binomial) {
-        i = owner;
-        n = static_cast<int>(search.starts[i + 1] - search.starts[i]);
+    // `cells` are the warp's, for rows of up to `longest`.
+    __device__ __forceinline__ RunScan(const PairScan& search, ScanCounts& counts, double critical_r_squared,
+                                       unsigned* start, unsigned* left, int side, int i, double* cells, int longest)
+        : search(search),
+          counts(counts),
+          critical_r_squared(critical_r_squared),
+          start(start),
+          left(left),
+          side(side),
+          i(i),
+          partners(reinterpret_cast<int*>(cells + Prefix<K>::cells_needed(longest))),
+          n(static_cast<int>(search.starts[i + 1] - search.starts[i])),
+          row(search.neighbours + search.starts[i]),
+          best(search.best + search.starts[i]) {
+        prefix.cells = cells;
+        prefix.n = n;
+    }
+
+    // Makes the tests of the run of this number in the row, `run` prefixes.
+    __device__ __forceinline__ void scan(unsigned long long number, int run, const Binomials& binomial) {
         if (number >= runs_of<L>(binomial, n, run)) return;
-        row = search.neighbours + search.starts[i];
-        best = search.best + search.starts[i];
         const int split = first_that(0, n, [&](int q) { return row[q] > i; });
         const int from = side == 0 ? split : 0, to = side == 0 ? n : split;  // the partners of this side
         if (from == to) return;
-        prefix.n = n;
         unrank_combination(binomial, n - 1, K, number * run, prefix.positions);
         int chosen[L];
 #pragma unroll
@@ -221,7 +238,7 @@ struct SideScan {
             return h.undefined(search.residual_tolerance) |
                    h.independent(critical_r_squared, search.residual_tolerance);
         });
-        tests += __popc(tested);
+        counts.tests += __popc(tested);
         const unsigned careful = candidates.near_singular & tested, plain = tested & ~candidates.near_singular;
         notable &= plain;
         if (notable != 0) {
@@ -229,7 +246,7 @@ struct SideScan {
                 return (notable >> lane & 1) &&
                        residuals(candidates, lane, partner[lane]).undefined(search.residual_tolerance);
             });
-            undefined += __popc(without_variance);
+            counts.undefined += __popc(without_variance);
             notable &= ~without_variance;
             each_lane(lanes, [&](int lane) {
                 if (notable >> lane & 1) separate(partner[lane], rank_of_zero + candidates.position[lane]);
@@ -241,7 +258,7 @@ struct SideScan {
                     test_carefully(candidates.variable[lane], partner[lane], rank_of_zero + candidates.position[lane]);
                 }
             });
-            near_singular += __popc(careful);
+            counts.near_singular += __popc(careful);
         }
         if (WITH_SMALLEST) {
             each_lane(lanes, [&](int lane) {
@@ -292,13 +309,7 @@ __device__ __forceinline__ void scan_side(const PairScan& search, double critica
     const int run = run_of<L>(requested_run), p = search.graphs.p;
     const Binomials binomial{search.binomials, search.widest};
     unsigned long long* const counters = search.graphs.counters_of(L);
-    SideScan<L, WITH_SMALLEST> scan{search,
-                                    critical_r_squared,
-                                    search.graphs.graph(start),
-                                    search.graphs.graph(left),
-                                    side,
-                                    reinterpret_cast<int*>(cells + Prefix<L - 1>::cells_needed(longest))};
-    scan.prefix.cells = cells;
+    ScanCounts counts;
     const unsigned long long heads = static_cast<unsigned long long>(HEADS) * p;
     const unsigned long long turns = heads + search.run_starts[p];
     for (unsigned long long turn; (turn = next_turn(&counters[TURNS + side])) < turns;) {
@@ -311,11 +322,13 @@ __device__ __forceinline__ void scan_side(const PairScan& search, double critica
             i = row_of_run(search.run_starts, p, turn - heads);
             number = HEADS + (turn - heads - search.run_starts[i]);
         }
-        scan.scan_run(i, number, run, binomial);
+        RunScan<L, WITH_SMALLEST> scan(search, counts, critical_r_squared, search.graphs.graph(start),
+                                       search.graphs.graph(left), side, i, cells, longest);
+        scan.scan(number, run, binomial);
     }
-    if (warp_leader() && scan.tests != 0) {
-        atomicAdd(&counters[TESTS], scan.tests);
-        if (scan.undefined != 0) atomicAdd(&counters[UNDEFINED], scan.undefined);
-        if (scan.near_singular != 0) atomicAdd(&counters[SINGULAR], scan.near_singular);
+    if (warp_leader() && counts.tests != 0) {
+        atomicAdd(&counters[TESTS], counts.tests);
+        if (counts.undefined != 0) atomicAdd(&counters[UNDEFINED], counts.undefined);
+        if (counts.near_singular != 0) atomicAdd(&counters[SINGULAR], counts.near_singular);
     }
 }
