@@ -50,7 +50,7 @@ CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"],
 
 @dataclasses.dataclass(frozen=True)
 class LevelKernel:
-    """The kernel that makes the tests of levels 1 and above.
+    """The kernel that makes the tests of a level from 1 on.
 
     Attributes:
         source: its ``.cu`` file, relative to the package.
@@ -73,7 +73,7 @@ class LevelKernel:
         return KernelSource(self.source, f"{self.name}<{level}>", (graph.ROWS, SEARCH), CONSTANTS)
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
-        """The method that consists of this kernel."""
+        """Solve a problem with the method that this kernel makes."""
         if run.params.get("inverse") == "pseudo":
             problem = problem.by_pseudo_inverse
             run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
@@ -95,7 +95,11 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class GaussianSearch(LevelSearch):
-    """One search on one backend; a `LevelSearch` (see core/pc_stable.py)."""
+    """One search on one backend.
+
+    Attributes:
+        largest_p: the largest p-values, if they are kept; else None.
+    """
 
     def __init__(self, problem: GaussianProblem, run: Run, level_kernel: LevelKernel):
         self.problem, self.run, self.level_kernel = problem, run, level_kernel

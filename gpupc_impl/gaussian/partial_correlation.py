@@ -31,6 +31,24 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
     return np.where(defined, np.square(h[:, 0, 1]) / np.where(defined, variances, 1.0), 1.0)
 
 
+def eliminate(matrix: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eliminate the first variables of each of k correlation matrices, one after the other; `matrix` is overwritten.
+
+    Args:
+        matrix: (k, level + 2, level + 2) float64: the correlations of a set's members and, behind them, of a pair.
+        level: the number of members.
+
+    Returns:
+        The (k, 2, 2) residual covariances of the pairs, and the (k,) smallest pivots.
+    """
+    smallest = np.full(len(matrix), np.inf)
+    for k in range(level):
+        pivot, column = matrix[:, k, k], matrix[:, k + 1 :, k]
+        smallest = np.fmin(smallest, pivot)
+        matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * (column / pivot[:, None])[:, None, :]
+    return matrix[:, level:, level:], smallest
+
+
 def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
     """(k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha.
 
