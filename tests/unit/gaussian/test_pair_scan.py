@@ -317,7 +317,7 @@ def test_tests_of_level_one_are_counted(p):
 
 
 def test_tests_of_higher_levels_are_no_more_than_there_are(backend):
-    """No test is made twice, and none is made whose result cannot change the answer."""
+    """A level makes no more tests than its edges have sets."""
     problem = GaussianProblem.from_data(linear_model(30, density=0.2), alpha=0.1)
     expected = solve(problem, methods()["stable-serial"], None)
     assert expected.levels_run >= 4
