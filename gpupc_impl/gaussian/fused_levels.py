@@ -18,15 +18,7 @@ from gpupc_impl.engine import separating_sets
 from gpupc_impl.engine.bit_graph import LevelCounts
 from gpupc_impl.engine.separating_sets import LevelSets
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.scan_state import (
-    CONSTANTS,
-    FUSED,
-    GRAPHS_AT_ONCE,
-    SEARCH,
-    ScanState,
-    cells,
-    tests_before,
-)
+from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, SEARCH, ScanState, cells, tests_before
 
 MOST_EDGES = 1 << 18
 """Edges up to which levels are fused by default: with more, tests take far longer than launches."""

@@ -22,12 +22,8 @@ _CONSTANTS = {**CONSTANTS, **TALLY_CONSTANTS}
 KERNELS = {
     name: KernelSource(SOURCE, name, (SEARCH,), _CONSTANTS)
     for name in (
-        "pair_scan_zero",
-        "pair_scan_one<false>",
-        "pair_scan_one<true>",
-        "list_removed_one",
-        "probe_pairs",
-        "keep_unseparated",
+        *("pair_scan_zero", "pair_scan_one<false>", "pair_scan_one<true>"),
+        *("list_removed_one", "probe_pairs", "keep_unseparated"),
     )
 }
 

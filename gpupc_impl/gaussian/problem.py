@@ -17,12 +17,7 @@ from scipy import special
 from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
-from gpupc_impl.gaussian.matrix import (
-    correlation_in_memory,
-    correlation_matrix,
-    mapped_correlation,
-    stored_correlation,
-)
+from gpupc_impl.gaussian.matrix import correlation_in_memory, correlation_matrix, mapped_correlation, stored_correlation
 
 DF_CONVENTIONS = ("pcalg", "cupc")
 
