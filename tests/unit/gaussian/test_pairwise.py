@@ -1,5 +1,5 @@
-"""Pairs of variables with sample sizes of their own have the correlations of pandas and the tests of causal-learn; if all
-sizes are equal, the answer is that of the other methods."""
+"""Pairs of variables with sample sizes of their own have the correlations of pandas and the tests of causal-learn; if
+all sizes are equal, the answer is that of the other methods."""
 
 from __future__ import annotations
 
