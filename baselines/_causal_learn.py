@@ -1,4 +1,4 @@
-"""causal-learn's skeleton search, watched from its test object: what its methods of all families share."""
+"""causal-learn's skeleton search, observed through its test object, for its methods of all families."""
 
 import time
 
@@ -12,16 +12,16 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton
 ORIENTATION = {
     "orientation": Parameter("none", "own: also orient, by its default rules; not timed", choices=("none", "own"))
 }
-"""A parameter of its methods that leaves the skeleton as it is: with ``own``, ``facts["arrows"]`` has the arrows that
-causal-learn's ``pc`` ends with, as pairs [i, j] for i -> j."""
+"""A parameter of its methods that does not affect the skeleton. With ``own``, ``facts["arrows"]`` has the arrows of the
+graph that causal-learn's ``pc`` returns, as pairs [i, j] for i -> j."""
 
 
 def watched(test_class: type) -> type:
-    """A causal-learn test class that keeps note of what it is asked and finds; call `watch` on its objects."""
+    """A causal-learn test class that records its tests and their results; call `watch` on its objects first."""
 
     class Watched(test_class):
         def watch(self, problem: Problem) -> None:
-            """Note the tests of a problem's search, and make none of its fixed pairs."""
+            """Record the tests of a problem's search, and make none for its fixed pairs."""
             p, fixed = problem.n_variables, problem.fixed
             self.alpha = problem.alpha
             self.fixed: dict[tuple[int, int], float] = {}
@@ -42,9 +42,9 @@ def watched(test_class: type) -> type:
                 self.level_starts.append(time.perf_counter())
             if known_p_value is not None:  # dependent throughout, or independent at level 0
                 return known_p_value
-            known = len(self.pvalue_cache)
+            cached = len(self.pvalue_cache)
             p_value = super().__call__(x, y, condition_set)
-            self.performed[level] += len(self.pvalue_cache) - known
+            self.performed[level] += len(self.pvalue_cache) - cached
             if pair not in self.separated:
                 self.pmax[x, y] = self.pmax[y, x] = np.fmax(self.pmax[x, y], p_value)
                 if p_value > self.alpha:
@@ -57,9 +57,9 @@ def watched(test_class: type) -> type:
 def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     """Run causal-learn's own search with a `watched` test.
 
-    causal-learn never stops at the first separating set and stores the union of all it found. Kept here is the first
-    set that it found independent, which is the canonical one unless its test decides otherwise than ours.
-    ``tests_per_level`` counts the tests that were computed; those that it looked up in its cache are not counted.
+    causal-learn does not stop at the first separating set, and stores the union of all separating sets. The set kept
+    here is the first one that it found independent, which is the canonical one unless its test decides differently from
+    ours. ``tests_per_level`` counts the tests that it computed, without those that it found in its cache.
     """
     from causallearn.utils.PCUtils.SkeletonDiscovery import skeleton_discovery
 
@@ -102,10 +102,10 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
 
 
 def _arrows(graph) -> list[list[int]]:
-    """The arrows of a skeleton that causal-learn found, by the rules that its ``pc`` has by default.
+    """The arrows of causal-learn's graph, by the default rules of its ``pc``.
 
-    ``uc_rule=0`` and ``uc_priority=2``: v-structures by the union of separating sets, the first of them where they
-    contradict each other; then Meek's rules. Edges with two arrowheads have no direction here.
+    ``uc_rule=0`` and ``uc_priority=2`` orient v-structures by the union of separating sets, and of contradicting ones
+    the first; Meek's rules follow. Edges with two arrowheads count as not directed.
     """
     from causallearn.utils.PCUtils import Meek, UCSepset
 
@@ -114,7 +114,7 @@ def _arrows(graph) -> list[list[int]]:
 
 
 def _deepest_level(problem: Problem) -> int:
-    """Largest level that may be run; causal-learn itself fails where no test can be made."""
+    """The largest level that may be run, because causal-learn fails at a level without possible tests."""
     deepest = -1
     limit = problem.n_variables if problem.max_level is None else problem.max_level
     while deepest < limit and problem.obstacle(deepest + 1) is None:

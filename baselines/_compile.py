@@ -1,8 +1,8 @@
 """Numba's compiler, with a cache on disk that several processes may fill at once.
 
-To remember which file has the code for which types, Numba reads a list, adds to it and writes it again (its module
-`numba.core.caching`, 0.68). Two processes that do so at the same time may give one name to code for different types,
-and a third then runs code for types that it does not have, or crashes. Here they take turns.
+Numba keeps an index of which file has the code for which types, and adds to it by reading and rewriting it (module
+`numba.core.caching`, 0.68). Two processes that do so at the same time may give code for different types the same name,
+and a third process then runs code for the wrong types. A file lock makes the index's updates exclusive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numba.core import caching
 __all__ = ["njit"]
 
 
-def _in_turn(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+def _exclusive(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
     @functools.wraps(save)
     def locked(cache: Any, key: Any, data: Any) -> None:
         with open(f"{cache._index_path}.lock", "ab") as file:
@@ -28,4 +28,4 @@ def _in_turn(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any],
     return locked
 
 
-caching.IndexDataCacheFile.save = _in_turn(caching.IndexDataCacheFile.save)
+caching.IndexDataCacheFile.save = _exclusive(caching.IndexDataCacheFile.save)

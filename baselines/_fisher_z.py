@@ -1,12 +1,11 @@
 """Fisher's z test on partial correlations, compiled with numba: what `stable-serial` and `stable-parallel` share.
 
 The test is the canonical evaluation of docs/ci-tests.md: the operations of the kernels in their order, so that every
-test gives their bits. This is a text of its own beside theirs. It adds the members of S one at a time in ascending
-order, so that sets which follow each other lexicographically share what their common prefix needs.
+test has their bits, implemented independently of them. The members of S are eliminated one at a time in ascending
+order, so that sets which follow each other lexicographically share the work for their common prefix.
 
-``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE): the first three are
-the problem's, and the last is handed in because numba's cache would not notice a constant that changed in another
-module.
+``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE). The first three are
+the problem's. The last is an argument because numba's cache would not notice if a constant of another module changed.
 """
 
 import collections
@@ -24,7 +23,7 @@ _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
 @intrinsic
 def fma(typing_context, a, b, c):
-    """a b + c of float64, rounded once: the processor's instruction, or the C library's function where it has none."""
+    """a b + c in float64, rounded once, by the processor's instruction or, without one, by the C library's function."""
 
     def generate(context, builder, signature, arguments):
         return builder.fma(*arguments)
@@ -34,7 +33,7 @@ def fma(typing_context, a, b, c):
 
 @_inlined
 def is_undefined(h11, h22, no_variance):
-    """Whether an endpoint has no variance left; with a tolerance of zero, none at all."""
+    """Whether an endpoint has no variance left; with a tolerance of zero, whether its variance is exactly zero."""
     if no_variance == 0.0:
         return h11 == 0.0 or h22 == 0.0
     return h11 <= no_variance or h22 <= no_variance
@@ -42,7 +41,7 @@ def is_undefined(h11, h22, no_variance):
 
 @_inlined
 def is_independent(h11, h12, h22, critical, no_variance):
-    """Whether |Z| is at most its critical value; with a tolerance of zero, of |r| above one as of 1 / |r|."""
+    """Whether |Z| is at most its critical value; with a tolerance of zero, a |r| above one counts as 1 / |r|."""
     if no_variance == 0.0:
         size = abs(h11 * h22)
         return h12 * h12 <= critical * size or size <= critical * (h12 * h12)
@@ -51,7 +50,7 @@ def is_independent(h11, h12, h22, critical, no_variance):
 
 @_inlined
 def r_squared(h11, h12, h22, no_variance):
-    """r^2, or with a tolerance of zero its inverse where it is above one."""
+    """r^2, or with a tolerance of zero its inverse if it is above one."""
     square = h12 * h12 / (h11 * h22)
     if no_variance == 0.0:
         square = abs(square)
@@ -77,7 +76,7 @@ def separate_pairs(correlation, critical, adjacent):
 def separate_edges_level_one(correlation, starts, neighbours, edges, limits, smallest):
     """Test edges given one variable; see `separate_edges`.
 
-    Level 1 makes nearly all tests of a search on wide data, and its H needs no factorisation.
+    Level 1 makes nearly all tests of a search on wide data, and needs no factorisation.
     """
     critical, no_variance, _, _ = limits
     record = len(smallest) > 0
@@ -118,12 +117,12 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
 def separate_edges(correlation, starts, neighbours, edges, level, limits, smallest):
     """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it.
 
-    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, each
-    lexicographic. ``smallest``, when it is not empty, receives the smallest r^2 met for each edge.
+    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic
+    order. ``smallest``, unless it is empty, receives the smallest r^2 of each edge.
 
     Returns:
-        indexes of the removed edges, their separating sets, and the numbers of tests performed, of undefined
-        tests among them, and of near-singular conditioning matrices.
+        Indexes of the removed edges, their separating sets, and the numbers of tests, of undefined tests among them,
+        and of near-singular conditioning matrices.
     """
     removed = np.empty(len(edges), np.int64)
     sets = np.empty((len(edges), level), np.int32)
@@ -158,8 +157,8 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
     """Test i and j given the sets of candidates, in lexicographic order, up to the first that separates them.
 
     Returns:
-        whether there is one (it is then in ``members``), the smallest r^2 met when ``record`` is set, and the numbers
-        of tests, of undefined tests and of near-singular conditioning matrices.
+        Whether there is such a set, which is then in ``members``; the smallest r^2, if ``record`` is set; and the
+        numbers of tests, of undefined tests and of near-singular conditioning matrices.
     """
     critical, no_variance, near_pivot, no_pivot = limits
     level = len(members)
@@ -167,7 +166,7 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
     chosen = np.arange(level)  # positions of the members among the candidates
     tests = undefined = singular_sets = 0
     least = np.inf
-    singular = level  # the first member that depends on those before it; `level` when there is none
+    singular = level  # the first member that those before it determine; `level` if there is none
     changed = 0  # the first member that differs from the previous set
     while changed >= 0:
         for t in range(changed, level):
@@ -196,14 +195,14 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
 
 
 Factor = collections.namedtuple("Factor", ["rows", "scale", "of_i", "of_j", "h"])
-"""Cholesky's factor of M2, and H, for the first members of a set.
+"""The Cholesky factor of M2, and H, for the first members of a set.
 
 Attributes:
-    rows: rows[t, u] is the factor's entry below its diagonal.
-    scale: scale[t] is one over its diagonal entry: over the root of the pivot, which is the residual variance of member
-        t given those before it.
-    of_i, of_j: the solutions of factor x = C[S, i] and of factor x = C[S, j].
-    h: h[t] holds H11, H12, H22 given the first t members.
+    rows: rows[t, u] is the factor's entry below the diagonal.
+    scale: scale[t] is the reciprocal of the factor's diagonal entry, the root of the pivot. The pivot is the residual
+        variance of member t given those before it.
+    of_i, of_j: the solutions x of factor x = C[S, i] and of factor x = C[S, j].
+    h: h[t] holds H11, H12 and H22 given the first t members.
 """
 
 
@@ -214,12 +213,12 @@ def new_factor(level):
 
 @_inlined
 def add_member(correlation, i, j, members, t, factor, near_pivot):
-    """Add member t to the factor; False, and nothing added, when those before it determine it."""
+    """Add member t to the factor; if those before it determine it, add nothing and return False."""
     rows, scale, of_i, of_j, h = factor
     s = members[t]
     pivot, cov_i, cov_j = 1.0, correlation[i, s], correlation[j, s]
     for u in range(t):
-        # Read the row of the earlier member: it changes less often and stays in cache.
+        # The row of the earlier member is read, since it changes less often and stays in the cache.
         cov = correlation[members[u], s]
         for v in range(u):
             cov = fma(-rows[t, v], rows[u, v], cov)
@@ -228,7 +227,7 @@ def add_member(correlation, i, j, members, t, factor, near_pivot):
         cov_i = fma(-along, of_i[u], cov_i)
         cov_j = fma(-along, of_j[u], cov_j)
         rows[t, u] = along
-    if t == 0:  # whose pivot is one
+    if t == 0:  # the first pivot is one
         h[0, 0], h[0, 1], h[0, 2] = 1.0, correlation[i, j], 1.0
     elif pivot <= near_pivot:
         return False
@@ -246,8 +245,8 @@ def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
     """H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008).
 
     With M2^T M2 = L L^T of full rank and R = (L^T L)^-1, the inverse is L R R L^T M2^T. R L^T is the pseudo-inverse of
-    L, so that M1 M2^+ M1^T is the product of two least-squares solutions; solving for these, in place of forming R,
-    halves the digits lost to the condition of L.
+    L, so that M1 M2^+ M1^T is the product of two least-squares solutions. Solving for these, instead of forming R,
+    halves the number of digits lost to the condition number of L.
     """
     size = len(members)
     m2, m1 = np.empty((size, size)), np.empty((size, 2))
@@ -269,7 +268,7 @@ def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
 
 @_compiled
 def product(a, b):
-    """Matrix product with sums in a fixed order, which a BLAS does not promise."""
+    """The matrix product with sums in a fixed order, which a BLAS does not guarantee."""
     out = np.zeros((len(a), b.shape[1]))
     for t in range(len(a)):
         for u in range(b.shape[1]):
@@ -280,7 +279,7 @@ def product(a, b):
 
 @_compiled
 def full_rank_cholesky(a, no_pivot):
-    """L (size x rank) with L L^T = a; a pivot within the tolerance of zero adds no column (Courrieu 2008)."""
+    """L (size x rank) with L L^T = a; a pivot within the tolerance adds no column (Courrieu 2008)."""
     size = len(a)
     smallest = a[0, 0]
     for t in range(1, size):
@@ -303,7 +302,7 @@ def full_rank_cholesky(a, no_pivot):
 
 @_compiled
 def least_squares(a, b):
-    """x that minimises |a x - b| for each column of b; a has full column rank. Modified Gram-Schmidt."""
+    """The x that minimises |a x - b| for each column of b, by modified Gram-Schmidt; a has full column rank."""
     size, rank = a.shape
     q, rest = a.copy(), b.copy()
     r = np.zeros((rank, rank))

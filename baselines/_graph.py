@@ -1,4 +1,4 @@
-"""Graphs and subsets, compiled with numba: what the references of all families share."""
+"""Graphs and subsets, compiled with numba, for references of all families."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def neighbour_lists(adjacent):
 
 @njit(cache=True, nogil=True, inline="always")
 def neighbours_without(starts, neighbours, row, other, out):
-    """Write row's neighbours except ``other`` to ``out``; returns how many."""
+    """Write the neighbours of ``row`` except ``other`` to ``out``; return their number."""
     n = 0
     for at in range(starts[row], starts[row + 1]):
         if neighbours[at] != other:
@@ -43,7 +43,7 @@ def neighbours_without(starts, neighbours, row, other, out):
 
 @njit(cache=True, nogil=True, inline="always")
 def next_combination(chosen, n):
-    """Advance to the lexicographically next subset of range(n); returns the first place changed, -1 at the end."""
+    """Advance to the lexicographically next subset of range(n); return the first place that changed, -1 at the end."""
     size = len(chosen)
     place = size - 1
     while place >= 0 and chosen[place] == n - size + place:

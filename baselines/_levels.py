@@ -1,4 +1,4 @@
-"""PC-stable's levels on the CPU, their edges shared among threads: what the references of all families share."""
+"""The levels of PC-stable on the CPU, with the edges of a level spread over threads, for references of all families."""
 
 import concurrent.futures
 import dataclasses
@@ -14,7 +14,7 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
 LARGEST_TASK = 4096
-"""Edges handed over at a time: bounds the memory for separating sets that are found."""
+"""Edges in a task, at most, which bounds the memory for their separating sets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Graph:
     Attributes:
         starts: (p + 1,) int64; row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``.
         neighbours: int32.
-        edges: (m, 2) int32 pairs i < j, ascending: those to test, so none that is required.
+        edges: (m, 2) int32 pairs i < j to test, ascending; required edges are not among them.
     """
 
     starts: np.ndarray
@@ -34,13 +34,13 @@ class Graph:
 
 @dataclasses.dataclass(frozen=True)
 class Tested:
-    """What the tests of some edges, one level's, found.
+    """The results of testing some edges at one level.
 
     Attributes:
-        removed: (k,) which of the edges were separated, counted from the first of them.
+        removed: (k,) the indexes, among these edges, of those that were separated.
         sets: (k, level) their separating sets.
         tests, undefined, pseudo_inverses: numbers of tests (see `Skeleton`).
-        p_values: the largest p-value of each edge, NaN where it has none; None when they were not asked for.
+        p_values: the largest p-value of each edge, NaN for an edge without one; None unless they are kept.
     """
 
     removed: np.ndarray
@@ -55,20 +55,20 @@ class Tests(Protocol):
     """A family's CI test, applied to one problem."""
 
     def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks: Callable) -> int:
-        """Level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; returns the edges left."""
+        """Run level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; return the edges left."""
 
     def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
         """Test each edge of a task, in canonical order, up to the first set that separates it."""
 
     def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The (k, 2) pairs that go after a level and their (k, level) sets, given those that were separated."""
+        """Choose from the separated (k, 2) pairs and their (k, level) sets those that are removed after the level."""
 
 
 def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
     """Find the skeleton with that many threads.
 
-    The edges of a level are shared out in small runs, and each run returns what it removed, so the answer does not
-    depend on the number of threads.
+    The edges of a level are divided into small tasks, each of which returns what it removed, so that the answer does
+    not depend on the number of threads.
     """
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         levels = _Levels(problem, tests, run.pmax, threads, map if threads == 1 else pool.map)
@@ -76,7 +76,7 @@ def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
 
 
 class _Levels(LevelSearch):
-    """PC-stable at work on one problem (cuPC, Algorithm 1); a `LevelSearch`."""
+    """PC-stable on one problem (cuPC, Algorithm 1)."""
 
     def __init__(self, problem: Problem, tests: Tests, pmax: bool, threads: int, map_tasks):
         self._problem, self._tests, self._threads, self._map_tasks = problem, tests, threads, map_tasks
@@ -106,22 +106,22 @@ class _Levels(LevelSearch):
         graph = Graph(starts, neighbours, edges)
         size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
-        found = list(self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks))
-        pairs = np.concatenate([edges[task][part.removed] for task, part in zip(tasks, found, strict=True)])
-        pairs, sets = self._tests.after_level(graph, level, pairs, np.concatenate([part.sets for part in found]))
+        results = list(self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks))
+        pairs = np.concatenate([edges[task][part.removed] for task, part in zip(tasks, results, strict=True)])
+        pairs, sets = self._tests.after_level(graph, level, pairs, np.concatenate([part.sets for part in results]))
         self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
         if self._pmax is not None:
             i, j = edges.T
-            largest = np.fmax(self._pmax[i, j], np.concatenate([part.p_values for part in found]))
+            largest = np.fmax(self._pmax[i, j], np.concatenate([part.p_values for part in results]))
             self._pmax[i, j] = self._pmax[j, i] = largest
         return LevelOutcome(
             edges=len(all_edges) - len(pairs),
             max_degree=self._max_degree(),
-            tests=sum(part.tests for part in found),
+            tests=sum(part.tests for part in results),
             pairs=pairs,
             sets=sets,
-            undefined=sum(part.undefined for part in found),
-            pseudo_inverses=sum(part.pseudo_inverses for part in found),
+            undefined=sum(part.undefined for part in results),
+            pseudo_inverses=sum(part.pseudo_inverses for part in results),
         )
 
     def _max_degree(self) -> int:

@@ -1,4 +1,4 @@
-"""PC-stable with Fisher's z test on the CPU: the search that `stable-serial` and `stable-parallel` share."""
+"""PC-stable with Fisher's z test on the CPU, for `stable-serial` and `stable-parallel`."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleto
 
 
 class _FisherZTests:
-    """Fisher's z test on one problem; a `Tests`."""
+    """Fisher's z test on one problem; implements `Tests`."""
 
     def __init__(self, problem: GaussianProblem, pmax: bool):
         self._problem, self._record = problem, pmax
@@ -32,17 +32,17 @@ class _FisherZTests:
         tolerances = problem.residual_tolerance, problem.pivot_tolerance, PSEUDO_INVERSE_TOLERANCE
         limits = problem.critical_r_squared(level), *tolerances
         smallest = np.full(len(edges) if self._record else 0, np.inf)
-        asked = (problem.correlation, graph.starts, graph.neighbours, edges)
+        data = (problem.correlation, graph.starts, graph.neighbours, edges)
         if level == 1:
-            removed, sets, *counts = _fisher_z.separate_edges_level_one(*asked, limits, smallest)
+            removed, sets, *counts = _fisher_z.separate_edges_level_one(*data, limits, smallest)
         else:
-            removed, sets, *counts = _fisher_z.separate_edges(*asked, level, limits, smallest)
+            removed, sets, *counts = _fisher_z.separate_edges(*data, level, limits, smallest)
         p_values = None
-        if self._record:  # an edge whose tests were all undefined has none
+        if self._record:  # an edge whose tests are all undefined has no p-value
             defined = np.isfinite(smallest)
             p_values = np.full(len(edges), np.nan)
             p_values[defined] = problem.p_value(smallest[defined], level)
-        return Tested(removed, sets.copy(), *counts, p_values)  # not a view, which would keep the unused rows
+        return Tested(removed, sets.copy(), *counts, p_values)  # a view would keep the unused rows alive
 
     def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray):
         return pairs, sets

@@ -1,4 +1,4 @@
-"""causal-learn's skeleton search: an implementation of PC-stable by other people, as the outside oracle."""
+"""causal-learn's skeleton search: another group's implementation of PC-stable, as an independent oracle."""
 
 import numpy as np
 
@@ -22,10 +22,11 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
-    - Its test inverts the correlation matrix of (i, j, S). Where that is exactly singular it raises an error; where
-      it is nearly so, as with duplicated columns, the answer depends on rounding: there are no undefined tests and no
-      pseudo-inverse, whatever `residual_tolerance`.
-    - ``df_convention="cupc"``, one degree of freedom less, is reached by telling its test of one sample less.
+    - Its test inverts the correlation matrix of (i, j, S). If that is exactly singular, the test raises an error; if it
+      is nearly singular, as with duplicated columns, the answer depends on rounding. It has neither undefined tests nor
+      a pseudo-inverse, and ignores `residual_tolerance`.
+    - ``df_convention="cupc"`` has one degree of freedom less, so its test is given a sample size that is smaller by
+      one.
     """
     from causallearn.utils.cit import FisherZ
 

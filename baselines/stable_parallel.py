@@ -1,4 +1,4 @@
-"""PC-stable on several cores: the stand-in for Parallel-PC (cuPC, reference [17])."""
+"""PC-stable on several cores, in the place of Parallel-PC (cuPC, reference [17])."""
 
 from baselines._threads import PARAMETERS, threads
 from gpupc_impl.core.registry import Run, method, needs_package

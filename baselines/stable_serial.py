@@ -1,4 +1,4 @@
-"""PC-stable on one core: the stand-in for pcalg's Stable.fast, the serial reference of cuPC's Table 2."""
+"""PC-stable on one core, in the place of pcalg's Stable.fast, the serial reference of cuPC's Table 2."""
 
 from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton

@@ -15,7 +15,8 @@ except ImportError as error:
     raise ImportError("gpupc_impl.bridges.tigramite needs tigramite; pip install 'gpupc[bridges]'") from error
 
 from gpupc_impl.backends import open_backend
-from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_matrix
+from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 

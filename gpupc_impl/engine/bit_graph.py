@@ -1,4 +1,4 @@
-"""Graphs on a device as matrices of bits (kernels/bit_graph.cuh), and what a search needs of them between levels."""
+"""Graphs on a device as matrices of bits (kernels/bit_graph.cuh), and what a search reads of them between levels."""
 
 from __future__ import annotations
 
@@ -8,38 +8,43 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
+from gpupc_impl.backends.base import NO_CONSTANTS
 from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.integers import ceil_div
 
-SOURCE = "engine/kernels/bit_graph.cu"
-KERNELS = ("count_rows", "expand")
 WARPS = 8
-"""Warps of a block that take rows."""
+"""Warps in a thread block whose warps take rows."""
 
 HOST_BLOCKS = 64
-"""Blocks on CPU cores, each with a range of rows; a GPU has a warp for every row."""
+"""Thread blocks on CPU cores, each with a range of rows; on a GPU there is a warp for every row."""
 
 
-class Counted(NamedTuple):
-    """What the kernels of a level count (kernels/bit_graph.cuh: the same)."""
+class LevelCounts(NamedTuple):
+    """What the kernels of a level count, in the order of the enumeration in kernels/bit_graph.cuh."""
 
     tests: int
     undefined: int
     singular: int
     degree_sum: int
     most_degree: int
-    ended: int  # when the level did, in nanoseconds, where a launch of several levels asks for it; else 0
+    ended: int  # time in nanoseconds at which the level ended, if it was one of fused levels; else 0
     arrived: int
     turns: int
     turns_of_side_1: int
 
 
-COUNTERS = Counted._fields
+COUNTERS = LevelCounts._fields
 
 MOST_LEVELS = 64
-"""Levels that are counted; nobody has seen 20."""
+"""Levels that have counters; real data end before level 20."""
+
+CONSTANTS = {
+    **{name.upper(): number for number, name in enumerate(COUNTERS[:-1])},
+    "COUNTERS": len(COUNTERS),
+}
+"""Constants of kernels/bit_graph.cuh."""
 
 GRAPHS = Struct(
     "BitGraphs",
@@ -50,6 +55,8 @@ GRAPHS = Struct(
     removed=Pointer(np.int32),
     counters=Pointer(np.uint64),
 )
+SOURCE = "engine/kernels/bit_graph.cu"
+KERNELS = {name: KernelSource(SOURCE, name, (GRAPHS,), CONSTANTS) for name in ("count_rows", "expand")}
 
 
 def pack_pairs(pairs: np.ndarray, p: int) -> np.ndarray:
@@ -66,17 +73,17 @@ def row_words(p: int) -> int:
 
 
 class BitGraphs:
-    """The graphs of a search over p variables, by number, and kernels whose warps have a range of rows each.
+    """Several graphs over p variables, each known by its number, and the launches of kernels that work row by row.
 
     Attributes:
         p: number of variables.
         words: 32-bit words of a row.
-        struct: what kernels take.
-        edges, most_degree: of the graph after the level that was read last.
+        struct: the `GRAPHS` that kernels take.
+        edges, most_degree: number of edges and largest degree after the level that was read last.
 
     Args:
-        graphs: how many.
-        memory: arrays for them, of the shapes of `arrays`; None: they are made.
+        graphs: how many there are.
+        memory: arrays for them, with the shapes of `arrays`; None: they are allocated here.
     """
 
     def __init__(self, backend: Backend, p: int, graphs: int, memory: Mapping[str, Any] | None = None):
@@ -88,13 +95,13 @@ class BitGraphs:
         shapes = self.arrays(p, graphs)
         arrays = backend.empty_all(**shapes) if memory is None else {name: memory[name] for name in shapes}
         self._bits, self._counters = arrays["bits"], arrays["counters"]
-        self._counted = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
+        self._counts = backend.host_empty((MOST_LEVELS, len(COUNTERS)), np.uint64)
         backend.fill(self._counters, 0)
         self.struct = GRAPHS(p=p, words=self.words, **arrays)
 
     @staticmethod
     def arrays(p: int, graphs: int) -> dict[str, tuple[Any, Any]]:
-        """What they need on a device: shapes and types, by name (`Backend.empty_all`)."""
+        """The arrays that they need on a device: shapes and types by name, as `Backend.empty_all` takes them."""
         return {
             "bits": ((graphs, p, row_words(p)), np.uint32),
             "degrees": (p, np.int32),
@@ -104,36 +111,37 @@ class BitGraphs:
 
     @staticmethod
     def device_bytes(p: int, graphs: int) -> int:
-        """What they take on a device."""
+        """The device memory of `arrays`, in bytes."""
         return 4 * graphs * p * row_words(p) + 8 * p + 8 * MOST_LEVELS * len(COUNTERS)
 
-    def launch(self, source: str, kernel: str, *arguments: Any) -> None:
-        """Launch a kernel of rows."""
+    def launch(self, source: str, kernel: str, *arguments: Any, constants: Mapping[str, int] = NO_CONSTANTS) -> None:
+        """Queue a kernel each of whose warps has a range of rows."""
         structs = tuple(argument.struct for argument in arguments if isinstance(argument, Filled))
-        self.backend.kernel(source, kernel, structs)(self._grid, self._block, arguments)
+        self.backend.kernel(source, kernel, structs, constants)(self._grid, self._block, arguments)
 
     def count(self, before: int, after: int, level: int) -> None:
         """Queue the counting of what is left after a level."""
-        self.launch(SOURCE, "count_rows", self.struct, np.int32(before), np.int32(after), np.int32(level))
+        numbers = np.int32(before), np.int32(after), np.int32(level)
+        self.launch(SOURCE, "count_rows", self.struct, *numbers, constants=CONSTANTS)
 
-    def read(self, level: int) -> Counted:
-        """What a level counted."""
-        (counted,) = self._read(level, level)
-        return self._left(counted)
+    def read(self, level: int) -> LevelCounts:
+        """What a level counted; waits for the level."""
+        (counts,) = self._read(level, level)
+        return self._update(counts)
 
-    def read_together(self, first: int, last: int) -> list[Counted]:
+    def read_fused(self, first: int, last: int) -> list[LevelCounts]:
         """What the level before `first` counted, and those from there to `last` that ran in one launch, in order."""
-        ran = list(itertools.takewhile(lambda counted: counted.ended, self._read(first - 1, last)))
-        self._left(ran[-1])
-        return ran
+        ended = list(itertools.takewhile(lambda counts: counts.ended, self._read(first - 1, last)))
+        self._update(ended[-1])
+        return ended
 
-    def _read(self, first: int, last: int) -> list[Counted]:
-        self.backend.download(self._counters, out=self._counted)
-        return [Counted(*counted) for counted in self._counted[first : last + 1].tolist()]
+    def _read(self, first: int, last: int) -> list[LevelCounts]:
+        self.backend.download(self._counters, out=self._counts)
+        return [LevelCounts(*counts) for counts in self._counts[first : last + 1].tolist()]
 
-    def _left(self, counted: Counted) -> Counted:
-        self.edges, self.most_degree = counted.degree_sum // 2, counted.most_degree
-        return counted
+    def _update(self, counts: LevelCounts) -> LevelCounts:
+        self.edges, self.most_degree = counts.degree_sum // 2, counts.most_degree
+        return counts
 
     def most_tested_degree(self, fixed: FixedPairs | None) -> int:
         """The largest degree of a variable with an edge to test, after the level that was read last."""
@@ -141,18 +149,14 @@ class BitGraphs:
             return self.most_degree
         return fixed.most_tested_degree(self.backend.download(self.struct.values["degrees"]))
 
-    def forget(self) -> None:
-        """Queue the zeroing of all counters, so that a level can be counted again."""
-        self.backend.fill(self._counters, 0)
-
     def entries(self, graph: int) -> Any:
         """The adjacency matrix, (p, p) uint8 on the device."""
         entries = self.backend.empty((self.p, self.p), np.uint8)
-        self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries)
+        self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries, constants=CONSTANTS)
         return entries
 
     def bits(self, graph: int) -> Any:
-        """(p, words) uint32 on the device: a graph."""
+        """The graph's bits, (p, words) uint32 on the device."""
         return self._bits[graph]
 
     def download(self, graph: int) -> np.ndarray:

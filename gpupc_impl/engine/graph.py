@@ -1,7 +1,7 @@
-"""The graph of a search on a device, from level to level: compaction, removal of edges, collection of separating sets.
+"""The graph of a search on a device from level to level: compaction, removal of edges, lists of separating sets.
 
-The same for all methods, of whatever family, whose kernels mark separated edges by their best key (cuPC, Algorithm 2
-and section 3.3).
+It serves the methods of every family whose kernels mark a separated edge by its best key (cuPC, Algorithm 2 and section
+3.3).
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from gpupc_impl.core.pc_stable import MAX_SETS
 from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/graph.cu"
-ROW_THREADS = 128  # of a block that works on one row; graph.cu: the same
+ROW_THREADS = 128
+"""Threads in a block that works on one row."""
 NO_KEY = np.uint64(2**64 - 1)
-REQUIRED_KEY = np.uint64(0)  # keys.cuh: the same
+"""The key of an edge that nothing separated."""
+REQUIRED_KEY = np.uint64(0)
+"""The key of a required edge: the smallest, so that no test can change it and none is made."""
 REMOVED_KEY = np.uint64(0)
-"""A key of the empty set: of a pair that is gone after level 0."""
-COUNTER_SHAPE = (64, 8)  # tally.cuh: COUNTER_STRIPES, COUNTER_STRIDE
+"""The key of the empty set, for a pair that is removed at level 0."""
+CONSTANTS = {"ROW_THREADS": ROW_THREADS, "REQUIRED_KEY": int(REQUIRED_KEY), "MOST_SETS": MAX_SETS}
+"""Constants of kernels/graph.cu and its headers."""
+TALLY_CONSTANTS = {"COUNTER_STRIPES": 64, "COUNTER_STRIDE": 8}
+"""Constants of kernels/tally.cuh, by which the counters of a level are laid out."""
+COUNTER_SHAPE = tuple(TALLY_CONSTANTS.values())
 
 # Structs of combinations.cuh, rows.cuh and keys.cuh.
 BINOMIALS = Struct("Binomials", table=Pointer(np.uint64), max_n=np.int32)
@@ -33,7 +40,7 @@ ROWS = Struct(
 BEST_KEYS = Struct("BestKeys", keys=Pointer(np.uint64), p=np.int32, first_come=np.bool_)
 
 KERNELS = {
-    name: KernelSource(SOURCE, name, structs)
+    name: KernelSource(SOURCE, name, structs, CONSTANTS)
     for name, structs in {
         "count_degrees": (),
         "compact": (),
@@ -54,10 +61,10 @@ class Rows:
         p: number of variables.
         level: the size of conditioning sets, at least 1.
         max_degree: largest number of neighbours, the length of a row.
-        neighbours: (p, max_degree) int32: row i holds the neighbours of Vi, ascending, in its first places.
-        degrees: (p,) int32: how many each variable has.
-        binomials: the table that ranks are made with, see `binomial_table`.
-        widest: the longest row that the table is for.
+        neighbours: (p, max_degree) int32; row i begins with the neighbours of Vi, ascending.
+        degrees: (p,) int32: the number of neighbours of each variable.
+        binomials: the table that ranks are computed from, see `binomial_table`.
+        widest: the length of the longest row that the table serves.
     """
 
     p: int
@@ -81,12 +88,12 @@ class Rows:
 
 
 class DeviceGraph:
-    """The edges of a graph of p variables, and the best key that was found for each (keys.cuh).
+    """The edges of a graph of p variables, and the best key found for each (keys.cuh).
 
     Attributes:
-        edges: (p, p) uint8 on the device; not set before level 0 has run.
-        best: (p, p) uint64 on the device, both triangles kept alike.
-        degrees: (p,) int32 on the device, as of the last `count`; 0 where all edges of a variable are required, since
+        edges: (p, p) uint8 on the device; undefined until level 0 has run.
+        best: (p, p) uint64 on the device; both triangles hold the same keys.
+        degrees: (p,) int32 on the device, as of the last `count`; 0 for a variable whose edges are all required, since
             its row has no test.
         max_degree: the largest number of neighbours.
         begun: whether level 0 has run.
@@ -101,23 +108,23 @@ class DeviceGraph:
         self.begun = False
 
     def best_keys(self, first_come: bool) -> Filled:
-        """The `BEST_KEYS` that kernels take, with the rule by which a set is the answer."""
+        """The `BEST_KEYS` that kernels take, with the rule that chooses among separating sets."""
         return BEST_KEYS(keys=self.best, p=self.p, first_come=first_come)
 
     def adjacency(self) -> np.ndarray:
-        """(p, p) bool in host memory; with every edge in place where the search ended before it began."""
+        """(p, p) bool in host memory; the complete graph if no level has run."""
         if not self.begun:
             return ~np.eye(self.p, dtype=bool)
         return self.backend.download(self.edges).astype(bool)
 
     def apply_fixed(self) -> None:
-        """Queue what background knowledge says of level 0's result."""
+        """Queue the removal of forbidden edges and the restoring of required ones after level 0."""
         if self.fixed is not None:
             mark_pairs(self.backend, self.fixed.forbidden, np.uint8(0), self.edges)
             mark_pairs(self.backend, self.fixed.required, np.uint8(1), self.edges)
 
     def count(self) -> tuple[int, int]:
-        """Edges and the largest degree of a variable with an edge to test now; the degrees stay on the device."""
+        """The number of edges, and the largest degree of a variable with an edge to test; `degrees` is updated."""
         totals = self.backend.full(2, 0, np.uint64)
         self._launch("count_degrees", [self.edges, np.int32(self.p), self.degrees, totals])
         doubled, self.max_degree = map(int, self.backend.download(totals))
@@ -134,12 +141,13 @@ class DeviceGraph:
         self._mark_required(REQUIRED_KEY)
         return Rows(self.p, level, self.max_degree, neighbours, self.degrees, binomials, self.max_degree)
 
-    def remove_separated(self, rows: Rows, of_whole_row: bool) -> tuple[np.ndarray, np.ndarray]:
+    def remove_separated(self, rows: Rows, ranks_whole_row: bool) -> tuple[np.ndarray, np.ndarray]:
         """Remove the edges that have a key.
 
         Args:
             rows: the graph at the level's start.
-            of_whole_row: whether ranks number the subsets of the whole row, not of the row without the other end.
+            ranks_whole_row: whether ranks number the subsets of the whole row, or of the row without the edge's other
+                end.
 
         Returns:
             (k, 2) int32 removed pairs, ascending, and (k, level) int32 their separating sets, in host memory.
@@ -153,12 +161,12 @@ class DeviceGraph:
             return np.empty((0, 2), np.int32), np.empty((0, rows.level), np.int32)
         pairs = backend.empty((starts[-1], 2), np.int32)
         sets = backend.empty((starts[-1], rows.level), np.int32)
-        numbers = [np.int32(rows.level), np.bool_(of_whole_row)]
+        numbers = [np.int32(rows.level), np.bool_(ranks_whole_row)]
         self._launch("list_separated", [rows.argument, *numbers, self.best, backend.upload(starts), pairs, sets])
         return backend.download(pairs), backend.download(sets)
 
     def _mark_required(self, key: np.uint64) -> None:
-        """Queue the keys of required edges: `REQUIRED_KEY` while tests are made, so that these edges have none."""
+        """Queue the keys of required edges: `REQUIRED_KEY` while tests are made, `NO_KEY` before edges are removed."""
         if self.fixed is not None:
             mark_pairs(self.backend, self.fixed.required, key, self.best)
 
@@ -188,8 +196,8 @@ def binomial_table(max_n: int, level: int) -> np.ndarray:
     table = np.zeros((level + 1, max_n + 1), np.uint64)
     table[0] = 1
     for k in range(1, level + 1):
-        # Hockey-stick identity: C(m, k) is the sum of C(q, k - 1) over q < m. Sums past 2^62 may wrap; the float
-        # sums tell where.
+        # Hockey-stick identity: C(m, k) is the sum of C(q, k - 1) over q < m. Sums past 2^62 may overflow; the sums in
+        # float64 show where.
         sums = np.cumsum(table[k - 1, :-1])
         saturated = np.cumsum(table[k - 1, :-1].astype(np.float64)) > MAX_SETS * (1 + 1e-9)
         table[k, 1:] = np.where(saturated, np.uint64(MAX_SETS), sums)

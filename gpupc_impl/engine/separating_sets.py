@@ -1,4 +1,4 @@
-"""Separating sets that stay on the device until the search ends, and come down as one list in its final order."""
+"""Separating sets that stay on the device until the search ends, and are downloaded as one list in its final order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
-from gpupc_impl.backends.arguments import Filled, Pointer, Struct
+from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.integers import ceil_div
 
-SOURCE = "engine/kernels/separating_sets.cu"
-KERNELS = ("merge_sets",)
 THREADS = 256
 MOST_BLOCKS = 1 << 16
 
@@ -27,7 +24,11 @@ LIST = Struct(
     size=np.int64,
 )
 LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))
-"""What one launch merges."""
+"""The lists that one launch merges."""
+
+SOURCE = "engine/kernels/separating_sets.cu"
+CONSTANTS = {"LISTS": len(LISTS.fields)}
+KERNELS = {"merge_sets": KernelSource(SOURCE, "merge_sets", (LISTS,), CONSTANTS)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +37,10 @@ class LevelSets:
 
     Attributes:
         pairs: (k, 2) int32, i < j, ascending.
-        members: int32: of one level (k, level), ascending in a row; of several one after the other.
-        offsets, sizes: (k + 1,) int64 and (k,) uint8 of several levels: where each set begins, and how many members it
-            has; None of one level.
+        members: int32. Sets of one level are the rows of a (k, level) array; sets of several levels follow each other.
+            The members of a set are ascending.
+        offsets, sizes: (k + 1,) int64 and (k,) uint8: where each set begins and how many members it has, if the sets
+            are of several levels; else None.
     """
 
     pairs: Any
@@ -62,7 +64,7 @@ def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets])
     if not levels:
         adjacency = backend.download(entries).view(bool)
         return adjacency, SeparatingSets.from_levels(adjacency, [])
-    lists = sorted(levels, key=lambda found: len(found.pairs))  # the long ones are copied once
+    lists = sorted(levels, key=lambda level: len(level.pairs))  # so that long lists are copied once
     while len(lists) > 1:
         lists = [_merged(backend, lists[: len(LISTS.fields)]), *lists[len(LISTS.fields) :]]
     (whole,) = lists
@@ -74,9 +76,9 @@ def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets])
 
 
 def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
-    """A few lists as one."""
-    count, size = sum(len(found.pairs) for found in lists), sum(found.members.size for found in lists)
-    out = LevelSets(
+    """At most `LISTS` lists as one."""
+    count, size = sum(len(each.pairs) for each in lists), sum(each.members.size for each in lists)
+    merged = LevelSets(
         **backend.empty_all(
             pairs=((count, 2), np.int32),
             members=(size, np.int32),
@@ -84,13 +86,13 @@ def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
             sizes=(count, np.uint8),
         )
     )
-    # Made here: a struct keeps its bytes by backend, and a backend with it.
-    nothing = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
-    structs = [found.struct for found in lists] + [nothing] * (len(LISTS.fields) - len(lists))
-    given = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))
+    # Not a constant of the module: a struct caches its bytes by backend, which would keep the backend alive.
+    empty = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
+    structs = [each.struct for each in lists] + [empty] * (len(LISTS.fields) - len(lists))
+    argument = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))
     threads = THREADS if backend.warp_threads > 1 else 1
     blocks = min(ceil_div(count, threads), MOST_BLOCKS if threads > 1 else backend.blocks_at_once)
-    backend.kernel(SOURCE, "merge_sets", (LISTS,))(
-        (blocks,), (threads,), [given, out.pairs, out.offsets, out.sizes, out.members]
+    backend.kernel(*KERNELS["merge_sets"])(
+        (blocks,), (threads,), [argument, merged.pairs, merged.offsets, merged.sizes, merged.members]
     )
-    return out
+    return merged

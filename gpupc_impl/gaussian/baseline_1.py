@@ -2,7 +2,7 @@
 
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import INVERSE, LevelKernel
+from gpupc_impl.gaussian.device import INVERSE, MOST_THREADS, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import round_up
 
@@ -19,7 +19,7 @@ KERNEL = LevelKernel(
     family="gaussian",
     source="cuPC, section 5.3, baseline algorithm 1",
     summary="a block a row, a thread an edge, an edge's tests in sequence",
-    params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=512), **INVERSE},
+    params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=MOST_THREADS), **INVERSE},
 )
 def baseline_1(problem: GaussianProblem, run: Run) -> Skeleton:
     return KERNEL.solve(problem, run)

@@ -1,7 +1,7 @@
-"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) in plain Python: to the bit, and slow.
+"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) in plain Python, which has the same bits and is slow.
 
-The third text of it, beside the kernels' (kernels/fisher_z.cuh) and the references' (baselines/_fisher_z.py): what
-verification asks where rounding errors decide, and what the tests compare the other two with.
+It is the third implementation, independent of that of the kernels (kernels/fisher_z.cuh) and that of the references
+(baselines/_fisher_z.py). Verification uses it where rounding errors decide, and tests compare the other two with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE
 
 
 class Residuals(NamedTuple):
-    """H of cuPC, section 4.3: what is left of the variances of Vi and Vj and of their covariance given S."""
+    """H of cuPC, section 4.3: the residual variances of Vi and Vj and their residual covariance given S."""
 
     ii: float
     jj: float
@@ -33,7 +33,7 @@ def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], p
     i, j = min(i, j), max(i, j)
     c = correlation[np.ix_((*members, i, j), (*members, i, j))].tolist()
     size = len(members)
-    rows: list[list[float]] = []  # of Cholesky's factor, and of what follows from it for Vi and Vj
+    rows: list[list[float]] = []  # of the Cholesky factor of M2, and behind them the projections of Vi and Vj
     scale: list[float] = []
     for a in range(size + 2):
         row: list[float] = []
@@ -58,7 +58,7 @@ def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], p
 
 
 def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
-    """H with the Moore-Penrose inverse of the first `size` rows and columns of c, the last two being Vi and Vj."""
+    """H with the Moore-Penrose inverse of the first `size` rows of c; the last two rows are those of Vi and Vj."""
     every = range(size)
     gram = [[_dot([c[k][a] for k in every], [c[k][b] for k in every]) for b in every] for a in every]
     smallest = min(gram[a][a] for a in every)
@@ -74,7 +74,7 @@ def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
         root = math.sqrt(column[k])
         columns.append([entry / root for entry in column])
     rank = len(columns)
-    triangle = [[0.0] * rank for _ in range(rank)]  # modified Gram-Schmidt: F = q triangle, with q in place of F
+    triangle = [[0.0] * rank for _ in range(rank)]  # modified Gram-Schmidt: F = q triangle, in place
     for k in range(rank):
         triangle[k][k] = math.sqrt(_dot(columns[k], columns[k]))
         columns[k] = [entry / triangle[k][k] for entry in columns[k]]
@@ -108,17 +108,17 @@ def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
     total = 0.0
-    for one, other in zip(a, b, strict=True):
-        total = fma(one, other, total)
+    for factor, other in zip(a, b, strict=True):
+        total = fma(factor, other, total)
     return total
 
 
 def _without(a: list[float], factor: float, b: list[float]) -> list[float]:
-    return [fma(-factor, other, one) for one, other in zip(a, b, strict=True)]
+    return [fma(-factor, subtracted, entry) for entry, subtracted in zip(a, b, strict=True)]
 
 
 def fma(a: float, b: float, c: float) -> float:
-    """a b + c, rounded once: Python's division of whole numbers rounds as IEEE 754 asks, and has no fma before 3.13."""
+    """a b + c, rounded once. Python has no fma before 3.13, but its division of integers is correctly rounded."""
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
     (an, ad), (bn, bd), (cn, cd) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()

@@ -1,4 +1,4 @@
-"""A problem's correlation matrix on a device: uploaded, or made there from the samples."""
+"""A problem's correlation matrix on a device: uploaded, or computed there from the samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KERNELS = ("standardise", "make_exact")
 
 
 def device_correlation(backend: Backend, problem: GaussianProblem) -> Any:
-    """(p, p) float64 correlations on the device, to be read only."""
+    """(p, p) float64 correlations on the device, which are only read."""
     if problem.correlations == "host":
         return backend.upload_symmetric(problem.correlation)
     samples = backend.upload(problem.samples)

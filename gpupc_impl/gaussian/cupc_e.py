@@ -3,11 +3,9 @@
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import INVERSE, LevelKernel
+from gpupc_impl.gaussian.device import INVERSE, MOST_THREADS, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
-
-MAX_THREADS = 512  # cupc_e.cu: launch bounds
 
 KERNEL = LevelKernel(
     source="gaussian/kernels/cupc_e.cu",
@@ -19,8 +17,8 @@ KERNEL = LevelKernel(
 
 def _check_block(params: dict) -> str | None:
     threads = params["beta"] * params["gamma"]
-    if threads > MAX_THREADS:
-        return f"beta * gamma is {threads}; a block holds at most {MAX_THREADS} threads"
+    if threads > MOST_THREADS:
+        return f"beta * gamma is {threads}; a block holds at most {MOST_THREADS} threads"
     return None
 
 
@@ -30,8 +28,8 @@ def _check_block(params: dict) -> str | None:
     source="cuPC, section 3.3, Algorithm 4",
     summary="beta edges a block, gamma threads an edge",
     params={
-        "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),
-        "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MAX_THREADS),
+        "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MOST_THREADS),
+        "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MOST_THREADS),
         **INVERSE,
     },
     check=_check_block,

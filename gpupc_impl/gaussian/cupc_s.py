@@ -3,7 +3,7 @@
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import INVERSE, LevelKernel
+from gpupc_impl.gaussian.device import INVERSE, MOST_THREADS, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 KERNEL = LevelKernel(
@@ -14,7 +14,7 @@ KERNEL = LevelKernel(
     ranks_whole_row=True,
 )
 PARAMETERS = {
-    "theta": Parameter(64, "threads a block (theta)", minimum=1, maximum=512),
+    "theta": Parameter(64, "threads a block (theta)", minimum=1, maximum=MOST_THREADS),
     "delta": Parameter(2, "blocks a row (delta)", minimum=1, maximum=MAX_GRID_Y),
 }
 

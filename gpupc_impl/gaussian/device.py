@@ -1,6 +1,6 @@
 """The search of the cuPC paper on a device: everything but the kernel that makes a level's tests.
 
-The four methods differ in one kernel and its launch. What happens to the graph between levels is in `graph.py`.
+The four methods differ in one kernel and its launch. The graph between levels is that of engine/graph.py.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian.correlation import device_correlation
-from gpupc_impl.gaussian.partial_correlation import removed_p_values
+from gpupc_impl.gaussian.largest_p import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
 INVERSE = {
     "inverse": Parameter(
         "cholesky",
-        "of M2: Cholesky's where the problem allows it, or Algorithm 7's pseudo-inverse always, which is another test",
+        "inverse of M2: Cholesky's where the problem allows it; or always Algorithm 7's pseudo-inverse, another test",
         choices=("cholesky", "pseudo"),
     )
 }
+
+MOST_THREADS = 512
+"""Threads in a block of a level's kernel, at most."""
 
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
 SEARCH = Struct(  # search.cuh
@@ -41,16 +44,20 @@ SEARCH = Struct(  # search.cuh
 )
 
 
+CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"], "MOST_THREADS": MOST_THREADS}
+"""Constants of kernels/search.cuh and its headers."""
+
+
 @dataclasses.dataclass(frozen=True)
 class LevelKernel:
-    """The kernel that makes the tests of levels 1 and above.
+    """The kernel that makes the tests of a level from 1 on.
 
     Attributes:
         source: its ``.cu`` file, relative to the package.
         name: its name; the level is its only template argument.
         grid: ``(p, max_degree, level, params) -> (x, y)`` blocks.
         block: ``(p, max_degree, level, params) -> (x, y)`` threads.
-        ranks_whole_row: whether it numbers the subsets of the whole row, not of the row without the other end.
+        ranks_whole_row: whether it numbers the subsets of the whole row, or of the row without the edge's other end.
     """
 
     source: str
@@ -63,10 +70,10 @@ class LevelKernel:
         _LEVEL_KERNELS[self.name] = self
 
     def of_level(self, level: int) -> KernelSource:
-        return KernelSource(self.source, f"{self.name}<{level}>", (graph.ROWS, SEARCH))
+        return KernelSource(self.source, f"{self.name}<{level}>", (graph.ROWS, SEARCH), CONSTANTS)
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
-        """The method that consists of this kernel."""
+        """Solve a problem with the method that this kernel makes."""
         if run.params.get("inverse") == "pseudo":
             problem = problem.by_pseudo_inverse
             run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
@@ -88,7 +95,11 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class GaussianSearch(LevelSearch):
-    """One search on one backend; a `LevelSearch` (see core/pc_stable.py)."""
+    """One search on one backend.
+
+    Attributes:
+        largest_p: the largest p-values, if they are kept; else None.
+    """
 
     def __init__(self, problem: GaussianProblem, run: Run, level_kernel: LevelKernel):
         self.problem, self.run, self.level_kernel = problem, run, level_kernel
@@ -96,9 +107,7 @@ class GaussianSearch(LevelSearch):
         p = self.p = problem.n_variables
         self.correlation = device_correlation(self.backend, problem)
         self.graph = graph.DeviceGraph(self.backend, p, problem.fixed)
-        self._pmax = None
-        if run.pmax:
-            self._pmax = np.full((p, p), np.nan)
+        self.largest_p = LargestPValues(problem) if run.pmax else None
 
     # --- LevelSearch -------------------------------------------------------------------------------------------
 
@@ -109,7 +118,7 @@ class GaussianSearch(LevelSearch):
         return self.graph.adjacency()
 
     def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        return None if self.largest_p is None else self.largest_p.values
 
     # --- levels ------------------------------------------------------------------------------------------------
 
@@ -120,9 +129,8 @@ class GaussianSearch(LevelSearch):
         self.backend.kernel(*LEVEL_ZERO)((tiles, tiles), (32, 32), arguments)
         self.graph.begun = True
         self.graph.apply_fixed()
-        if self._pmax is not None:
-            self._pmax = np.array(problem.p_value(np.square(problem.correlation), 0))
-            np.fill_diagonal(self._pmax, np.nan)
+        if self.largest_p is not None:
+            self.largest_p.begin()
         return LevelOutcome(*self.graph.count(), tests=problem.tests_of_level_zero)
 
     def _level(self, level: int) -> LevelOutcome:
@@ -130,7 +138,7 @@ class GaussianSearch(LevelSearch):
         rows = self.graph.compact(level)
         counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
         min_r_squared = None
-        if self._pmax is not None:
+        if self.largest_p is not None:
             min_r_squared = backend.full((p, p), graph.NO_KEY, np.uint64)
 
         row_bytes = 4 * rows.max_degree
@@ -153,17 +161,7 @@ class GaussianSearch(LevelSearch):
         )
 
         pairs, sets = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
-        if min_r_squared is not None:
-            self._record_pmax(level, backend.download(min_r_squared), pairs, sets)
+        if self.largest_p is not None:
+            self.largest_p.update(level, backend.download(min_r_squared), pairs, sets)
         tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
         return LevelOutcome(*self.graph.count(), tests, pairs, sets, undefined, pseudo_inverses)
-
-    def _record_pmax(self, level: int, bits: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> None:
-        """Largest p-values so far; a removed pair's is that of the set that separated it."""
-        tested = np.triu(bits != graph.NO_KEY)
-        p_values = self.problem.p_value(np.where(tested, bits, 0).view(np.float64), level)
-        self._pmax[tested] = np.fmax(self._pmax[tested], p_values[tested])
-        i, j = pairs.T
-        self._pmax[i, j] = removed_p_values(self.problem, pairs, sets)
-        lower = np.tril_indices(self.p, -1)
-        self._pmax[lower] = self._pmax.T[lower]

@@ -12,8 +12,8 @@ FAMILY = Family(
     problem=GaussianProblem,
     retest=Retest,
     strength=Strength,
-    # On a GPU and on cores alike pair-scan is ahead of all others (docs/design/gaussian.md); without a C++ compiler there
-    # is the compiled reference.
+    # pair-scan is the fastest on a GPU and on cores alike (docs/design/gaussian.md); the compiled reference needs no C++
+    # compiler.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
     packages=(
         "gpupc_impl.gaussian",

@@ -1,16 +1,15 @@
-"""Gaussian problems whose correlation matrix is too large for memory: it lies in an ``.npy`` file.
+"""Gaussian problems whose correlation matrix is too large for memory and lies in an ``.npy`` file.
 
     values = np.load("expression.npy", mmap_mode="r")  # samples x variables
     problem = problem_from_data(values, "correlation.npy", alpha=0.01, max_level=1)
     problem.save("problem.npz")  # small; the matrix stays in its file beside it
 
-The matrix is computed once and then only read, so every method sees the same bits. Any array that can be sliced in two
-dimensions serves as data: an array in memory, a mapped ``.npy``, a zarr array.
+The matrix is computed once and then only read, so that every method sees the same bits. The data may be any array that
+can be sliced in two dimensions: an array in memory, a mapped ``.npy``, a zarr array.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,18 @@ import numpy as np
 from gpupc_impl.core import mapped
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
-from gpupc_impl.gaussian.problem import (
-    RESIDUAL_TOLERANCE,
-    GaussianProblem,
-    check_correlations,
-    gaussian_parameters,
-    standardized,
-)
+from gpupc_impl.gaussian.matrix import check_correlations, standardized
+from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
+from gpupc_impl.integers import ceil_div
 
 LARGE = 10_000
 """Variables above which the workflow keeps the correlation matrix (0.8 GB then) in a file of its own."""
 
 TILE = 2048
-"""Variables a side of a tile: 33 MB of correlations, and 16 kB of a row of the file at a time."""
+"""Variables on a side of a tile, which then takes 33 MB and writes 16 kB of a row of the file at a time."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of tiles done and of all tiles."""
+"""It is called with the number of tiles done and the number of all tiles."""
 
 
 def correlation_tiles(
@@ -43,17 +38,18 @@ def correlation_tiles(
 ) -> tuple[np.memmap, np.ndarray]:
     """Pearson correlations of the columns of an (m, p) matrix, tile by tile into an ``.npy`` file.
 
-    The matrix is exactly symmetric. It equals that of `correlation_matrix` within rounding (a few 1e-16), and bit for
-    bit where one tile holds it all; on one machine the same tile always gives the same bits.
-
-    Memory: about 8 (4 m t + 3 t^2) bytes for tiles of t variables, beside the values where they are not mapped.
+    The matrix is exactly symmetric. It equals that of `correlation_matrix` up to rounding (a few 1e-16), and to the bit
+    if one tile holds all of it. On one machine the same tile size always gives the same bits. It takes about
+    8 (4 m t + 3 t^2) bytes of memory for tiles of t variables, beside values that are not mapped.
 
     Args:
         values: (m, p) numbers, all finite.
-        out_path: where the (p, p) float64 matrix goes; all of the file or none is written.
+        out_path: the file for the (p, p) float64 matrix; it is written completely or not at all.
+        tile: variables on a side of a tile.
+        progress: see `Progress`.
 
     Returns:
-        the matrix, mapped read-only, with zeros for constant columns, and (p,) bool that marks those.
+        The matrix, mapped read-only, with zeros for constant columns, and (p,) bool that marks these columns.
 
     Raises:
         InvalidProblem: wrong shape, or a value that is missing or infinite.
@@ -67,15 +63,15 @@ def correlation_tiles(
     constant = np.zeros(p, bool)
 
     def panel(columns: slice) -> np.ndarray:
-        found = np.asarray(values[:, columns], np.float64)
-        bad = np.argwhere(~np.isfinite(found))
+        panel_values = np.asarray(values[:, columns], np.float64)
+        bad = np.argwhere(~np.isfinite(panel_values))
         if len(bad):
             row, column = bad[0]
             raise InvalidProblem(
                 f"data has missing or infinite values, one in row {row}, column {columns.start + column}; "
                 "drop such rows or impute them first"
             )
-        standard, constant[columns] = standardized(found)
+        standard, constant[columns] = standardized(panel_values)
         mapped.release(values)
         return standard
 
@@ -97,17 +93,19 @@ def correlation_tiles(
 def exact_correlation(
     correlation: Any, out_path: str | Path, *, tile: int = TILE, progress: Progress | None = None
 ) -> np.memmap:
-    """A correlation matrix from elsewhere, made exact tile by tile, in an ``.npy`` file that a problem can use.
+    """Any correlation matrix, made exact tile by tile, in an ``.npy`` file that a problem can use.
 
     The bits are those that `GaussianProblem.from_correlation` makes of a matrix in memory: half the sum with its
-    transpose, within [-1, 1], ones on the diagonal. About 8 (5 t^2) bytes are in memory at a time.
+    transpose, clamped to [-1, 1], ones on the diagonal. It takes about 40 t^2 bytes for tiles of t variables.
 
     Args:
         correlation: (p, p), an array that can be sliced (mapped, zarr, in memory).
-        out_path: another file than the one the matrix lies in.
+        out_path: the file to write; not the one in which the matrix lies.
+        tile: variables on a side of a tile.
+        progress: see `Progress`.
 
     Raises:
-        InvalidProblem: what `GaussianProblem.from_correlation` refuses as well.
+        InvalidProblem: `GaussianProblem.from_correlation` would refuse the matrix as well.
         OSError: there is no room for the file.
     """
     p = correlation.shape[0]
@@ -133,20 +131,19 @@ def problem_from_data(
     data: Any,
     correlation_path: str | Path,
     *,
-    alpha: float = 0.05,
-    max_level: int | None = None,
-    df_convention: str = "pcalg",
-    residual_tolerance: float = RESIDUAL_TOLERANCE,
-    pseudo_inverse: str = "near-singular",
     names: Sequence[str] | None = None,
     tile: int = TILE,
     progress: Progress | None = None,
+    **parameters: Any,
 ) -> GaussianProblem:
     """The problem that `GaussianProblem.from_data` makes, with its correlation matrix in a file (`correlation_tiles`).
 
     Args:
         data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.
         correlation_path: the ``.npy`` file to write; 8 p^2 bytes.
+        tile: variables on a side of a tile.
+        progress: see `Progress`.
+        parameters: alpha, max_level and the parameters of `GaussianProblem.from_data`, except ``correlations``.
 
     Raises:
         InvalidProblem: the data or a parameter cannot be used.
@@ -156,43 +153,43 @@ def problem_from_data(
         names = [str(name) for name in data.columns] if names is None else names
         data = data.to_numpy(np.float64)
     width = data.shape[1] if len(data.shape) == 2 else 0
-    if width:  # names and parameters are checked before the long work, the values by it
+    if width:  # names and parameters are checked before the long work, which checks the values
         _, names = as_matrix(np.zeros((1, width)), names)
-        gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance, pseudo_inverse)
+        gaussian_parameters(data.shape[0], **parameters)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
     return GaussianProblem(
         names=names,
         correlation=matrix,
         constant=name_constants(names, constant),
-        **gaussian_parameters(data.shape[0], alpha, max_level, df_convention, residual_tolerance, pseudo_inverse),
+        **gaussian_parameters(data.shape[0], **parameters),
     )
 
 
 def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
-    """The problem of more than `LARGE` variables, its correlation matrix beside `path`; None of fewer variables, or
-    where correlations are made on a device."""
+    """The problem with its correlation matrix in a file beside `path`, if it has more than `LARGE` variables; None for
+    fewer, or if correlations are computed on a device."""
     if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
         return None
     return problem_from_data(data, Path(path).with_suffix(".npy"), **options)
 
 
 def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple[slice, Iterator[slice]]]:
-    """The tiles on and above the diagonal: for each row of tiles its rows, and the columns of its tiles one by one."""
+    """The tiles on and above the diagonal: the rows of each row of tiles, and the columns of its tiles one by one."""
     if tile < 1:
         raise InvalidProblem(f"tile is {tile}; it must be at least 1")
-    per_side = math.ceil(p / tile)
+    per_side = ceil_div(p, tile)
     total, done = per_side * (per_side + 1) // 2, 0
 
-    def told(columns: Iterator[slice]) -> Iterator[slice]:
+    def counted(tiles: Iterator[slice]) -> Iterator[slice]:
         nonlocal done
-        for one in columns:
-            yield one
+        for columns in tiles:
+            yield columns
             done += 1
             if progress is not None:
                 progress(done, total)
 
     for rows in mapped.pieces(p, tile):
-        yield rows, told(one for one in mapped.pieces(p, tile) if one.start >= rows.start)
+        yield rows, counted(columns for columns in mapped.pieces(p, tile) if columns.start >= rows.start)
 
 
 def _put(out: np.memmap, rows: slice, columns: slice, block: np.ndarray) -> None:

@@ -1,12 +1,12 @@
-"""Gaussian data with missing values: every pair of variables has the samples that hold both, and a size of its own.
+"""Gaussian data with missing values, of which each pair of variables uses the samples that have both.
 
-A correlation is that of the samples that hold both variables (pandas' ``DataFrame.corr``, R's
+Each correlation is that of the samples that have both variables (pandas' ``DataFrame.corr``, R's
 ``use="pairwise.complete.obs"``). The test of Vi and Vj given S is Fisher's z (cuPC, section 4.3) with the smallest
-sample size among the pairs of {Vi, Vj} and S, since every correlation that enters it rests on at least that many
-samples. Such a matrix need not be positive definite; what is then near singular or without variance goes by the rules
-that hold for every Gaussian test (`RESIDUAL_TOLERANCE`).
+sample size among all pairs of {Vi, Vj} and S, since every correlation in it is computed from at least that many
+samples. Such a matrix need not be positive definite; near-singular sets and undefined tests follow the rules of every
+Gaussian test (`RESIDUAL_TOLERANCE`).
 
-The other methods compare with one critical value a level. They refuse such a problem; `METHOD` solves it.
+The other methods have one critical value for each level and refuse such a problem; `METHOD` solves it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_st
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem, gaussian_parameters
+from gpupc_impl.gaussian.partial_correlation import eliminate
+from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
 from gpupc_impl.gaussian.retest import pseudo_inverse_products
 
 LEAST_SAMPLES = 4
-"""Samples of a pair: one degree of freedom without a conditioning set."""
+"""The fewest samples of a pair, with which a test without a conditioning set has one degree of freedom."""
 
 NO_SPREAD = 1e-12
-"""A variable whose sum of squares over the samples of a pair is this share of that about zero is constant there."""
+"""A variable is constant over the samples of a pair if its sum of squares about the mean is at most this share of its
+sum of squares about zero."""
 
 TESTS_AT_ONCE = 1 << 16
 
@@ -42,7 +44,7 @@ class PairwiseProblem(GaussianProblem):
     """A Gaussian problem whose pairs of variables have a sample size each.
 
     Attributes:
-        sizes: (p, p) int32, symmetric: the samples that hold both variables, at least four.
+        sizes: (p, p) int32, symmetric: the number of samples that have both variables, at least `LEAST_SAMPLES`.
     """
 
     sizes: np.ndarray | None = None
@@ -52,17 +54,14 @@ class PairwiseProblem(GaussianProblem):
         cls,
         data: Any,
         *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        df_convention: str = "pcalg",
-        residual_tolerance: float = RESIDUAL_TOLERANCE,
-        pseudo_inverse: str = "near-singular",
         correlations: str = "host",
         names: Sequence[str] | None = None,
+        **parameters: Any,
     ) -> PairwiseProblem:
-        """From samples in rows and variables in columns, NaN where a value is missing.
+        """From samples in rows and variables in columns, with NaN for a missing value.
 
-        A variable that is constant over the samples that it shares with another has correlation zero with that one.
+        A variable that is constant over the samples that it shares with another one has correlation zero with it. The
+        parameters are those of `GaussianProblem.from_data`.
 
         Raises:
             InvalidProblem: wrong shape, an infinite value, two variables with fewer than four samples in common, or a
@@ -86,9 +85,6 @@ class PairwiseProblem(GaussianProblem):
                 f"pair(s) with fewer than {LEAST_SAMPLES}, which a test needs; leave out the variables with the most "
                 "missing values, or impute them"
             )
-        parameters = gaussian_parameters(
-            int(sizes.max()), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
-        )
         constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
         for array in (correlation, sizes):
             array.setflags(write=False)
@@ -97,7 +93,7 @@ class PairwiseProblem(GaussianProblem):
             correlation=correlation,
             sizes=sizes,
             constant=name_constants(names, constant),
-            **parameters,
+            **gaussian_parameters(int(sizes.max()), **parameters),
         )
 
     def outline(self) -> dict[str, Any]:
@@ -137,7 +133,7 @@ class PairwiseProblem(GaussianProblem):
             z = np.arctanh(np.minimum(np.sqrt(r_squared.astype(np.float64)), 1.0)) * np.sqrt(np.maximum(freedom, 0))
         return np.where((freedom > 0) & (r_squared <= 1), 2 * special.ndtr(-z), 0.0)
 
-    # --- what methods ask that know one sample size ---------------------------------------------------------------
+    # --- what methods with one sample size call -------------------------------------------------------------------
 
     def _refuse(self) -> NoReturn:
         raise InvalidProblem(
@@ -186,7 +182,7 @@ def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solve_pairwise(problem: GaussianProblem, run: Run) -> Skeleton:
-    """PC-stable with a sample size for each pair; the answer's sets are the canonical ones.
+    """PC-stable with a sample size for each pair; the separating sets are the canonical ones.
 
     Raises:
         InvalidProblem: the problem has one sample size.
@@ -205,7 +201,7 @@ METHOD = Method(
     solve=solve_pairwise,
     module=__name__,
 )
-"""Not in the registry: it solves no problem that the others do."""
+"""It is not in the registry, because no other method solves such a problem."""
 
 
 class PairwiseSearch(LevelSearch):
@@ -223,7 +219,7 @@ class PairwiseSearch(LevelSearch):
         return self._pmax
 
     def run_level(self, level: int) -> LevelOutcome:
-        """Edges are tested side by side, each set by set in canonical order, as many sets of each at a time as fit."""
+        """Test many edges at a time, each with its sets in canonical order, at most `TESTS_AT_ONCE` tests in all."""
         critical = self._problem.critical_of_sizes(level)
         rows = _Rows(self._adjacent, level)
         pairs = self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent))).astype(np.int32)
@@ -231,11 +227,11 @@ class PairwiseSearch(LevelSearch):
         separated, done = np.zeros(len(pairs), bool), np.zeros(len(pairs), np.int64)
         totals = rows.count(pairs).sum(axis=1)
         tests = undefined = singular = 0
-        while len(open_ := np.flatnonzero(~separated & (done < totals))):
-            open_ = open_[:TESTS_AT_ONCE]
-            most = np.minimum(totals[open_] - done[open_], max(1, TESTS_AT_ONCE // len(open_)))
-            edge = np.repeat(open_, most)
-            rank = done[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(most) - most, most)
+        while len(open_edges := np.flatnonzero(~separated & (done < totals))):
+            open_edges = open_edges[:TESTS_AT_ONCE]
+            counts = np.minimum(totals[open_edges] - done[open_edges], max(1, TESTS_AT_ONCE // len(open_edges)))
+            edge = np.repeat(open_edges, counts)
+            rank = done[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
             members = rows.sets(pairs[edge], rank)
             r_squared, sizes, pseudo = self._statistics(pairs[edge], members)
             tests += len(edge)
@@ -244,7 +240,7 @@ class PairwiseSearch(LevelSearch):
             separates = np.flatnonzero(r_squared <= critical[sizes])
             first = separates[np.unique(edge[separates], return_index=True)[1]]
             separated[edge[first]], sets[edge[first]] = True, members[first]
-            done[open_] += most
+            done[open_edges] += counts
             if self._pmax is not None:
                 self._record(pairs[edge], self._problem.p_values(r_squared, sizes, level), first)
         i, j = pairs[separated].T
@@ -261,7 +257,7 @@ class PairwiseSearch(LevelSearch):
         )
 
     def _record(self, pairs: np.ndarray, p_values: np.ndarray, first: np.ndarray) -> None:
-        """Largest p-values so far; a removed pair's is that of the set that separated it."""
+        """Keep the largest p-value of each pair; that of a removed pair is the one of its separating set."""
         i, j = pairs.T
         np.fmax.at(self._pmax, (i, j), p_values)
         self._pmax[i[first], j[first]] = p_values[first]
@@ -271,23 +267,17 @@ class PairwiseSearch(LevelSearch):
         """Tests of (k, 2) pairs given (k, l) sets (cuPC, Equation 5).
 
         Returns:
-            (k,) squared partial correlations, infinite where undefined; sample sizes; and whether the conditioning
-            matrix took its pseudo-inverse.
+            (k,) squared partial correlations, infinite if undefined; (k,) sample sizes; and (k,) bool that tells
+            whether the conditioning matrix took its pseudo-inverse.
         """
         problem, level = self._problem, sets.shape[1]
         variables = np.concatenate([sets, pairs], axis=1)
         block = variables[:, :, None], variables[:, None, :]
         sizes = problem.sizes[block].min(axis=(1, 2))
         original = problem.correlation[block]
-        matrix = original.copy()
-        smallest = np.full(len(pairs), np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            for k in range(level):  # Gaussian elimination of the set's members
-                column = matrix[:, k + 1 :, k]
-                smallest = np.fmin(smallest, matrix[:, k, k])
-                matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * (column / matrix[:, k, k, None])[:, None, :]
+            left, smallest = eliminate(original.copy(), level)
             pseudo = (smallest <= problem.pivot_tolerance) & (level > 1)
-            left = matrix[:, level:, level:]
             for k in np.flatnonzero(pseudo):
                 explained = pseudo_inverse_products(original[k, :level, :level], original[k, :level, level:])
                 left[k] = original[k, level:, level:] - explained
@@ -297,11 +287,11 @@ class PairwiseSearch(LevelSearch):
 
 
 class _Rows:
-    """The neighbours of each variable at a level's start, and the subsets of them that are tested."""
+    """The neighbours of each variable at the start of a level, and their subsets by rank."""
 
     def __init__(self, adjacent: np.ndarray, level: int):
         self.level = level
-        self.before = np.cumsum(adjacent, axis=1) - 1  # the place of Vj in the row of Vi
+        self.before = np.cumsum(adjacent, axis=1) - 1  # position of Vj in the row of Vi
         self.degrees = adjacent.sum(axis=1)
         self.starts = np.cumsum(self.degrees) - self.degrees
         self.neighbours = np.nonzero(adjacent)[1].astype(np.int32)
@@ -310,13 +300,13 @@ class _Rows:
         self.binomials = np.array(table, np.int64)
 
     def count(self, pairs: np.ndarray) -> np.ndarray:
-        """(k, 2) how many sets there are from either end of (k, 2) pairs; without members there is one in all."""
+        """(k, 2): the number of sets from either end of (k, 2) pairs; the empty set counts for the first end."""
         if self.level == 0:
             return np.tile([1, 0], (len(pairs), 1))
         return self.binomials[self.level, self.degrees[pairs] - 1]
 
     def sets(self, pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """(k, level) the sets of these ranks: those from the first end in lexicographic order, then from the other."""
+        """(k, level): the sets of these ranks, in lexicographic order from the first end, then from the other one."""
         counts = self.count(pairs)[:, 0]
         second = ranks >= counts
         ranks = ranks - np.where(second, counts, 0)

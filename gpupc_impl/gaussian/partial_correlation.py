@@ -1,4 +1,4 @@
-"""Squared partial correlations of many pairs at once, in plain NumPy: for reports, never for decisions."""
+"""Partial correlations and p-values of many pairs at once, in plain NumPy: for reports, never for decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
         sets: (k, level) conditioning sets.
 
     Returns:
-        (k,) float64, one where an endpoint has no variance left.
+        (k,) float64; one where an endpoint has no variance left.
     """
     if not len(pairs):
         return np.empty(0)
@@ -30,11 +30,30 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
     return np.where(defined, np.square(h[:, 0, 1]) / np.where(defined, variances, 1.0), 1.0)
 
 
-def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """(k,) p-values of (k, 2) pairs that their (k, level) sets separate: at least alpha, as a method has decided.
+def eliminate(matrix: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eliminate the first variables of each of k correlation matrices, one after the other; `matrix` is overwritten.
 
-    Another arithmetic than the method's may see a test near its threshold, or one of rounding errors alone
-    (`GaussianProblem.residual_tolerance` of zero), on the other side.
+    Args:
+        matrix: (k, level + 2, level + 2) float64: the correlations of a set's members and, behind them, of a pair.
+        level: the number of members.
+
+    Returns:
+        The (k, 2, 2) residual covariances of the pairs, and the (k,) smallest pivots.
+    """
+    smallest = np.full(len(matrix), np.inf)
+    for k in range(level):
+        pivot, column = matrix[:, k, k], matrix[:, k + 1 :, k]
+        smallest = np.fmin(smallest, pivot)
+        matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * (column / pivot[:, None])[:, None, :]
+    return matrix[:, level:, level:], smallest
+
+
+def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+    """(k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha.
+
+    A method has decided that they are independent. The arithmetic here differs from the method's, and without the clamp
+    it could contradict it for a test near the threshold, or for one that rounding errors decide
+    (`GaussianProblem.residual_tolerance` of zero).
     """
     level = sets.shape[1]
     squares = partial_r_squared(problem.correlation, pairs, sets)

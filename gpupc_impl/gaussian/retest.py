@@ -1,8 +1,8 @@
 """Fisher's z test from scratch, for verification: independent of the kernels, in extended precision.
 
-The extended precision is `numpy.longdouble`: 64 bits of mantissa on x86. A test that is so ill-conditioned that float64
-and extended precision may decide otherwise is asked of the canonical evaluation (canonical.py), which is what methods
-promise to the bit.
+Extended precision is `numpy.longdouble`, which has 64 bits of mantissa on x86. If a test is so ill-conditioned that
+float64 and extended precision may decide differently, the canonical evaluation decides it (canonical.py), whose bits
+are those of every method.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
 
 NEAR = 1e-9
-"""A test is near its threshold when |r^2 / critical - 1| is below this, divided by the smallest residual variance
-met on the way (the conditioning of the test), and below `NEAR_LIMIT` however ill-conditioned it is."""
+"""A test is near its threshold if |r^2 / critical - 1| is below this divided by the conditioning of the test, which is
+the smallest residual variance in its computation; and in any case only if it is below `NEAR_LIMIT`."""
 
 NEAR_LIMIT = 1e-3
 
@@ -31,9 +31,9 @@ class Retest:
         self._correlation = problem.correlation
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Statistics of (k, 2) pairs given (k, l) sets over their critical value, and their tolerances, (k,) each.
+        """(k,) statistics of (k, 2) pairs given (k, l) sets, divided by their critical value, and (k,) tolerances.
 
-        At level 0 the squared correlations in the matrix are the statistics, to the last bit.
+        At level 0 the statistics are the squared correlations in the matrix, to the bit.
         """
         level = sets.shape[1]
         if self._problem.obstacle(level) is not None:
@@ -50,14 +50,14 @@ class Retest:
     def statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Squared partial correlations of (k, 2) pairs given (k, l) sets, and their tolerances, (k,) each.
 
-        An undefined test, which never separates, has an infinite statistic. A test that the problem's
-        `residual_tolerance` calls defined although a variance on the way is at most `RESIDUAL_TOLERANCE` is decided by
-        the rounding errors of whoever makes it: its tolerance is infinite.
+        An undefined test, which never separates, has an infinite statistic. If a variance in its computation is at most
+        `RESIDUAL_TOLERANCE` but the problem's smaller `residual_tolerance` calls the test defined, rounding errors
+        decide it, and its tolerance is infinite.
         """
         return self._statistics(pairs, sets)[:2]
 
     def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`statistics`, and which tests took the pseudo-inverse or met a variance so small that `NEAR_LIMIT` counts."""
+        """`statistics`, and which tests took the pseudo-inverse or have a variance so small that `NEAR_LIMIT` holds."""
         squares = np.empty(len(pairs), np.longdouble)
         tolerances = np.empty(len(pairs))
         ill_conditioned = np.empty(len(pairs), bool)
@@ -67,7 +67,7 @@ class Retest:
         return squares, tolerances, ill_conditioned
 
     def _canonical_square(self, i: int, j: int, members: np.ndarray) -> float:
-        """The squared partial correlation that every method works out, to the bit; infinite where it is undefined."""
+        """The squared partial correlation that every method computes, to the bit; infinite if it is undefined."""
         problem = self._problem
         h = canonical.residuals(self._correlation, i, j, np.sort(members).tolist(), problem.pivot_tolerance)
         if min(h.ii, h.jj) <= problem.residual_tolerance:
@@ -81,7 +81,7 @@ class Retest:
         matrix = original.copy()
         smallest = np.full(len(pairs), np.inf, np.longdouble)
         with np.errstate(divide="ignore", invalid="ignore"):
-            for k in range(size):  # eliminate the set's members one by one: Cholesky without the roots
+            for k in range(size):  # eliminate the set's members one by one
                 pivot = matrix[:, k, k]
                 smallest = np.fmin(smallest, pivot)
                 column = matrix[:, k + 1 :, k]
@@ -101,7 +101,7 @@ class Retest:
         ill_conditioned = ~(conditioning > NEAR / NEAR_LIMIT)
         ill_conditioned[singular] = True
         tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
-        if zero < RESIDUAL_TOLERANCE:  # no limit: such problems consist of ill-conditioned tests
+        if zero < RESIDUAL_TOLERANCE:  # no limit: most tests of such a problem are ill-conditioned
             tolerances[~(conditioning > RESIDUAL_TOLERANCE)] = np.inf
             return squares, tolerances, ill_conditioned
         return squares, np.minimum(tolerances, NEAR_LIMIT), ill_conditioned
@@ -110,7 +110,7 @@ class Retest:
 def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """v^T M^+ w for all pairs of the (l, k) columns of `vectors`, (k, k), of an (l, l) symmetric matrix M.
 
-    Algorithm 7 of cuPC in the form that docs/ci-tests.md states, in the precision of the arguments.
+    This is Algorithm 7 of cuPC in the form of docs/ci-tests.md, in the precision of the arguments.
     """
     size, gram = len(matrix), matrix.T @ matrix
     tolerance = PSEUDO_INVERSE_TOLERANCE * np.diagonal(gram).min()
@@ -124,7 +124,7 @@ def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarr
 
 
 def _least_squares(matrix: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """x that minimises |matrix x - target| for each column; `numpy.linalg` has no extended precision."""
+    """The x that minimises |matrix x - target| for each column; `numpy.linalg` does not support extended precision."""
     rank = matrix.shape[1]
     work = np.concatenate([matrix, targets], axis=1)
     triangle = np.zeros((rank, work.shape[1]), matrix.dtype)

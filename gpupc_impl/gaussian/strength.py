@@ -1,10 +1,11 @@
-"""Fisher's z test of many pairs at once, with the partial correlations: in plain NumPy, for reports."""
+"""P-values and partial correlations of many pairs at once, in plain NumPy, for reports."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from gpupc_impl.gaussian.pairwise import PairwiseProblem
+from gpupc_impl.gaussian.partial_correlation import eliminate
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
 
@@ -18,30 +19,23 @@ class Strength:
 
     def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         level = sets.shape[1]
-        found = partial_correlations(self._problem, pairs, sets)
+        correlations = partial_correlations(self._problem, pairs, sets)
         if self._problem.obstacle(level) is not None:  # no search makes such a test
-            return np.full(len(pairs), np.nan), found
+            return np.full(len(pairs), np.nan), correlations
         if isinstance(self._problem, PairwiseProblem):
             variables = np.concatenate([sets, pairs], axis=1)
             sizes = self._problem.sizes[variables[:, :, None], variables[:, None, :]].min(axis=(1, 2))
-            return self._problem.p_values(np.square(found), sizes, level), found
-        return np.asarray(self._problem.p_value(np.square(found), level)), found
+            return self._problem.p_values(np.square(correlations), sizes, level), correlations
+        return np.asarray(self._problem.p_value(np.square(correlations), level)), correlations
 
 
 def partial_correlations(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """Partial correlations (cuPC, Equation 5) of (k, 2) pairs given (k, l) sets, (k,); NaN where an endpoint has no
-    variance left."""
+    """(k,) partial correlations (cuPC, Equation 5) of (k, 2) pairs given (k, l) sets; NaN if no variance is left."""
     level = sets.shape[1]
     variables = np.concatenate([sets, pairs], axis=1)
     matrix = problem.correlation[variables[:, :, None], variables[:, None, :]]
-    smallest = np.full(len(pairs), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        for k in range(level):  # eliminate the set's members one by one
-            pivot = matrix[:, k, k]
-            smallest = np.fmin(smallest, pivot)
-            column = matrix[:, k + 1 :, k].copy()
-            matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * (column / pivot[:, None])[:, None, :]
-    residual = matrix[:, level:, level:]
+        residual, smallest = eliminate(matrix, level)
     singular = np.flatnonzero(smallest <= problem.pivot_tolerance) if level > 1 else np.empty(0, np.int64)
     if len(singular):
         whole = problem.correlation[variables[singular][:, :, None], variables[singular][:, None, :]]
@@ -50,5 +44,4 @@ def partial_correlations(problem: GaussianProblem, pairs: np.ndarray, sets: np.n
         residual[singular] = whole[:, level:, level:] - across.swapaxes(1, 2) @ inverse @ across
     first, second = residual[:, 0, 0], residual[:, 1, 1]
     defined = np.minimum(first, second) > problem.residual_tolerance
-    found = residual[:, 0, 1] / np.sqrt(np.where(defined, first * second, np.nan))
-    return np.clip(found, -1.0, 1.0)
+    return np.clip(residual[:, 0, 1] / np.sqrt(np.where(defined, first * second, np.nan)), -1.0, 1.0)

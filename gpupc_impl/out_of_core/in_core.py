@@ -32,7 +32,7 @@ class InCore:
         self.device: PairScan | None = None
         params = {name: parameter.default for name, parameter in pair_scan.PARAMETERS.items()}
         if level_by_level:
-            params["together"] = "never"
+            params["fused_levels"] = "never"
         self._run = dataclasses.replace(run, params=params)
 
     def run_level(self, level: int) -> LevelOutcome:
@@ -40,7 +40,7 @@ class InCore:
         step = level, self.pipelines.take_number()
         if self.device is None:
             with timeline.step(*step, "transfer", pipeline.number):
-                self.device = PairScan(self.problem, self._run, ahead=False)
+                self.device = PairScan(self.problem, self._run, may_queue=False)
             mapped.release(self.problem.correlation)  # which is not read again
             pipeline.bytes_up += self.plan.bytes_up
         with timeline.step(*step, "kernel", pipeline.number):

@@ -84,7 +84,7 @@ class PairSearch(GaussianSearch):
         backend, p, n_words = self.backend, self.p, memory_plan.words(self.p)
         rows = self.graph.compact(level)
         counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
-        smallest = None if self._pmax is None else backend.full((p, p), graph.NO_KEY, np.uint64)
+        smallest = None if self.largest_p is None else backend.full((p, p), graph.NO_KEY, np.uint64)
         members = backend.full((p, p), pair_block.NO_MEMBER, np.uint32)
         bits = backend.empty((p, n_words), np.uint32)
         critical = self.problem.critical_r_squared(0)
@@ -108,6 +108,6 @@ class PairSearch(GaussianSearch):
         del members, bits, block
         removed, sets = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
         if smallest is not None:
-            self._record_pmax(level, backend.download(smallest), removed, sets)
+            self.largest_p.update(level, backend.download(smallest), removed, sets)
         tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
         return LevelOutcome(*self.graph.count(), tests, removed, sets, undefined, pseudo_inverses)

@@ -23,13 +23,13 @@ that do not, and both in one problem, which is where the pseudo-inverse loses mo
 more of these.
 """
 ILL_CONDITIONED = 1e-6
-"""Smallest variance met in a test down to which float64 and 50 digits are sure to decide alike."""
+"""Smallest variance in a test down to which float64 and 50 digits certainly decide alike."""
 MOST_SETS = 5_000_000
 """Tests that the deepest level of a drawn problem could need if no edge were removed."""
 MOST_TESTS = 200_000
-"""Tests that stable-serial makes on a problem that goes to the other methods."""
+"""Most tests of stable-serial on a problem that the other methods then solve."""
 CERTIFIED = 6
-"""Removed edges of a problem whose sets are tested again in 50 digits."""
+"""Most removed edges of a problem whose sets are tested again in 50 digits."""
 
 
 def draw_data(rng: np.random.Generator, structure: str, p: int, m: int) -> np.ndarray:
@@ -69,7 +69,7 @@ def problems(draw) -> GaussianProblem:
 
 
 def values(parameter: Parameter) -> st.SearchStrategy:
-    """Values of a method's parameter: all that are allowed, up to a few times the default."""
+    """The allowed values of a method's parameter, up to a few times the default."""
     if parameter.choices is not None:
         return st.sampled_from(parameter.choices)
     if isinstance(parameter.default, bool):
@@ -85,7 +85,7 @@ def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
     def allowed(params: dict) -> bool:
         try:
             method.parse_params(params)
-        except InvalidParameter:  # each is in its range, but not all together
+        except InvalidParameter:  # each value is in its range, but their combination is not allowed
             return False
         return True
 

@@ -166,7 +166,7 @@ def test_no_level_at_all(any_setting):
         ("out-of-core-block", {"layout": "panels"}),
         ("out-of-core-block", {"layout": "gather"}),
         ("out-of-core-um", {"level_one": "pairs"}),
-        ("pair-scan", {"together": "always"}),
+        ("pair-scan", {"fused_levels": "always"}),
     ],
 )
 @pytest.mark.parametrize("pmax", [False, True])

@@ -1,8 +1,8 @@
-"""Near singularity: every method finds the same where M2 is singular, nearly so, and on the edge of either.
+"""Every method finds the same graph and sets if M2 is singular, near singular, or at the edge of either.
 
-Columns are replaced by exact copies of others, by sums of others, and by such to within r = 1 - 10^-k, several in one
-problem, so that copies of one kind stand in the sets of another. What a test then gives may hang on the last bit of its
-arithmetic; all methods share the canonical evaluation of docs/ci-tests.md, and so the answer.
+Columns are replaced by exact copies of others, by sums of others, and by copies and sums up to r = 1 - 10^-k. There are
+several in one problem, so that copies of one kind are members of sets for another. The last bit of the arithmetic may
+then decide a test. All methods share the canonical evaluation of docs/ci-tests.md, and therefore the answer.
 """
 
 import collections
@@ -20,9 +20,9 @@ from gpupc_impl.gaussian.retest import Retest
 
 QUICK, MANY = 40, 10_000
 DISAGREED_ONCE = (128, 1946)
-"""Problems on which references and kernels kept different edges while each had an arithmetic of its own."""
+"""Problems on which references and kernels keep different edges if their arithmetics differ."""
 DIGITS = range(3, 17)
-"""k of the near copies' r = 1 - 10^-k."""
+"""The values of k for near copies with r = 1 - 10^-k."""
 
 
 def hard_problem(seed: int) -> GaussianProblem:
@@ -54,7 +54,7 @@ def hard_problem(seed: int) -> GaussianProblem:
 
 
 def near_copy(rng: np.random.Generator, source: np.ndarray, r: float) -> np.ndarray:
-    """A column whose correlation with the source is r, as nearly as float64 has it."""
+    """A column whose correlation with the source is r up to rounding."""
     along = source - source.mean()
     along /= np.linalg.norm(along)
     beside = rng.standard_normal(len(along))
@@ -64,7 +64,7 @@ def near_copy(rng: np.random.Generator, source: np.ndarray, r: float) -> np.ndar
 
 
 class Everybody:
-    """All settings that can be used here, at work on one problem after the other."""
+    """All settings that can be used here, applied to one problem after the other."""
 
     def __init__(self, settings: dict[str, tuple[Method, str]]):
         backends = {name: open_backend(name) for name in {backend for _, backend in settings.values()} - {"cpu"}}
@@ -87,7 +87,7 @@ class Everybody:
 
 
 def verified(problem: GaussianProblem, found: Skeleton) -> int:
-    """The removed edges that had a set, each confirmed by verification's test."""
+    """The number of removed edges with a set, each of which verification's test confirms."""
     retest, by_level = Retest(problem), collections.defaultdict(list)
     for pair, members in found.sepsets.items():
         by_level[len(members)].append((pair, members))
@@ -104,7 +104,7 @@ def everybody(usable_settings) -> Everybody:
 
 
 def each_tolerance(seed: int):
-    """The problem under the default tolerance, and without one, where rounding errors decide yet more."""
+    """The problem with the default tolerance, and without one, so that rounding errors decide more tests."""
     problem = hard_problem(seed)
     yield problem
     if seed % 4 == 0:

@@ -179,9 +179,9 @@ def test_a_sufficient_budget_is_in_core_with_the_tests_of_pair_scan():
 
 
 def test_a_small_device_without_a_budget_is_left_behind_levels_in_one_launch(monkeypatch):
-    """Levels are fused by default on a GPU; what each of them removed is recovered level by level."""
-    together = dataclasses.replace(pair_scan.PARAMETERS["together"], default="always")
-    monkeypatch.setitem(pair_scan.PARAMETERS, "together", together)
+    """As on a GPU, where levels are fused by default: what they removed is found again, level by level."""
+    fused_levels = dataclasses.replace(pair_scan.PARAMETERS["fused_levels"], default="always")
+    monkeypatch.setitem(pair_scan.PARAMETERS, "fused_levels", fused_levels)
     monkeypatch.setattr("gpupc_impl.backends.host.memory_bytes", lambda: 2_000_000)
     monkeypatch.setattr(HostBackend, "max_shared_bytes", 1024)  # rows of level 3 do not fit
     rng = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from tests.conformance.test_agreement import problems
 
 EXAMPLES = {"ci": 60, "explore": 10_000}[settings.get_current_profile_name()]
 SAMPLES = 400
-"""Samples behind the correlation matrices that are made by hand: the degrees of freedom of every level are positive."""
+"""Samples of the constructed correlation matrices, enough for degrees of freedom at every level."""
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -31,7 +31,7 @@ def backend() -> HostBackend:
 
 @pytest.fixture(scope="module")
 def narrow() -> HostBackend:
-    """No row of three neighbours or more fits into its shared memory, what a warp knows of a prefix even less."""
+    """A backend whose shared memory has no room for a row of three neighbours or the cells of a prefix."""
     backend = open_backend("host")
     backend.max_shared_bytes = 128
     return backend
@@ -39,7 +39,7 @@ def narrow() -> HostBackend:
 
 @pytest.fixture(scope="module")
 def middling() -> HostBackend:
-    """Its shared memory serves a warp or two at the first levels that run together, and none at later ones."""
+    """A backend whose shared memory has room for one or two warps at the first fused levels, and for none later."""
     backend = open_backend("host")
     backend.max_shared_bytes = 600
     return backend
@@ -56,14 +56,14 @@ def assert_same(found: Skeleton, expected: Skeleton) -> None:
 
 
 def with_ulps(value: float, ulps: int) -> float:
-    """The float64 that lies some steps above (or below) another."""
+    """The float64 that is some units in the last place above (or below) another."""
     for _ in range(abs(ulps)):
         value = float(np.nextafter(value, math.copysign(math.inf, ulps)))
     return value
 
 
 def threshold_entry(correlation: np.ndarray, i: int, j: int, members: tuple[int, ...], critical: float) -> float | None:
-    """The r_ij at which r_ij|S^2 is the critical value, everything else given; None where there is no such number."""
+    """The r_ij at which r_ij|S^2 is the critical value, with all other entries fixed; None if there is none."""
     with mp.workdps(40):
         c = mp.matrix(correlation[np.ix_((i, j, *members), (i, j, *members))].tolist())
         m1, m2 = c[:2, 2:], c[2:, 2:]
@@ -82,8 +82,8 @@ def threshold_entry(correlation: np.ndarray, i: int, j: int, members: tuple[int,
 def threshold_problems(draw) -> GaussianProblem:
     """Correlation matrices in which chosen tests are decided in the last bits of r_ij.
 
-    One half of the variables are ends of the chosen tests and the others make up their sets, so that an entry that is
-    set leaves the tests chosen before as they are.
+    One half of the variables are endpoints of the chosen tests and the others form their sets, so that setting an entry
+    does not change the tests chosen before.
     """
     p, level = draw(st.integers(4, 12)), draw(st.integers(1, 5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -105,7 +105,7 @@ def threshold_problems(draw) -> GaussianProblem:
 
 @st.composite
 def near_singular_problems(draw) -> GaussianProblem:
-    """Some variables are determined by one or two others up to RESIDUAL_TOLERANCE, give or take the last bits."""
+    """Some variables are determined by one or two others up to RESIDUAL_TOLERANCE, plus or minus the last bits."""
     p = draw(st.integers(5, 11))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     m = 100
@@ -121,7 +121,7 @@ def near_singular_problems(draw) -> GaussianProblem:
     problem = GaussianProblem.from_data(data, alpha=draw(st.sampled_from([0.01, 0.2, 0.9])), max_level=6)
     correlation = problem.correlation.copy()
     for a, b in pairs:
-        if abs(correlation[a, b]) > 1 - 1e-9:  # 1 - r^2 is the tolerance, give or take some steps of r
+        if abs(correlation[a, b]) > 1 - 1e-9:  # 1 - r^2 is the tolerance, plus or minus some ulps of r
             near = with_ulps(math.sqrt(1 - RESIDUAL_TOLERANCE), draw(st.integers(-3, 3)))
             correlation[a, b] = correlation[b, a] = math.copysign(near, correlation[a, b])
     return GaussianProblem.from_correlation(correlation, n_samples=m, alpha=problem.alpha, max_level=6)
@@ -132,7 +132,7 @@ launches = st.fixed_dictionaries(
         "warps": st.integers(1, 4),
         "splits": st.integers(0, 9),
         "run": st.sampled_from([0, 1, 2, 3, 8, 100, 4096]),
-        "together": st.sampled_from(["auto", "always", "never"]),
+        "fused_levels": st.sampled_from(["auto", "always", "never"]),
         "tiles": st.sampled_from(["auto", "always", "never"]),
     }
 )
@@ -140,7 +140,7 @@ launches = st.fixed_dictionaries(
 
 @st.composite
 def random_problems(draw) -> GaussianProblem:
-    """Those of test_agreement.py, as deep as `cupc-s` gets in a moment."""
+    """Those of test_agreement.py, up to the level that `cupc-s` reaches quickly."""
     return dataclasses.replace(draw(problems()), max_level=3)
 
 

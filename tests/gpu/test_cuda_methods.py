@@ -13,7 +13,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian import pair_block, pair_scan
+from gpupc_impl.gaussian import pair_block
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.out_of_core.pairs import PairResults
@@ -163,7 +163,7 @@ def test_no_test_that_separates_is_ruled_out_in_single_precision(critical, toler
 @pytest.mark.parametrize("tiles", ["auto", "always"])
 @pytest.mark.parametrize("alpha", [1 - 2**-53, 0.3], ids=["all are left", "some are separated"])
 def test_level_one_in_tiles(alpha, tiles, monkeypatch):
-    monkeypatch.setattr(pair_scan, "TILED_FROM", 0)
+    monkeypatch.setattr(pair_block, "TILED_FROM", 0)
     problem = random_problem(300, 60, 0.02, alpha, 3, copies=3)
     problem = dataclasses.replace(problem, max_level=1 if alpha > 0.9 else 3)
     found = solve(problem, methods()["pair-scan"], open_backend("cuda"), {"tiles": tiles})

@@ -1,14 +1,15 @@
-// Graphs of p variables as matrices of bits: row i of one begins at word i * words, variable j is bit j % 32 of its
-// word j / 32. `words` is a multiple of 4; the bits from p on are zero.
+// Graphs of p variables as matrices of bits. Row i of a graph begins at word i * words, and variable j is bit j % 32 of
+// word j / 32 of the row. `words` is a multiple of 4; the bits from p on are zero.
 #pragma once
 
 #include "engine/kernels/warp.cuh"
 
-// What a level counts; engine/bit_graph.py: the same. TURNS: runs of prefixes handed out so far, of either side, where
-// a search hands out any. ENDED: when the level did, by the device's clock, and ARRIVED: GridBarrier's, of a launch of
-// several levels, at the first of them.
+// The counters of a level. Fused levels also set ENDED, the time in nanoseconds at which the level ended, and at the
+// first of them ARRIVED, the counter of their GridBarrier. TURNS and the counter behind it are the runs of prefixes
+// that pair-scan has handed out on either side.
 enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, ENDED, ARRIVED, TURNS, COUNTERS = TURNS + 2 };
 
+// Row i of a graph.
 struct BitRow {
     const unsigned* bits;
 
@@ -17,14 +18,14 @@ struct BitRow {
     __device__ __forceinline__ bool has(int j) const { return bits[j / 32] >> (j % 32) & 1; }
 };
 
-// The graphs of a search; engine/bit_graph.py, GRAPHS, declares the same.
+// The graphs of a search.
 struct BitGraphs {
-    unsigned* bits;  // of all graphs, one after the other
+    unsigned* bits;  // all graphs, one after the other
     int p;
     int words;
-    int* degrees;                  // after a level
-    int* removed;                  // of each row, the pairs with a larger variable that went in it
-    unsigned long long* counters;  // COUNTERS of each level
+    int* degrees;                  // of each variable after a level
+    int* removed;                  // for each row, how many pairs with a larger variable the level removed
+    unsigned long long* counters;  // COUNTERS for each level
 
     __device__ __forceinline__ unsigned* graph(int number) const {
         return bits + static_cast<long long>(number) * p * words;
@@ -32,7 +33,7 @@ struct BitGraphs {
     __device__ __forceinline__ unsigned long long* counters_of(int level) const { return counters + COUNTERS * level; }
 };
 
-// Of a word, the bits of variables above i.
+// The bits of a row's word that stand for variables above i.
 __device__ __forceinline__ unsigned above(int i, int word) {
     const int first = word * 32;
     if (first > i) return ~0u;
@@ -49,7 +50,7 @@ __device__ __forceinline__ void clear_edge(unsigned* graph, int words, int i, in
     atomicAnd(&graph[static_cast<long long>(j) * words + i / 32], ~(1u << (i % 32)));
 }
 
-// The rows that a warp of the grid has to itself.
+// The rows first to last - 1, which one warp of the grid works on.
 struct WarpRows {
     int first, last;
 
@@ -60,7 +61,7 @@ struct WarpRows {
     }
 };
 
-// values[0] + ... + values[n - 1]
+// The sum of values[0] to values[n - 1], in all lanes.
 __device__ __forceinline__ long long sum_of(const int* values, int n) {
     PerLane<long long> sums;
     each_lane(LANES, [&](int lane) { sums[lane] = 0; });
@@ -71,23 +72,23 @@ __device__ __forceinline__ long long sum_of(const int* values, int n) {
     return sum_of_lanes(sums);
 }
 
-// What follows a level: degrees, their sum and maximum, and the pairs that went.
+// Counts what a level left and removed: degrees, their sum and maximum, and the removed pairs of each row.
 __device__ __forceinline__ void count_left(const BitGraphs& graphs, int before, int after, int level) {
     const int words = graphs.words;
     const WarpRows rows(graphs.p);
     unsigned long long sum = 0, most = 0;
     for (int i = rows.first; i < rows.last; ++i) {
         const BitRow was(graphs.graph(before), words, i), is(graphs.graph(after), words, i);
-        PerLane<int> left, gone;
-        each_lane(LANES, [&](int lane) { left[lane] = gone[lane] = 0; });
+        PerLane<int> left, removed;
+        each_lane(LANES, [&](int lane) { left[lane] = removed[lane] = 0; });
         for (int w = 0; w < words; w += LANES) {
             each_lane(min(words - w, LANES), [&](int lane) {
                 const unsigned now = is.bits[w + lane];
                 left[lane] += __popc(now);
-                gone[lane] += __popc(was.bits[w + lane] & ~now & above(i, w + lane));
+                removed[lane] += __popc(was.bits[w + lane] & ~now & above(i, w + lane));
             });
         }
-        const int degree = sums_before(left), pairs = sums_before(gone);
+        const int degree = sums_before(left), pairs = sums_before(removed);
         if (warp_leader()) {
             graphs.degrees[i] = degree;
             graphs.removed[i] = pairs;
@@ -101,7 +102,7 @@ __device__ __forceinline__ void count_left(const BitGraphs& graphs, int before, 
     }
 }
 
-// The adjacency matrix, a byte an entry.
+// Writes the adjacency matrix, one byte for each entry.
 __device__ __forceinline__ void write_entries(const BitGraphs& graphs, int graph, unsigned char* adjacency) {
     const int p = graphs.p;
     const WarpRows rows(p);
@@ -119,7 +120,7 @@ __device__ __forceinline__ void write_entries(const BitGraphs& graphs, int graph
     }
 }
 
-// Calls f(i, j, slot) for every pair i < j of the warp's rows that a level removed; slots ascend with the pairs.
+// Calls f(i, j, slot) for every pair i < j that a level removed; `slot` is its number in the ascending order of pairs.
 template <class F>
 __device__ __forceinline__ void each_removed(const BitGraphs& graphs, int before, int after, F f) {
     const WarpRows rows(graphs.p);
@@ -127,15 +128,15 @@ __device__ __forceinline__ void each_removed(const BitGraphs& graphs, int before
     for (int i = rows.first; i < rows.last; ++i) {
         const BitRow was(graphs.graph(before), graphs.words, i), is(graphs.graph(after), graphs.words, i);
         for (int first = i / 32; first < graphs.words; first += LANES) {
-            PerLane<unsigned> went;
+            PerLane<unsigned> removed_bits;
             unsigned any = ballot(LANES, [&](int lane) {
                 const int w = first + lane;
-                went[lane] = w < graphs.words ? was.bits[w] & ~is.bits[w] & above(i, w) : 0;
-                return went[lane] != 0;
+                removed_bits[lane] = w < graphs.words ? was.bits[w] & ~is.bits[w] & above(i, w) : 0;
+                return removed_bits[lane] != 0;
             });
             for (; any != 0; any &= any - 1) {
                 const int word = __ffs(any) - 1;
-                const unsigned removed = of_lane(went, word);
+                const unsigned removed = of_lane(removed_bits, word);
                 each_lane(LANES, [&](int lane) {
                     if (!(removed >> lane & 1)) return;
                     f(i, 32 * (first + word) + lane, slot + __popc(removed & ~(~0u << lane)));

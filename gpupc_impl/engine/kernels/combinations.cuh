@@ -3,10 +3,10 @@
 
 #include "backends/simt/portable.cuh"
 
-// As many sets as a search may number (core/pc_stable.py, MAX_SETS).
+// The most conditioning sets of a row that a search numbers (core/pc_stable.py, MAX_SETS).
 constexpr unsigned long long MOST_SETS = 1ull << 62;
 
-// binomial[k * (max_n + 1) + m] = C(m, k) for k = 0..level, m = 0..max_n, saturated at MOST_SETS.
+// table[k * (max_n + 1) + m] = C(m, k) for k = 0, ..., level and m = 0, ..., max_n, saturated at MOST_SETS.
 struct Binomials {
     const unsigned long long* table;
     int max_n;
@@ -38,8 +38,9 @@ __device__ __forceinline__ int largest_binomial(const Binomials& binomial, int k
     return low;
 }
 
-// The t-th combination of `level` out of n, ascending (cuPC, Algorithm 6, with its linear scans replaced: counting the
-// combinations that follow instead of those that precede turns each sum of Equation 2 into a single binomial).
+// The t-th combination of `level` out of n, ascending (cuPC, Algorithm 6). The linear scans of the algorithm are
+// replaced: counting the combinations that follow instead of those that precede turns each sum of Equation 2 into one
+// binomial.
 __device__ __forceinline__ void unrank_combination(const Binomials& binomial, int n, int level, unsigned long long t,
                                                    int* positions) {
     unsigned long long following = binomial(n, level) - 1 - t;

@@ -2,7 +2,7 @@
 #include "engine/kernels/keys.cuh"
 #include "engine/kernels/rows.cuh"
 
-// A thread's share of n columns: first, ..., last - 1.
+// The columns first to last - 1 of n, which one thread of a block works on.
 struct Segment {
     int first, last;
 
@@ -19,7 +19,7 @@ struct Segment {
     }
 };
 
-// Degrees, their maximum and their sum. totals: {sum, maximum}. Grid (p).
+// Counts the degree of every variable; totals[0] receives their sum and totals[1] their maximum. Grid (p).
 __global__ void count_degrees(const unsigned char* adjacency, int p, int* degrees, unsigned long long* totals) {
     __shared__ int degree;
     const int i = blockIdx.x;
@@ -44,9 +44,9 @@ __global__ void mark_pairs(const int* pairs, int count, int p, T value, T* matri
     matrix[i * p + j] = matrix[j * p + i] = value;
 }
 
-constexpr int ROW_THREADS = 128;  // of a block that works on one row
+constexpr int ROW_THREADS = 128;  // threads in a block that works on one row
 
-// What the threads before this one counted. A block of ROW_THREADS calls it together.
+// The sum of `own` over the threads before this one. All ROW_THREADS threads of the block must call it.
 __device__ int counted_before(int own) {
     __shared__ int counts[2][ROW_THREADS];
     const int thread = threadIdx.x;
@@ -62,7 +62,8 @@ __device__ int counted_before(int own) {
     return counts[side][thread] - own;
 }
 
-// A_G to A'_G by a parallel scan: row i's neighbours, ascending, at rows[i * stride]. Grid (p), block ROW_THREADS.
+// Compacts A_G to A'_G by a parallel scan: the neighbours of row i, ascending, begin at rows[i * stride]. Grid (p),
+// block ROW_THREADS.
 __global__ void compact(const unsigned char* adjacency, int p, int* rows, int stride) {
     const int i = blockIdx.x;
     const unsigned char* flags = adjacency + static_cast<long long>(i) * p;
@@ -73,7 +74,7 @@ __global__ void compact(const unsigned char* adjacency, int p, int* rows, int st
     }
 }
 
-// Removes the edges that were separated in this level. removed: of each row, those to a larger neighbour. Grid (p).
+// Removes the edges that were separated in this level; removed[i] counts those of row i to a larger variable. Grid (p).
 __global__ void remove_separated(const __grid_constant__ Rows rows, const unsigned long long* best,
                                  unsigned char* adjacency, int* removed) {
     __shared__ int in_row;
@@ -93,10 +94,10 @@ __global__ void remove_separated(const __grid_constant__ Rows rows, const unsign
     if (threadIdx.x == 0) removed[i] = in_row;
 }
 
-// Lists the edges removed in this level, ascending, with their separating sets; row i's begin at starts[i].
-// `of_whole_row` tells what ranks number: subsets of the whole row (cuPC-S), or of the row without the edge's other
-// end. Grid (p), block ROW_THREADS.
-__global__ void list_separated(const __grid_constant__ Rows rows, int level, bool of_whole_row,
+// Lists the edges removed in this level, ascending, with their separating sets; those of row i begin at starts[i].
+// Ranks number the subsets of the whole row if `ranks_whole_row` (cuPC-S), else those of the row without the edge's
+// other end. Grid (p), block ROW_THREADS.
+__global__ void list_separated(const __grid_constant__ Rows rows, int level, bool ranks_whole_row,
                                const unsigned long long* best, const long long* starts, int* pairs, int* sets) {
     const int i = blockIdx.x;
     const int* neighbours = rows.of(i);
@@ -115,11 +116,11 @@ __global__ void list_separated(const __grid_constant__ Rows rows, int level, boo
         const int owner = key & SECOND_SIDE ? j : i, other = key & SECOND_SIDE ? i : j;
         const int* row = rows.of(owner);
         int* set = sets + slot * level;
-        const int n = rows.degrees[owner] - (of_whole_row ? 0 : 1);
+        const int n = rows.degrees[owner] - (ranks_whole_row ? 0 : 1);
         unrank_combination(rows.binomial, n, level, key & ~SECOND_SIDE, set);
-        bool passed = false;  // whether the other end has been stepped over
+        bool passed = false;  // whether the members have reached the place of the other end
         for (int a = 0; a < level; ++a) {
-            passed |= !of_whole_row && row[set[a]] >= other;
+            passed |= !ranks_whole_row && row[set[a]] >= other;
             set[a] = row[set[a] + passed];
         }
         ++slot;

@@ -1,13 +1,14 @@
-// A barrier of all the threads of a launch, whose blocks must all be on the device (`cooperative=True` at the launch).
+// A barrier of all threads of a cooperative launch, whose blocks are all resident at once.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
 struct GridBarrier {
-    unsigned long long* arrived;  // blocks that have come to barriers of this launch; 0 when it begins
+    unsigned long long* arrived;  // arrivals of blocks at barriers of this launch; 0 when it begins
     unsigned long long expected = 0;
 
-    // What any thread wrote before, all of them read after. Every thread of the grid must come here.
+    // Waits for all threads of the grid, every one of which must call it; what they wrote before is then visible to
+    // all.
     __device__ __forceinline__ void wait() {
         expected += gridDim.x;
         __syncthreads();

@@ -1,8 +1,9 @@
 // Keys of separating sets, and the rule of one answer.
 //
-// An edge's best key tells which separating set was found for it: the side (0: S from adj(i), 1: from adj(j), i < j) in
-// bit 62, the rank of S in its row below. The smallest key is the set that a serial PC-stable finds first, so atomicMin
-// makes the answer independent of the order in which threads arrive.
+// An edge's best key names the separating set found for it. Bit 62 is the side (0: S is from adj(i), 1: from adj(j),
+// i < j), and the bits below it are the rank of S in its row. The smallest key is that of the set which a serial
+// PC-stable finds first, so storing keys with atomicMin makes the answer independent of the order in which threads
+// arrive.
 #pragma once
 
 #include "backends/simt/portable.cuh"
@@ -15,12 +16,12 @@ __device__ __forceinline__ unsigned long long set_key(int i, int j, unsigned lon
     return i < j ? rank : SECOND_SIDE | rank;
 }
 
-// The smallest key, which settles an edge from the start: that of an edge which is required, and not to be tested.
+// The key of a required edge. No key is smaller, so the edge is settled from the start and never tested.
 constexpr unsigned long long REQUIRED_KEY = 0;
 
-// Early termination (cuPC, section 4.1): whether a test with this key can no longer change the answer, given the best
-// key found so far, or one that was the best a moment ago. The canonical rule waits for the smallest key; the papers'
-// rule, first come, leaves an edge alone once any set separated it. No key is all ones, however wide keys are.
+// Early termination (cuPC, section 4.1): whether a test with this key can no longer change the answer, given a best key
+// found so far, which need not be the present one. Under the canonical rule that holds if the best key is not larger;
+// under the papers' rule, first come, if any set has separated the edge. All ones stand for no key, whatever the width.
 template <class Key>
 __device__ __forceinline__ bool settled(bool first_come, Key found, Key key) {
     return first_come ? found != static_cast<Key>(~Key{0}) : found <= key;

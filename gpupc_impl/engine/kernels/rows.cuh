@@ -3,10 +3,10 @@
 
 #include "engine/kernels/combinations.cuh"
 
-// All rows, at the start of a level, with what ranks of subsets of a row are made with.
+// All rows at the start of a level, and the binomials from which ranks of subsets of a row are computed.
 struct Rows {
-    const int* neighbours;  // (p, stride): row i holds the neighbours of Vi, ascending, in its first places
-    const int* degrees;     // (p) how many each variable has
+    const int* neighbours;  // (p, stride): row i begins with the neighbours of Vi, ascending
+    const int* degrees;     // (p): the number of neighbours of each variable
     Binomials binomial;
     int p, stride;
 
@@ -19,8 +19,8 @@ struct Row {
     const int* neighbours;
 };
 
-// Copies row i into the block's shared memory (all threads of the block must call it). Where rows are too long for
-// shared memory, kernels are launched without any and read them where they are.
+// Copies row i into the block's shared memory; all threads of the block must call it. If rows are too long for that,
+// kernels are launched with `use_shared` false and read rows in global memory.
 __device__ __forceinline__ Row load_row(int i, int n, const int* stored, bool use_shared, int* shared) {
     if (!use_shared) return {i, n, stored};
     const int threads = blockDim.x * blockDim.y;

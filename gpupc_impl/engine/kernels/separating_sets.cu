@@ -1,12 +1,13 @@
-// Lists of separating sets, merged on the device.
+// Merges lists of separating sets on the device.
 #include "engine/kernels/separating_sets.cuh"
 
+// Exactly LISTS lists, some of them perhaps empty.
 struct SetLists {
     SetList a, b, c, d, e, f;
 };
 
 // See merge_lists. Grid (any), block (any).
-__global__ void merge_sets(const SetLists given, int* pairs, long long* offsets, unsigned char* sizes, int* members) {
-    const SetList lists[LISTS] = {given.a, given.b, given.c, given.d, given.e, given.f};
+__global__ void merge_sets(const SetLists parts, int* pairs, long long* offsets, unsigned char* sizes, int* members) {
+    const SetList lists[LISTS] = {parts.a, parts.b, parts.c, parts.d, parts.e, parts.f};
     merge_lists(lists, pairs, offsets, sizes, members);
 }

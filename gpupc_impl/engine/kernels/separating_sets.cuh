@@ -1,10 +1,10 @@
-// Lists of separating sets, and how several become one.
+// Lists of separating sets, and the merge of several lists to one.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// Pairs (i, j), i < j, ascending. Set number q is members[offsets[q]] up to members[offsets[q + 1]]; without offsets
-// every set has `size` members. engine/separating_sets.py, LIST, declares the same.
+// Pairs (i, j), i < j, in ascending order, and their sets. Set number q has the members from number offsets[q] to
+// number offsets[q + 1] - 1; if `offsets` is null, every set has `size` members.
 struct SetList {
     const int* pairs;
     const long long* offsets;
@@ -14,7 +14,7 @@ struct SetList {
 
     __device__ __forceinline__ long long begin(long long q) const { return offsets == nullptr ? q * size : offsets[q]; }
 
-    // How many of the pairs come before (i, j).
+    // The number of pairs that are smaller than (i, j).
     __device__ __forceinline__ long long before(int i, int j) const {
         long long low = 0, high = count;
         while (low < high) {
@@ -32,7 +32,9 @@ struct SetList {
 
 constexpr int LISTS = 6;
 
-// Merges lists without a common pair, some of them perhaps empty. All threads of the grid come here.
+// Merges lists without a common pair, some of them perhaps empty. A thread takes every so many pairs of each list; the
+// place of a pair in the merged list is its own number plus the smaller pairs of each other list, by binary search. All
+// threads of the grid must call it.
 __device__ __forceinline__ void merge_lists(const SetList (&lists)[LISTS], int* pairs, long long* offsets,
                                             unsigned char* sizes, int* members) {
     long long total = 0, end = 0;

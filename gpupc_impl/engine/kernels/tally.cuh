@@ -1,12 +1,13 @@
-// What the threads of a kernel count.
+// The counters of kernels that test an edge in one thread.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// Counters: tests, undefined tests, pseudo-inverses; stripes of 64 bytes, against contention.
+// There are COUNTER_STRIPES copies of the counters, one for each 64 bytes, so that few threads contend for one of them.
+// The first three of a stripe are tests, undefined tests and pseudo-inverses.
 constexpr int COUNTER_STRIPES = 64, COUNTER_STRIDE = 8;
 
-// What one thread did.
+// The counts of one thread.
 struct Tally {
     unsigned long long tests = 0, undefined = 0, pseudo_inverses = 0;
 

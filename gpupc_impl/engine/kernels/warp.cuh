@@ -1,5 +1,5 @@
-// A warp, written once for both backends: on a GPU its 32 lanes are threads; on the host one thread plays all of them,
-// in loops that the compiler makes vectors of. A kernel written with these words is launched with
+// A warp, written once for both backends. On a GPU its 32 lanes are threads; on the host one thread executes all of
+// them, in loops that the compiler vectorises. A kernel written with these functions is launched with
 // `Backend.warp_threads` threads for each warp of a block.
 #pragma once
 
@@ -18,19 +18,19 @@ struct PerLane {
 inline int warp_index() { return static_cast<int>(threadIdx.x); }
 inline int warp_count() { return static_cast<int>(blockDim.x); }
 inline bool warp_leader() { return true; }
-inline void join_lanes() {}  // what the lanes wrote before, all of them read after
+inline void join_lanes() {}  // what a lane wrote before is visible to all lanes after
 
-// Lanes 0 to count - 1 do f(lane).
+// Lanes 0 to count - 1 execute f(lane).
 template <class F>
 __forceinline__ void each_lane(int count, F f) {
-    if (count == LANES) {  // the usual case, of which compilers make the best code
+    if (count == LANES) {  // the usual case, which compilers vectorise best
         for (int lane = 0; lane < LANES; ++lane) f(lane);
     } else {
         for (int lane = 0; lane < count; ++lane) f(lane);
     }
 }
 
-// A bit for each lane below `count`: whether f(lane) holds.
+// A mask with a bit for each lane below `count`: whether f(lane) holds.
 template <class F>
 __forceinline__ unsigned ballot(int count, F f) {
     unsigned char holds[LANES];
@@ -41,20 +41,20 @@ __forceinline__ unsigned ballot(int count, F f) {
     }
     unsigned mask = 0;
     for (int byte = 0; byte < LANES / 8; ++byte) {
-        unsigned long long eight;  // bytes of 0 or 1, whose bits one multiplication gathers in its highest byte
+        unsigned long long eight;  // bytes of 0 or 1; a multiplication gathers their bits in its highest byte
         memcpy(&eight, holds + 8 * byte, 8);
         mask |= static_cast<unsigned>((eight * 0x0102040810204080ull) >> 56) << (8 * byte);
     }
     return mask;
 }
 
-// The value of one lane, in all of them.
+// Broadcasts the value of one lane to all lanes.
 template <class T>
 __forceinline__ T of_lane(PerLane<T>& values, int lane) {
     return values[lane];
 }
 
-// Of each lane the sum of the values of the lanes before it; returns the sum of all.
+// Replaces each lane's value by the sum of the values of the lanes before it; returns the sum of all.
 __forceinline__ int sums_before(PerLane<int>& values) {
     int sum = 0;
     for (int lane = 0; lane < LANES; ++lane) {
@@ -138,5 +138,5 @@ __device__ __forceinline__ double smallest(PerLane<double>& values) {
 
 #endif
 
-// The lanes up to and with one.
+// A mask of the lanes from 0 to this one.
 __device__ __forceinline__ unsigned lanes_through(int lane) { return ~0u >> (LANES - 1 - lane); }

@@ -1,9 +1,9 @@
-// Baseline 1 (cuPC, section 5.3): a block a row, a thread an edge, an edge's tests in sequence.
+// Baseline 1 (cuPC, section 5.3): a block takes a row, and a thread makes all tests of an edge in sequence.
 #include "gaussian/kernels/edge_tests.cuh"
 
 // Grid (p), block (threads).
 template <int L>
-__global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
     baseline_1(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int i = blockIdx.x, n = rows.degrees[i];

@@ -1,4 +1,4 @@
-// Baseline 2 (cuPC, section 5.3): a block an edge, all tests of the edge in parallel.
+// Baseline 2 (cuPC, section 5.3): a block takes an edge, and its threads make the tests of the edge in parallel.
 #include "gaussian/kernels/edge_tests.cuh"
 
 // Grid (p, n'), block (threads).

@@ -1,9 +1,10 @@
-// Correlations made on the device: columns of samples standardised, and their products made exact.
+// Correlations on the device: columns of samples are standardised, and their products are made exact.
 #include "backends/simt/portable.cuh"
 
-// Columns of an (m, p) matrix to mean zero and length one; constant ones to zeros. As problem.py's `standardized`, they
-// are scaled by their largest magnitude before anything is squared; here by a power of two, and shifted by their first
-// value, so that a column far from zero loses no digits. Grid (ceil(p / threads)), block (threads): a thread a column.
+// Standardises the columns of an (m, p) matrix to mean zero and length one, and constant ones to zeros. So that nothing
+// overflows when it is squared, a column is scaled by about its largest magnitude, as in matrix.py, `standardized`;
+// here by a power of two, which is exact, and shifted by its first value, so that a column far from zero loses no
+// digits. Grid (ceil(p / threads)), block (threads): a thread takes a column.
 __global__ void standardise(double* samples, int m, int p) {
     const int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= p) return;
@@ -17,7 +18,7 @@ __global__ void standardise(double* samples, int m, int p) {
         constant = constant && value == first;
         largest = fabs(value) > largest ? fabs(value) : largest;
     }
-    // 2^-1022 to 2^1000: a power beyond these is no number, and one within them takes no column out of range.
+    // The exponent is clamped to -1022, ..., 1000, within which the power is finite and keeps every column in range.
     const double scale = largest > 0.0 ? ldexp(1.0, max(-1022, min(1000, -ilogb(largest)))) : 1.0;
     const double shift = first * scale;
     double sum = 0.0, square = 0.0;
@@ -32,8 +33,8 @@ __global__ void standardise(double* samples, int m, int p) {
     for (int s = 0; s < m; ++s) at(s) = constant ? 0.0 : (at(s) * scale - shift - mean) / length;
 }
 
-// Products of standardised columns to correlations: within [-1, 1], ones on the diagonal, exactly symmetric: the lower
-// triangle becomes the upper one's mirror image. Grid (ceil(p / 32), ceil(p / 32)), block (32, 8).
+// Makes the products of standardised columns exact correlations: clamped to [-1, 1], with ones on the diagonal and with
+// the upper triangle mirrored to the lower one. Grid (ceil(p / 32), ceil(p / 32)), block (32, 8).
 __global__ void make_exact(double* products, int p) {
     __shared__ double tile[32][33];
     if (blockIdx.x < blockIdx.y) return;

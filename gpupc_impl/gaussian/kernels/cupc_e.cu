@@ -1,9 +1,9 @@
-// cuPC-E (cuPC, section 3.3, Algorithm 4): beta edges of a row a block, gamma threads an edge.
+// cuPC-E (cuPC, section 3.3, Algorithm 4): a block takes beta edges of a row, and gamma threads take each edge.
 #include "gaussian/kernels/edge_tests.cuh"
 
 // Grid (p, ceil(n' / beta)), block (beta, gamma).
 template <int L>
-__global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
     cupc_e(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int i = blockIdx.x, n = rows.degrees[i];

@@ -1,11 +1,11 @@
-// cuPC-S (cuPC, section 3.4, Algorithm 5): a thread a set S, shared by the tests of all edges of the row.
+// cuPC-S (cuPC, section 3.4, Algorithm 5): a thread takes a set S, which the tests of all edges of the row share.
 #include "gaussian/kernels/search.cuh"
 
-// Where a row may still have edges that are not settled, by stretches of a power of two of its places, at most 64. What
-// is settled for a thread stays so, since the keys of its sets ascend; and most rows lose nearly all edges to their
-// first sets.
+// The stretches of a row in which a thread may still find an edge that is not settled. A row is divided into at most 64
+// stretches of a power of two of neighbours. An edge that is settled for a thread stays so, since the keys of its sets
+// ascend, and most rows lose nearly all edges to their first sets; so a thread skips most stretches after a few sets.
 struct OpenEdges {
-    unsigned long long stretches;  // a bit each
+    unsigned long long stretches;  // a bit for each: whether it is open
     int n, shift;
 
     explicit __device__ OpenEdges(int n) : n(n), shift(0) {
@@ -13,7 +13,7 @@ struct OpenEdges {
         stretches = ~0ull >> (64 - (((n - 1) >> shift) + 1));
     }
 
-    // The first place from `place` on in an open stretch, or n.
+    // The first place from `place` on that lies in an open stretch, or n.
     __device__ int from(int place) const {
         if (place >= n) return n;
         const int stretch = place >> shift;
@@ -28,7 +28,7 @@ struct OpenEdges {
 
 // Grid (p, delta), block (theta).
 template <int L>
-__global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
     cupc_s(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
     const int i = blockIdx.x, n = rows.degrees[i];
@@ -52,10 +52,10 @@ __global__ void __launch_bounds__(512, BLOCKS_AT_ONCE<L>)
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
-        // Keys are loaded one neighbour ahead: on a GPU the load then runs beside the test before it.
+        // The key of the next edge is prefetched: its load overlaps the test of the present edge.
         int following = edges.from(0);
         unsigned long long next = search.best.found(i, row.neighbours[following]);
-        bool open = false;  // any edge of the stretch
+        bool open = false;  // whether the stretch has an edge that is not settled
         for (int position = following; position < n; position = following) {
             const int j = row.neighbours[position];
             const unsigned long long found = next, key = set_key(i, j, t);

@@ -1,10 +1,10 @@
-// The tests of one edge, as cuPC-E and both baselines make them: one thread, one set S at a time.
+// The tests of one edge by one thread, set after set, as cuPC-E and both baselines make them.
 #pragma once
 
 #include "gaussian/kernels/search.cuh"
 
-// Tests number first, first + step, ... of the edge between row.i and its neighbour at `position` (cuPC, Algorithm 4,
-// lines 5-16). S is taken from row.i's other neighbours.
+// Makes tests number first, first + step, ... of the edge between row.i and its neighbour at `position` (cuPC,
+// Algorithm 4, lines 5-16), whose sets S are taken from the other neighbours of row.i.
 template <int L>
 __device__ void test_edge(const Search& search, const Binomials& binomial, const Row& row, int position,
                           unsigned long long first, unsigned long long step) {

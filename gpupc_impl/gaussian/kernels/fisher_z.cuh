@@ -1,17 +1,18 @@
 // The Gaussian CI test (cuPC, sections 4.3 and 4.4) on a correlation matrix with ones on its diagonal.
 //
-// Every method decides with these functions, in this order of operations, so that a test gives the same bits wherever
-// and however it is run. Fused multiply-adds are explicit; compilers are told to contract nothing by themselves.
+// Every method decides with these functions, in this order of operations (the canonical evaluation of
+// docs/ci-tests.md), so that a test gives the same bits wherever it runs. Fused multiply-adds are explicit; compilers
+// are told not to contract other operations.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// gpupc_impl/gaussian/problem.py states both tolerances and what they mean; the other one belongs to the problem, and
-// is handed to every test.
+// The rank tolerance of Algorithm 7; gaussian/problem.py defines it and explains it. The other tolerances belong to the
+// problem and are arguments.
 constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
 
-// Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads hold sets that differ in their last
-// member a, so row b is the coalesced choice; a CPU core runs one thread's loop over b at a time, so row a is.
+// Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads have sets that differ in their last member
+// a, so that reading row b is coalesced. A CPU core runs one thread's loop over b, so that reading row a is contiguous.
 __device__ __forceinline__ double correlation(const double* C, int p, int a, int b) {
 #ifdef GPUPC_HOST
     return C[static_cast<long long>(a) * p + b];
@@ -20,19 +21,19 @@ __device__ __forceinline__ double correlation(const double* C, int p, int a, int
 #endif
 }
 
-// H of section 4.3: what is left of the (co)variance of Vi and Vj when S is known.
+// H of section 4.3: the residual variances and covariance of Vi and Vj given S.
 struct Residuals {
     double ii, jj, ij;
 
-    // No variance left in an endpoint: the partial correlation is 0/0 and the test decides nothing.
+    // Whether an endpoint has no variance left: the partial correlation is then 0/0, and the test separates nothing.
     __device__ bool undefined(double residual_tolerance) const {
         if (residual_tolerance == 0.0) return (ii == 0.0) | (jj == 0.0);
         return (ii <= residual_tolerance) | (jj <= residual_tolerance);
     }
 
-    // With a tolerance of zero rounding errors may make variances negative and |r| larger than one. As published, sizes
-    // of variances count then, and |log|(1 + r) / (1 - r)|| is the same for r and 1 / r. What is no number (NaN)
-    // separates nothing.
+    // Whether S separates, if the test is defined. With a tolerance of zero rounding errors may make variances negative
+    // and |r| larger than one. As in the published code, absolute variances count then, and |log|(1 + r) / (1 - r)|| is
+    // the same for r and 1 / r. NaN separates nothing.
     __device__ bool independent(double critical_r_squared, double residual_tolerance) const {
         const double explained = ij * ij, possible = ii * jj;
         if (residual_tolerance != 0.0) return explained <= critical_r_squared * possible;
@@ -47,22 +48,22 @@ struct Residuals {
     }
 };
 
-// The rare case: M2 = C[S, S] is near singular and takes its Moore-Penrose inverse (cuPC, Algorithm 7). Kept out of
-// line and apart from `ConditioningSet`, which lives in registers.
+// Tests with a set whose M2 = C[S, S] is near singular, by its Moore-Penrose inverse (cuPC, Algorithm 7). The case is
+// rare, so this is kept out of line and apart from `ConditioningSet`, which is kept in registers.
 //
 // With M2^T M2 = F F^T, F of full column rank (line 1), and R = (F^T F)^-1 (line 2), the inverse is F R R F^T M2^T
 // (line 3). R F^T is the pseudo-inverse of F, so c_i^T M2^+ c_j is the product of two least-squares solutions, of
-// F x = c_i and F y = M2 c_j. Solving these by Gram-Schmidt, in place of forming R, halves the digits lost to the
-// condition of F, which is as bad as M2's.
+// F x = c_i and F y = M2 c_j. Solving these by Gram-Schmidt, instead of forming R, halves the number of digits lost to
+// the condition number of F, which is as large as that of M2.
 template <int L>
 struct PseudoInverse {
     int members[L];
     int rank, i;
     double left_i[L], right_i[L];  // the solutions for Vi
-    double q[L * L];               // orthonormal columns ...
-    double triangle[L * L];        // ... and upper triangle: F = q triangle
+    double q[L * L];               // orthonormal columns and ...
+    double triangle[L * L];        // ... an upper triangle with F = q triangle
 
-    // For tests of Vi.
+    // Factorises M2 and solves for Vi.
     __device__ __noinline__ void compute(const double* C, int p, int i);
     __device__ __noinline__ Residuals residuals(const double* C, int p, int j) const;
 
@@ -76,7 +77,7 @@ struct PseudoInverse {
 
 template <int L>
 __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, int i) {
-    // Line 1: Courrieu's full-rank Cholesky factorisation, in place of q.
+    // Line 1: Courrieu's full-rank Cholesky factorisation, with F in q.
     double gram[L * L];
     double smallest = 0.0;
     for (int a = 0; a < L; ++a) {
@@ -101,7 +102,7 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, i
         for (int a = k; a < L; ++a) q[a * L + rank] /= root;
         ++rank;
     }
-    // Modified Gram-Schmidt.
+    // Modified Gram-Schmidt, in place.
     for (int k = 0; k < rank; ++k) {
         double square = 0.0;
         for (int a = 0; a < L; ++a) square = fma(q[a * L + k], q[a * L + k], square);
@@ -119,7 +120,7 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, i
     project(C, p, i, left_i, right_i);
 }
 
-// The x that minimises |F x - right_hand_side|, which is used up.
+// Computes the x that minimises |F x - right_hand_side|; overwrites the right-hand side.
 template <int L>
 __device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) const {
     for (int k = 0; k < rank; ++k) {
@@ -134,7 +135,7 @@ __device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) cons
     }
 }
 
-// Least-squares solutions of F x = C[S, v] and F x = M2 C[S, v].
+// Computes the least-squares solutions of F x = C[S, v] and F x = M2 C[S, v].
 template <int L>
 __device__ void PseudoInverse<L>::project(const double* C, int p, int v, double* left, double* right) const {
     double c[L], m2_c[L];
@@ -162,18 +163,17 @@ __device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, i
     return h;
 }
 
-// A conditioning set S of L variables in ascending order, its M2 factorised once for all tests that share it, and Vi
-// given S, which they share as well.
+// A conditioning set S of L variables in ascending order. Its M2 is factorised once for all tests that share S and Vi.
 template <int L>
 struct ConditioningSet {
     int members[L];
     double factor[L * L];  // Cholesky factor of M2, lower triangle, with reciprocal diagonal
-    double projection[L];  // of Vi
+    double projection[L];  // of Vi on the members
     double residual;       // variance of Vi given S
-    bool singular;         // the factor is not to be used: see `pseudo`
+    bool singular;         // whether M2 is near singular, so that `pseudo` is used instead of the factor
     PseudoInverse<L> pseudo;
 
-    // A pivot of at most `pivot_tolerance` makes M2 near singular; with 1, which is the most that there is, all are.
+    // M2 is near singular if a pivot is at most `pivot_tolerance`; no pivot is above 1, so with 1 every M2 is.
     __device__ __forceinline__ void factorise(const double* C, int p, int i, double pivot_tolerance) {
         singular = false;
 #pragma unroll
@@ -188,7 +188,7 @@ struct ConditioningSet {
             double pivot = 1.0;
 #pragma unroll
             for (int k = 0; k < a; ++k) pivot = fma(-factor[a * L + k], factor[a * L + k], pivot);
-            if (a > 0 && pivot <= pivot_tolerance) {  // the first is one
+            if (a > 0 && pivot <= pivot_tolerance) {  // the first pivot is one
                 singular = true;
                 pivot = 1.0;
             }

@@ -1,14 +1,15 @@
-// Level 1 of a pair, written with the warp of engine/kernels/warp.cuh: the test of (i, j, k) is the same from either
-// end, so one ascending pass over k serves both sides. A hit in adj(i) ends the pass; the first hit in adj(j) is kept
-// in case adj(i) has none. That is the canonical separating set, without keys or atomics. Decisions are those of
-// fisher_z.cuh to the bit.
+// The tests of a pair at level 1 by one warp (engine/kernels/warp.cuh).
+//
+// The test of (i, j | k) is the same from either end, so one ascending scan over k serves both sides. A separating k in
+// adj(i) ends the scan; the first one in adj(j) is kept in case adj(i) has none. That yields the canonical separating
+// set without keys or atomics. Decisions have the bits of fisher_z.cuh.
 #pragma once
 
 #include "engine/kernels/bit_graph.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// Of the `count` variables whose correlations with another begin at `c`: those that have no variance left given it. The
-// variable itself is among them.
+// A mask of those of `count` variables that have no variance left given another one, their correlations with which
+// begin at `c`. That variable itself is among them.
 __device__ __forceinline__ unsigned twins_among(const double* c, int count, double residual_tolerance) {
     return ballot(count, [&](int lane) {
         const double r = c[lane];
@@ -18,8 +19,8 @@ __device__ __forceinline__ unsigned twins_among(const double* c, int count, doub
 
 constexpr double NOTHING_TESTED = 1e300;
 
-// A step of a scan takes AT_ONCE words of 32 variables, whose loads are in flight together. What follows from each word
-// is worked out by threads that have one each, its number given by own_word, and not for all words in every thread.
+// A step of a scan takes AT_ONCE words of 32 variables, so that their loads are in flight at the same time. Results for
+// a word are then kept by the threads with that own_word() alone, instead of by every thread for all words.
 #ifdef GPUPC_HOST
 constexpr int AT_ONCE = 1;
 inline int own_word() { return 0; }
@@ -29,11 +30,11 @@ inline unsigned long long sum_of_words(unsigned long long value) { return value;
 #else
 constexpr int AT_ONCE = 4;
 __device__ __forceinline__ int own_word() { return threadIdx.x % AT_ONCE; }
-// A bit for each word: whether it holds there.
+// A mask with a bit for each word: whether the condition holds for it.
 __device__ __forceinline__ unsigned words_where(bool holds) {
     return __ballot_sync(~0u, holds) & ((1u << AT_ONCE) - 1);
 }
-// The value of one word, in all threads.
+// Broadcasts the value of one word to all threads.
 __device__ __forceinline__ unsigned of_word(unsigned value, int word) { return __shfl_sync(~0u, value, word); }
 __device__ __forceinline__ unsigned long long sum_of_words(unsigned long long value) {
 #pragma unroll
@@ -47,8 +48,9 @@ __device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double 
     return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
 }
 
-// Which of the own word's variables separate Vi and Vj, where the test is defined; words begin at variable `first`.
-// WITH_TOLERANCE: whether the problem's is above zero.
+// A mask of the variables of the thread's own word that separate Vi and Vj if their test is defined. The first of the
+// words begins at variable `first`. WHOLE: whether all words have 32 variables; WITH_TOLERANCE: whether the problem's
+// residual tolerance is above zero.
 template <bool WHOLE, bool WITH_TOLERANCE>
 __device__ __forceinline__ unsigned separating(const double* c_i, const double* c_j, double r_ij,
                                                double critical_r_squared, int first, int p) {
@@ -70,42 +72,43 @@ __device__ __forceinline__ unsigned separating(const double* c_i, const double* 
     unsigned own = 0;
 #pragma unroll
     for (int q = 0; q < AT_ONCE; ++q) {
-        const unsigned found = ballot(WHOLE ? LANES : max(min(p - first - 32 * q, LANES), 0), [&](int lane) {
+        const unsigned separated = ballot(WHOLE ? LANES : max(min(p - first - 32 * q, LANES), 0), [&](int lane) {
             return given_one(r_ij, of_i(q, lane), of_j(q, lane))
                 .independent(critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0);
         });
-        if (own_word() == q) own = found;
+        if (own_word() == q) own = separated;
     }
     return own;
 }
 
-// Of the next `count` variables those given which the test of two others is undefined. Out of line, since it is rare
-// and registers are short.
+// A mask of those of the next `count` variables given which the test of Vi and Vj is undefined. It is rare, and kept
+// out of line to save registers.
 __device__ __noinline__ unsigned undefined_given(const double* c_i, const double* c_j, int count,
                                                  double residual_tolerance) {
     return twins_among(c_i, count, residual_tolerance) | twins_among(c_j, count, residual_tolerance);
 }
 
-// A variable's whole row of the matrix and of the graph; has_twin: whether it has no variance left given another one.
+// An end of a pair: its row of the matrix and of the graph, and whether it has no variance left given some other
+// variable.
 struct PairEnd {
     const double* c;
     const unsigned* near;
     bool has_twin;
 };
 
-// The scans of a warp.
+// Scans pairs with one warp.
 template <bool WITH_SMALLEST>
 struct PairScanner {
     int p, words;
     double critical_r_squared, residual_tolerance;
-    unsigned long long own_tests = 0, own_undefined = 0;  // made so far, of words that were the thread's own
-    double least = NOTHING_TESTED;                        // r^2 met for the last pair, WITH_SMALLEST
+    unsigned long long own_tests = 0, own_undefined = 0;  // tests so far, for the thread's own words
+    double least = NOTHING_TESTED;                        // WITH_SMALLEST: the smallest r^2 of the last pair
 
     __device__ __forceinline__ unsigned long long tests() const { return sum_of_words(own_tests); }
     __device__ __forceinline__ unsigned long long undefined() const { return sum_of_words(own_undefined); }
 
-    // The member of the set that separates Vi and Vj, i < j; -1 where there is none. Counted are the tests up to the
-    // one that decides.
+    // The member of the set that separates Vi and Vj, i < j; -1 if there is none. It counts the tests up to the one
+    // that decides, which is the same number on every backend.
     __device__ __forceinline__ int scan(int i, int j, const PairEnd& of_i, const PairEnd& of_j) {
         const double *const c_i = of_i.c, *const c_j = of_j.c;
         const double r_ij = c_i[j];
@@ -116,7 +119,7 @@ struct PairScanner {
         int in_i = -1, in_j = -1;
         for (int w = 0; w < words && in_i < 0; w += AT_ONCE) {
             const unsigned a = of_i.near[w + own], b = of_j.near[w + own];
-            unsigned tested = in_j < 0 ? a | b : a, vain = 0;
+            unsigned tested = in_j < 0 ? a | b : a, undefined = 0;
             if (words_where(tested != 0) == 0) continue;
             unsigned hits;
             if (residual_tolerance == 0.0) {
@@ -130,31 +133,32 @@ struct PairScanner {
 #pragma unroll
                 for (int q = 0; q < AT_ONCE; ++q) {
                     const int first = 32 * (w + q), count = max(min(p - first, LANES), 0);
-                    const unsigned found = undefined_given(c_i + first, c_j + first, count, residual_tolerance);
-                    if (own == q) vain = found;
+                    const unsigned in_word = undefined_given(c_i + first, c_j + first, count, residual_tolerance);
+                    if (own == q) undefined = in_word;
                 }
             }
             hits &= tested;
-            if (words_where(hits != 0) != 0) {  // Vi and Vj themselves are always among them
+            if (words_where(hits != 0) != 0) {  // hits of Vi and Vj themselves do not count
                 if (w + own == i / 32) tested &= ~(1u << (i % 32));
                 if (w + own == j / 32) tested &= ~(1u << (j % 32));
-                const unsigned found = hits & tested & ~vain;
-                // The first word with a neighbour of Vi that separates, and before it the first with one of Vj alone.
-                const unsigned ending = words_where((found & a) != 0);
+                const unsigned separating_k = hits & tested & ~undefined;
+                // `end` is the first word with a separating neighbour of Vi; `kept`, before it, the first one with a
+                // separating neighbour of Vj alone.
+                const unsigned ending = words_where((separating_k & a) != 0);
                 const int end = ending == 0 ? AT_ONCE : __ffs(ending) - 1;
-                const unsigned keeping = in_j < 0 ? words_where(found != 0) & ~(~0u << end) : 0;
+                const unsigned keeping = in_j < 0 ? words_where(separating_k != 0) & ~(~0u << end) : 0;
                 const int kept = keeping == 0 ? AT_ONCE : __ffs(keeping) - 1;
                 if (own > kept) tested &= a;
-                if (own == end) tested &= lanes_through(__ffs(found & a) - 1);
+                if (own == end) tested &= lanes_through(__ffs(separating_k & a) - 1);
                 if (own > end) tested = 0;
-                if (keeping != 0) in_j = 32 * (w + kept) + __ffs(of_word(found, kept)) - 1;
-                if (ending != 0) in_i = 32 * (w + end) + __ffs(of_word(found & a, end)) - 1;
+                if (keeping != 0) in_j = 32 * (w + kept) + __ffs(of_word(separating_k, kept)) - 1;
+                if (ending != 0) in_i = 32 * (w + end) + __ffs(of_word(separating_k & a, end)) - 1;
             }
             own_tests += __popc(tested);
-            if (with_twins) own_undefined += __popc(vain & tested);
+            if (with_twins) own_undefined += __popc(undefined & tested);
             if (WITH_SMALLEST) {
                 for (int q = 0; q < AT_ONCE; ++q) {
-                    const unsigned defined = of_word(tested & ~vain, q);
+                    const unsigned defined = of_word(tested & ~undefined, q);
                     each_lane(LANES, [&](int lane) {
                         if (!(defined >> lane & 1)) return;
                         const int k = 32 * (w + q) + lane;

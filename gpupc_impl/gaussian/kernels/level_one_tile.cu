@@ -1,37 +1,45 @@
-// Level 1 where edges are many and few of them go: tiles of pairs, and a bound in single precision that most tests end
-// with. The blocks of pairs and of separation sets are those of Out-of-Core, section 4.2, or one of everything.
+// Level 1 on tiles of pairs, for graphs with many edges of which few are removed.
 //
-// Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. Both
-// sides are first worked out in single precision, three instructions a test. With u = 2^-24, which a rounding is
-// relative to, the left one is off by at most 5 u (its factors, r_ij and the difference, all of them up to 2), and the
-// right one by 9 u (a root for i and one for j, each of 3.75 u, their product, and SLACK added to it, all of them up to
-// 1). So with SLACK = 16 u added to the right, whatever separates is found; and what is found, the canonical
-// evaluation (fisher_z.cuh) decides. Beside those that separate that is about one test in a hundred thousand.
+// Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. Where
+// few sets separate, nearly every test ends with "no", and a bound in single precision says so in three instructions.
+// Only a test that the bound lets through, about one in a hundred thousand beside those that separate, is decided by
+// the canonical evaluation (fisher_z.cuh) in double precision. So the answer has the bits of every other method.
 //
-// With a tolerance of zero the inverse of a correlation counts, too: where the right side is at most c times the left
-// one. As much as that may be off by is at most 7.5 u sqrt(c) and 11 u c, and INVERSE_SLACK sqrt(c) covers it.
+// Why the bound never rules out a set that separates: let u = 2^-24 be the relative error of one rounding. The left
+// side is off by at most 5 u (its two factors, r_ij and the difference, each of which is at most 2). The right side is
+// off by at most 9 u (two roots of 3.75 u each, their product, and the addition of SLACK, each of which is at most 1).
+// Adding SLACK = 16 u to the right side covers both.
+//
+// With a residual tolerance of zero a correlation above one counts as its inverse, so a set also separates where the
+// right side is at most c times the left one. That comparison is off by at most 7.5 u sqrt(c) + 11 u c, which
+// INVERSE_SLACK sqrt(c) covers.
+//
+// A thread block takes a tile of TILE x TILE pairs of a `PairBlock`, and each of its SIDE x SIDE threads EACH x EACH
+// pairs, whose correlations stay in registers. The block goes through the possible members of a set STEP at a time: it
+// stages their correlations with the tile's variables in shared memory, counts the tests from words of adjacency, asks
+// the bound for all pairs and members, and decides what the bound lets through.
 #include "gaussian/kernels/pair_block.cuh"
 
-constexpr int TILE = 64, STEP = 32;           // variables of a side of a tile; members that are looked at together
-constexpr int SIDE = 16, EACH = TILE / SIDE;  // threads of a side; of the pairs a thread has EACH x EACH
+constexpr int TILE = 64, STEP = 32;           // variables on a side of a tile; members in a step
+constexpr int SIDE = 16, EACH = TILE / SIDE;  // threads on a side; a thread has EACH x EACH pairs
 constexpr unsigned ALL = (1u << (EACH * EACH)) - 1;
 constexpr float SLACK = 0x1p-20f;
-constexpr float INVERSE_SLACK = 0x1p-19f, TINY = 1e-18f;  // TINY: what is flushed to zero, and more
+constexpr float INVERSE_SLACK = 0x1p-19f, TINY = 1e-18f;  // TINY exceeds every product that is flushed to zero
 
+// The values of a thread's EACH variables on one side, or of as many neighbouring variables.
 struct alignas(16) Few {
     float of[EACH];
 };
 
-// Of the variables of a side and each of STEP members: their correlations, and c^(1/4) times the root of what is left
-// of their variance.
+// For the variables of a side and STEP members: their correlations r, and c^(1/4) sqrt(1 - r^2).
 struct Side {
     Few r[STEP][SIDE + 1], root[STEP][SIDE + 1];
 };
 
-// In place of the correlation of a pair that needs no test: no number, with which no comparison holds.
+// NaN, in place of the correlation of a pair that needs no test: every comparison with it is false.
 __device__ __forceinline__ float closed() { return __int_as_float(0x7fc00000); }
 
-// The root of a number from 0 to 1, off by at most 2 u times it.
+// The square root of a number from 0 to 1, with a relative error of at most 2 u.
 __device__ __forceinline__ float square_root(float v) {
 #ifdef GPUPC_HOST
     return sqrtf(v);
@@ -42,12 +50,12 @@ __device__ __forceinline__ float square_root(float v) {
 #endif
 }
 
-// c^(1/4) times the root of what is left of a variance; `critical_r` is the root of c.
-__device__ __forceinline__ float root_of(double left, float critical_r) {
-    return square_root(critical_r * fabsf(static_cast<float>(left)));
+// c^(1/4) times the root of a residual variance; `critical_r` is the root of c.
+__device__ __forceinline__ float root_of(double variance, float critical_r) {
+    return square_root(critical_r * fabsf(static_cast<float>(variance)));
 }
 
-// What decides.
+// The critical values of the bound.
 struct Critical {
     float r_squared, r, inverse_slack;
 
@@ -57,7 +65,8 @@ struct Critical {
           inverse_slack(fmaf(INVERSE_SLACK, r, TINY)) {}
 };
 
-// Whether Vk may separate Vi and Vj: never false where it does.
+// Whether Vk may separate Vi and Vj: true wherever it does. WITH_TOLERANCE: whether the problem's residual tolerance is
+// above zero.
 template <bool WITH_TOLERANCE>
 __device__ __forceinline__ bool may_separate(float r_ik, float r_jk, float r_ij, float root_i, float root_j,
                                              const Critical& critical) {
@@ -67,13 +76,13 @@ __device__ __forceinline__ bool may_separate(float r_ik, float r_jk, float r_ij,
     return may;
 }
 
-// The tests of a thread's pairs given one member.
+// The bounds of a thread's pairs given one member, number k of the step.
 template <bool WITH_TOLERANCE>
-struct Tests {
+struct Bounds {
     Few x, y, root_x, root_y;
     const Critical& critical;
 
-    __device__ __forceinline__ Tests(const Side& of_i, const Side& of_j, int k, const Critical& critical)
+    __device__ __forceinline__ Bounds(const Side& of_i, const Side& of_j, int k, const Critical& critical)
         : x(of_i.r[k][threadIdx.y]),
           y(of_j.r[k][threadIdx.x]),
           root_x(of_i.root[k][threadIdx.y]),
@@ -89,36 +98,60 @@ __device__ __forceinline__ unsigned without(unsigned members, int at) {
     return at >= 0 && at < STEP ? members & ~(1u << at) : members;
 }
 
-// Grid (ceil(n_j / TILE), ceil(n_i / TILE)), block (SIDE, SIDE). min_r_squared must be null; WITH_TOLERANCE: whether
-// the problem's residual tolerance is above zero.
-template <bool WITH_TOLERANCE>
-__global__ void __launch_bounds__(SIDE* SIDE, 4) level_one_tile(const __grid_constant__ PairBlock block) {
-    __shared__ Side of_i, of_j;
-    __shared__ unsigned undefined_i[2][TILE], undefined_j[2][TILE];
-    const int tile_i = blockIdx.y * TILE, tile_j = blockIdx.x * TILE;
-    if (block.i0 + tile_i >= block.j0 + min(tile_j + TILE, block.n_j) - 1) return;  // no pair i < j
-    const int thread = threadIdx.y * SIDE + threadIdx.x;
-    const int row_i = tile_i + EACH * threadIdx.y, row_j = tile_j + EACH * threadIdx.x;
-    const Critical critical(block.critical_r_squared);
+// What a thread block shares during a step.
+struct Stage {
+    Side of_i, of_j;
+    // For each variable, the members of the step given which it has no variance left. A step uses one half and clears
+    // the other one for the step that follows.
+    unsigned undefined_i[2][TILE], undefined_j[2][TILE];
+};
 
+// Members `first` to first + STEP - 1 of the separation-set block, as one thread sees them.
+struct Step {
+    int first, half;   // `half` is the half of the stage's masks that this step uses
+    int member;        // variable number of the first member
+    int own_i, own_j;  // positions of the tile's first row and first column among the members
+    bool with_own;     // whether a row or column of the tile is itself among the members
+    unsigned open_j;   // the pairs whose sets from adj(j) could change the answer when the step began
+};
+
+// A thread's pairs. Pair q, of EACH * EACH, is that of row row_i + q / EACH and column row_j + q % EACH.
+template <bool WITH_TOLERANCE>
+struct TilePairs {
+    const PairBlock& block;
+    Stage& stage;
+    const Critical critical;
+    const int tile_i, tile_j;  // first row and column of the tile
+    const int row_i, row_j;    // first row and column of the thread
     float r_ij[EACH][EACH];
     unsigned open_i = 0, open_j = 0;  // a bit a pair: whether sets from adj(i), and from adj(j), can change the answer
-#pragma unroll
-    for (int q = 0; q < EACH * EACH; ++q) {
-        const int i = row_i + q / EACH, j = row_j + q % EACH;
-        const unsigned best = block.active(i, j) ? block.keys[block.cell(i, j)] : 0;
-        const auto first = static_cast<unsigned>(block.s0);
-        const bool open = block.active(i, j) && !block.settled(best, first);
-        r_ij[q / EACH][q % EACH] = open ? static_cast<float>(block.c[i * block.c_pitch + j]) : closed();
-        open_i |= static_cast<unsigned>(open) << q;
-        open_j |= static_cast<unsigned>(open && !block.settled(best, SECOND_SIDE_MEMBER | first)) << q;
-    }
-    if (thread < TILE) undefined_i[0][thread] = undefined_j[0][thread] = 0;
-
     Tally tally;
-    for (int first = 0, half = 0; first < block.width; first += STEP, half = 1 - half) {
-        if (!__syncthreads_or(open_i != 0)) break;
-        if (thread < TILE) undefined_i[1 - half][thread] = undefined_j[1 - half][thread] = 0;
+
+    __device__ __forceinline__ TilePairs(const PairBlock& block, Stage& stage, int tile_i, int tile_j)
+        : block(block),
+          stage(stage),
+          critical(block.critical_r_squared),
+          tile_i(tile_i),
+          tile_j(tile_j),
+          row_i(tile_i + EACH * threadIdx.y),
+          row_j(tile_j + EACH * threadIdx.x) {
+#pragma unroll
+        for (int q = 0; q < EACH * EACH; ++q) {
+            const int i = row_i + q / EACH, j = row_j + q % EACH;
+            const unsigned best = block.active(i, j) ? block.keys[block.cell(i, j)] : 0;
+            const auto first = static_cast<unsigned>(block.s0);
+            const bool open = block.active(i, j) && !block.settled(best, first);
+            r_ij[q / EACH][q % EACH] = open ? static_cast<float>(block.c[i * block.c_pitch + j]) : closed();
+            open_i |= static_cast<unsigned>(open) << q;
+            open_j |= static_cast<unsigned>(open && !block.settled(best, SECOND_SIDE_MEMBER | first)) << q;
+        }
+    }
+
+    // Stages the correlations of both sides with the step's members; returns whether a variable that this thread staged
+    // has no variance left given one of them. Rows and members beyond the last are clamped: the bit of adjacency that
+    // would make a test of them is zero.
+    __device__ __forceinline__ bool load(int first, int half) {
+        const int thread = threadIdx.y * SIDE + threadIdx.x;
         bool some_undefined = false;
 #pragma unroll
         for (int part = 0; part < 2 * TILE * STEP / (SIDE * SIDE * EACH); ++part) {
@@ -127,52 +160,57 @@ __global__ void __launch_bounds__(SIDE* SIDE, 4) level_one_tile(const __grid_con
             const double* rows = (is_j ? block.rows_j : block.rows_i) + min(first + k, block.width - 1);
             const int row = (is_j ? tile_j : tile_i) + EACH * group, last = (is_j ? block.n_j : block.n_i) - 1;
             Few r, root;
-            unsigned gone = 0;
+            unsigned undefined = 0;
 #pragma unroll
-            for (int e = 0; e < EACH; ++e) {  // beyond the last row or member is no pair, and nobody's neighbour
+            for (int e = 0; e < EACH; ++e) {
                 const double value = rows[min(row + e, last) * block.pitch], left = fma(-value, value, 1.0);
-                gone |= static_cast<unsigned>(WITH_TOLERANCE ? left <= block.residual_tolerance : left == 0.0) << e;
+                undefined |= static_cast<unsigned>(WITH_TOLERANCE ? left <= block.residual_tolerance : left == 0.0)
+                             << e;
                 r.of[e] = static_cast<float>(value);
                 root.of[e] = root_of(left, critical.r);
             }
-            (is_j ? of_j : of_i).r[k][group] = r;
-            (is_j ? of_j : of_i).root[k][group] = root;
-            some_undefined |= gone != 0;
-            for (; gone != 0; gone &= gone - 1) {
-                const int e = __ffs(static_cast<int>(gone)) - 1;
-                atomicOr(&(is_j ? undefined_j : undefined_i)[half][EACH * group + e], 1u << k);
+            (is_j ? stage.of_j : stage.of_i).r[k][group] = r;
+            (is_j ? stage.of_j : stage.of_i).root[k][group] = root;
+            some_undefined |= undefined != 0;
+            for (; undefined != 0; undefined &= undefined - 1) {
+                const int e = __ffs(static_cast<int>(undefined)) - 1;
+                atomicOr(&(is_j ? stage.undefined_j : stage.undefined_i)[half][EACH * group + e], 1u << k);
             }
         }
-        some_undefined = __syncthreads_or(some_undefined);
+        return some_undefined;
+    }
 
-        const int s_first = block.s0 + first, own_i = block.i0 + tile_i - s_first, own_j = block.j0 + tile_j - s_first;
-        const bool with_own = (own_i < STEP && own_i > -TILE) || (own_j < STEP && own_j > -TILE);
+    // The members that pair q is tested with, from the words of adjacency of its row and column.
+    __device__ __forceinline__ unsigned tested(const Step& step, int q, unsigned near_i, unsigned near_j) const {
+        unsigned members = (open_i >> q & 1u ? near_i : 0) | (step.open_j >> q & 1u ? near_j : 0);
+        if (step.with_own) {
+            members = without(members, step.own_i + EACH * static_cast<int>(threadIdx.y) + q / EACH);
+            members = without(members, step.own_j + EACH * static_cast<int>(threadIdx.x) + q % EACH);
+        }
+        return members;
+    }
+
+    // The members given which the test of pair q is undefined.
+    __device__ __forceinline__ unsigned undefined(const Step& step, int q) const {
+        return stage.undefined_i[step.half][EACH * threadIdx.y + q / EACH] |
+               stage.undefined_j[step.half][EACH * threadIdx.x + q % EACH];
+    }
+
+    // Counts the step's tests, as if no set in it separated a pair; `decide` takes back those that are not needed.
+    __device__ __forceinline__ void count(const Step& step, bool some_undefined) {
         unsigned near_i[EACH], near_j[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; ++e) {
-            const long long word = first / STEP, words = block.words;
+            const long long word = step.first / STEP, words = block.words;
             near_i[e] = row_i + e < block.n_i ? block.bits_i[(row_i + e) * words + word] : 0;
             near_j[e] = row_j + e < block.n_j ? block.bits_j[(row_j + e) * words + word] : 0;
         }
-        // The tests to be made, as it stands here; and those of them that are undefined.
-        const unsigned before_j = open_j;
-        const auto tested = [&](int q, unsigned of_row_i, unsigned of_row_j) {
-            unsigned members = (open_i >> q & 1u ? of_row_i : 0) | (before_j >> q & 1u ? of_row_j : 0);
-            if (with_own) {
-                members = without(members, block.i0 + row_i + q / EACH - s_first);
-                members = without(members, block.j0 + row_j + q % EACH - s_first);
-            }
-            return members;
-        };
-        const auto undefined = [&](int q) {
-            return undefined_i[half][EACH * threadIdx.y + q / EACH] | undefined_j[half][EACH * threadIdx.x + q % EACH];
-        };
-        if (with_own || some_undefined || (open_i & open_j) != ALL) {
+        if (step.with_own || some_undefined || (open_i & open_j) != ALL) {
 #pragma unroll
             for (int q = 0; q < EACH * EACH; ++q) {
-                const unsigned members = tested(q, near_i[q / EACH], near_j[q % EACH]);
+                const unsigned members = tested(step, q, near_i[q / EACH], near_j[q % EACH]);
                 tally.tests += __popc(members);
-                tally.undefined += __popc(members & undefined(q));
+                tally.undefined += __popc(members & undefined(step, q));
             }
         } else {
             int tests = 0;
@@ -180,46 +218,34 @@ __global__ void __launch_bounds__(SIDE* SIDE, 4) level_one_tile(const __grid_con
             for (int q = 0; q < EACH * EACH; ++q) tests += __popc(near_i[q / EACH] | near_j[q % EACH]);
             tally.tests += tests;
         }
+    }
 
+    // Whether the bound lets any pair and member of the step through.
+    __device__ __forceinline__ bool any_may_separate() const {
         bool any = false;
 #pragma unroll 4
         for (int k = 0; k < STEP; ++k) {
-            const Tests<WITH_TOLERANCE> given(of_i, of_j, k, critical);
+            const Bounds<WITH_TOLERANCE> bounds(stage.of_i, stage.of_j, k, critical);
 #pragma unroll
-            for (int q = 0; q < EACH * EACH; ++q) {
-                const int a = q / EACH, b = q % EACH;
-                any |= given.may_separate(a, b, r_ij[a][b]);
-            }
+            for (int q = 0; q < EACH * EACH; ++q)
+                any |= bounds.may_separate(q / EACH, q % EACH, r_ij[q / EACH][q % EACH]);
         }
-        if (!any) continue;
+        return any;
+    }
+
+    // Decides, member by member, the tests that the bound lets through.
+    __device__ __forceinline__ void decide(const Step& step) {
 #pragma unroll 1
         for (int k = 0; k < STEP; ++k) {
-            const Tests<WITH_TOLERANCE> given(of_i, of_j, k, critical);
-            unsigned found = 0;
+            const Bounds<WITH_TOLERANCE> bounds(stage.of_i, stage.of_j, k, critical);
+            unsigned candidates = 0;
 #pragma unroll
             for (int q = 0; q < EACH * EACH; ++q) {
                 const int a = q / EACH, b = q % EACH;
-                found |= static_cast<unsigned>(given.may_separate(a, b, r_ij[a][b])) << q;
+                candidates |= static_cast<unsigned>(bounds.may_separate(a, b, r_ij[a][b])) << q;
             }
-            for (found &= open_i; found != 0; found &= found - 1) {
-                const int q = __ffs(static_cast<int>(found)) - 1, i = row_i + q / EACH, j = row_j + q % EACH;
-                const int s = s_first + k;
-                const unsigned of_row_i = block.bits_i[static_cast<long long>(i) * block.words + first / STEP];
-                const unsigned of_row_j = block.bits_j[static_cast<long long>(j) * block.words + first / STEP];
-                const bool from_i = of_row_i >> k & 1u, from_j = (of_row_j >> k & 1u) && (open_j >> q & 1u);
-                if (!(from_i || from_j) || s == block.i0 + i || s == block.j0 + j) continue;
-                const Residuals h = given_one(block.c[i * block.c_pitch + j], block.rows_i[i * block.pitch + first + k],
-                                              block.rows_j[j * block.pitch + first + k]);
-                if (h.undefined(block.residual_tolerance)) continue;
-                if (!h.independent(block.critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0)) continue;
-                block.keys[block.cell(i, j)] = from_i ? s : SECOND_SIDE_MEMBER | s;
-                if (from_i || block.first_come) {
-                    const unsigned vain = tested(q, of_row_i, of_row_j) & ~lanes_through(k);
-                    tally.tests -= __popc(vain);
-                    tally.undefined -= __popc(vain & undefined(q));
-                    open_i &= ~(1u << q);
-                }
-                open_j &= ~(1u << q);
+            for (candidates &= open_i; candidates != 0; candidates &= candidates - 1) {
+                test(step, __ffs(static_cast<int>(candidates)) - 1, k);
             }
         }
 #pragma unroll
@@ -227,5 +253,49 @@ __global__ void __launch_bounds__(SIDE* SIDE, 4) level_one_tile(const __grid_con
             if (!(open_i >> q & 1u)) r_ij[q / EACH][q % EACH] = closed();
         }
     }
-    tally.add_to(block.counters);
+
+    // The canonical test of pair q given member k of the step, if it is to be made. A set from adj(i) ends the tests of
+    // the pair; one from adj(j) is kept in case no later member from adj(i) separates.
+    __device__ __forceinline__ void test(const Step& step, int q, int k) {
+        const int i = row_i + q / EACH, j = row_j + q % EACH, s = step.member + k;
+        const unsigned near_i = block.bits_i[static_cast<long long>(i) * block.words + step.first / STEP];
+        const unsigned near_j = block.bits_j[static_cast<long long>(j) * block.words + step.first / STEP];
+        const bool from_i = near_i >> k & 1u, from_j = (near_j >> k & 1u) && (open_j >> q & 1u);
+        if (!(from_i || from_j) || s == block.i0 + i || s == block.j0 + j) return;
+        const Residuals h = given_one(block.c[i * block.c_pitch + j], block.rows_i[i * block.pitch + step.first + k],
+                                      block.rows_j[j * block.pitch + step.first + k]);
+        if (h.undefined(block.residual_tolerance)) return;
+        if (!h.independent(block.critical_r_squared, WITH_TOLERANCE ? 1.0 : 0.0)) return;
+        block.keys[block.cell(i, j)] = from_i ? s : SECOND_SIDE_MEMBER | s;
+        if (from_i || block.first_come) {
+            const unsigned needless = tested(step, q, near_i, near_j) & ~lanes_through(k);
+            tally.tests -= __popc(needless);
+            tally.undefined -= __popc(needless & undefined(step, q));
+            open_i &= ~(1u << q);
+        }
+        open_j &= ~(1u << q);
+    }
+};
+
+// Grid (ceil(n_j / TILE), ceil(n_i / TILE)), block (SIDE, SIDE). min_r_squared must be null; WITH_TOLERANCE: whether
+// the problem's residual tolerance is above zero.
+template <bool WITH_TOLERANCE>
+__global__ void __launch_bounds__(SIDE* SIDE, 4) level_one_tile(const __grid_constant__ PairBlock block) {
+    __shared__ Stage stage;
+    const int tile_i = blockIdx.y * TILE, tile_j = blockIdx.x * TILE;
+    if (block.i0 + tile_i >= block.j0 + min(tile_j + TILE, block.n_j) - 1) return;  // no pair i < j
+    const int thread = threadIdx.y * SIDE + threadIdx.x;
+    TilePairs<WITH_TOLERANCE> pairs(block, stage, tile_i, tile_j);
+    if (thread < TILE) stage.undefined_i[0][thread] = stage.undefined_j[0][thread] = 0;
+    for (int first = 0, half = 0; first < block.width; first += STEP, half = 1 - half) {
+        if (!__syncthreads_or(pairs.open_i != 0)) break;
+        if (thread < TILE) stage.undefined_i[1 - half][thread] = stage.undefined_j[1 - half][thread] = 0;
+        const bool some_undefined = __syncthreads_or(pairs.load(first, half));
+        const int member = block.s0 + first, own_i = block.i0 + tile_i - member, own_j = block.j0 + tile_j - member;
+        const bool with_own = (own_i < STEP && own_i > -TILE) || (own_j < STEP && own_j > -TILE);
+        const Step step{first, half, member, own_i, own_j, with_own, pairs.open_j};
+        pairs.count(step, some_undefined);
+        if (pairs.any_may_separate()) pairs.decide(step);
+    }
+    pairs.tally.add_to(block.counters);
 }

@@ -1,4 +1,4 @@
-// Level 0 (cuPC, Algorithm 3): a thread a pair.
+// Level 0 (cuPC, Algorithm 3): each thread tests one pair.
 #include "backends/simt/portable.cuh"
 
 // Grid (ceil(p / 32), ceil(p / 32)), block (32, 32).

@@ -1,14 +1,15 @@
-// pair-scan, levels 0 and 1.
+// pair-scan, levels 0 and 1. Every warp works on rows or on pairs of its own.
 #include "gaussian/kernels/pair_block.cuh"
 #include "gaussian/kernels/pair_scan.cuh"
 
-// The variable at a share of all p; shares are of 2^32.
+// The variable at this share of all p variables; a share is a multiple of 2^-32.
 __device__ __forceinline__ int variable_at(unsigned share, int p) {
     return static_cast<int>(static_cast<unsigned long long>(share) * p >> 32);
 }
 
-// Level 0, with what count_rows counts after others. `empty` becomes a graph of required edges alone; has_twin[i]:
-// whether Vi has no variance left given another variable, next to it or not. Grid (any), block (warps).
+// Level 0: tests all pairs, counts what is left as count_rows does after other levels, and makes graph `empty` one of
+// the required edges alone. It also sets has_twin[i] if Vi has no variance left given some other variable, whether that
+// is a neighbour or not. Grid (any), block (warps).
 __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int graph, int empty) {
     const int p = s.graphs.p, words = s.graphs.words;
     unsigned *const bits = s.graphs.graph(graph), *const after = s.graphs.graph(empty);
@@ -49,9 +50,9 @@ __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int 
     }
 }
 
-// Level 1. `left` has required edges alone before; s.members[i * p + j] is the separating set of a pair i < j that
-// goes. Counted are the tests up to the one that decides, the same on every backend. When it begins, level 0 has ended.
-// Grid (p, any), block (warps).
+// Level 1 pair by pair (level_one.cuh). Graph `left`, which has required edges alone before, receives the edges that
+// remain, and s.members[i * p + j] the separating set of a removed pair i < j. Level 0 has ended when this kernel
+// begins. Grid (p, any), block (warps): the blocks of a row take words of its partners in turn.
 template <bool WITH_SMALLEST>
 __global__ void __launch_bounds__(128, 8)
     pair_scan_one(const PairScan s, double critical_r_squared, int start, int left) {
@@ -90,8 +91,8 @@ __global__ void __launch_bounds__(128, 8)
     }
 }
 
-// Scans some pairs, spread over the graph: counts[0] are those that are edges, counts[1] the tests they take, both zero
-// before. Grid (any), block (warps).
+// Scans a sample of pairs, spread evenly over all pairs. It adds the number of those that are edges to counts[0], and
+// the tests that they take to counts[1]. Grid (any), block (warps).
 __global__ void probe_pairs(const PairScan s, double critical_r_squared, int graph, int pairs,
                             unsigned long long* counts) {
     const int p = s.graphs.p, words = s.graphs.words;
@@ -102,7 +103,7 @@ __global__ void probe_pairs(const PairScan s, double critical_r_squared, int gra
     PairScanner<false> scanner{p, words, critical_r_squared, s.residual_tolerance};
     unsigned long long edges = 0;
     for (int number = blockIdx.x * warp_count() + warp_index(); number < pairs; number += gridDim.x * warp_count()) {
-        // Multiples of 1 / g and 1 / g^2, less whole numbers, g^3 = g + 1: spread evenly over all pairs.
+        // The fractional parts of multiples of 1 / g and 1 / g^2, where g^3 = g + 1, are a low-discrepancy sequence.
         const int u = variable_at((number + 1) * 3242174889u, p), v = variable_at((number + 1) * 2447445415u, p);
         const int i = min(u, v), j = max(u, v);
         if (i == j || !BitRow(bits, words, i).has(j)) continue;
@@ -116,8 +117,8 @@ __global__ void probe_pairs(const PairScan s, double critical_r_squared, int gra
     }
 }
 
-// Behind level_one_tile, whose keys are s.members and whose counters are `counted`: the edges that nothing separated,
-// into a graph that has none of them, and what the level counted. Grid (words, any), block (warps).
+// Follows level_one_tile, whose keys are s.members and whose counters are `counted`. It adds the edges that nothing
+// separated to graph `left`, which has none of them, and sums the counters. Grid (words, any), block (warps).
 __global__ void keep_unseparated(const PairScan s, int start, int left, const unsigned long long* counted) {
     const int p = s.graphs.p, words = s.graphs.words, home = blockIdx.x;
     unsigned *const before = s.graphs.graph(start), *const after = s.graphs.graph(left);
@@ -154,7 +155,7 @@ __global__ void keep_unseparated(const PairScan s, int start, int left, const un
     }
 }
 
-// Behind scans or tiles. Grid (any), block (warps).
+// See list_members; it follows scans or tiles. Grid (any), block (warps).
 __global__ void list_removed_one(const PairScan s, int before, int after, int* pairs, int* sets) {
     list_members(s, before, after, pairs, sets);
 }

@@ -1,4 +1,4 @@
-// What the Gaussian kernels of one level share: the tests' data, their decision and where it goes.
+// What the kernels of cuPC's methods share: the data of a level's tests, their decision, and where it is stored.
 #pragma once
 
 #include "engine/kernels/combinations.cuh"
@@ -7,8 +7,10 @@
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// Blocks of 512 threads that a multiprocessor shall have registers for, by level: as many as do without many spills.
-// The compiler's own choice changes with details of the code, between half and twice as many.
+constexpr int MOST_THREADS = 512;  // of a thread block
+
+// Thread blocks of MOST_THREADS for which a multiprocessor shall have registers: as many as the level allows without
+// many spills. Without this bound the compiler's choice varies with details of the code by a factor of two either way.
 template <int L>
 constexpr int BLOCKS_AT_ONCE = L < 3 ? 4 - L : 1;
 
@@ -16,7 +18,7 @@ struct Search {
     const double* C;  // (p, p) correlations
     double critical_r_squared, residual_tolerance, pivot_tolerance;
     BestKeys best;
-    unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 met, or null
+    unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 of each pair, or null
     unsigned long long* counters;       // see Tally
 
     // The test of Vi and Vj given the set that the key names.
@@ -28,7 +30,7 @@ struct Search {
         }
         if (min_r_squared != nullptr) {
             const unsigned long long bits =
-                __double_as_longlong(h.r_squared(residual_tolerance));  // ordered as the numbers are
+                __double_as_longlong(h.r_squared(residual_tolerance));  // bits are ordered as numbers are
             atomicMin(&min_r_squared[i < j ? best.cell(i, j) : best.cell(j, i)], bits);
         }
         if (h.independent(critical_r_squared, residual_tolerance)) best.separate(i, j, key);

@@ -28,7 +28,7 @@ ARCHITECTURES = ("sm_80", pytest.param("sm_90", marks=pytest.mark.slow))
 HASTE = "--Ofast-compile=max"
 """NVRTC's option for machine code in a twentieth of the time, by leaving it as it is."""
 STAND_INS = {
-    "later_levels<1, 5>": "later_levels<3, 3>",
+    "fused_levels<1, 5>": "fused_levels<3, 3>",
     "gpupc_level_zero<unsigned char, SHARED>": "gpupc_level_zero<unsigned char, SORTED>",
     "gpupc_level<unsigned char, SHARED>": "gpupc_level<unsigned char, SORTED>",
 }

@@ -1,4 +1,4 @@
-"""The CPU references against plain numpy: their CI test, their search, and what they count."""
+"""The CPU references are compared with plain numpy: their CI test, their search, and their counts."""
 
 import importlib.util
 import itertools
@@ -15,7 +15,7 @@ from gpupc_impl.core.solve import unavailable
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 
 NEVER = (-1.0, RESIDUAL_TOLERANCE, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)
-"""Limits by which no set separates, so that all tests are made."""
+"""Limits with which no set separates, so that all tests are made."""
 
 NUMBA = settings(deadline=None, derandomize=True, max_examples=100)
 
@@ -39,7 +39,7 @@ def r_squared(correlation, i, j, members):
 
 
 def plain_pc_stable(problem: GaussianProblem):
-    """PC-stable as cuPC's Algorithm 1 reads: (adjacency, separating sets, tests per level, largest p-values)."""
+    """PC-stable by cuPC's Algorithm 1: (adjacency, separating sets, tests per level, largest p-values)."""
     p = problem.n_variables
     graph = ~np.eye(p, dtype=bool)
     sets, tests, pmax = {}, [], np.full((p, p), np.nan)
@@ -93,7 +93,7 @@ def test_partial_correlation(seed, size, extra):
 @NUMBA
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 7))
 def test_pseudo_inverse(seed, size):
-    """A repeated variable in S changes nothing: as numpy's pseudo-inverse, and as S without it."""
+    """A repeated variable in S has no effect, as with numpy's pseudo-inverse and as if S did not have it."""
     rng = np.random.default_rng(seed)
     p = size + 1  # the last variable of `once` becomes a copy of an earlier one
     once = np.corrcoef(sample(rng, p, p + 40, density=0.3), rowvar=False)
@@ -158,7 +158,7 @@ def test_available_cores():
 
 
 def test_undefined_tests_do_not_separate():
-    """Variables 0 and 1 are one and the same: given the other, neither has variance left."""
+    """Variables 0 and 1 are equal, so that neither has variance left given the other."""
     rng = np.random.default_rng(2)
     base = rng.standard_normal(100)
     data = np.stack([base, base, base + 0.1 * rng.standard_normal(100)], axis=1)
@@ -190,7 +190,7 @@ class TestCausalLearn:
 
     @pytest.mark.parametrize("df_convention", ["pcalg", "cupc"])
     def test_agrees_in_all_that_it_reports(self, df_convention):
-        """Beside the graph: first separating sets, edges a level, largest p-values; its tests are more than ours."""
+        """It has our graph, separating sets, edges per level and largest p-values, but makes more tests than ours."""
         problem = GaussianProblem.from_data(
             sample(np.random.default_rng(4), 15, 60), alpha=0.1, df_convention=df_convention
         )
@@ -235,7 +235,7 @@ def test_causal_learn_says_that_it_is_missing(monkeypatch):
     ("r_12", "tolerance", "edges"), [(1.0, 1e-10, 3), (1.0, 0.0, 3), (1 - 1e-12, 1e-10, 3), (1 - 1e-12, 0.0, 1)]
 )
 def test_a_tolerance_of_zero_lets_near_copies_separate(method, r_12, tolerance, edges):
-    """Two copies and a third variable: exact ones leave 0/0, near ones a number, which is independence here."""
+    """Two copies and a third variable: exact copies leave 0/0, near ones a number that here means independence."""
     backend = "cpu" if method == "stable-serial" else "host"
     if (reason := unavailable(methods()[method], backend)) is not None:
         pytest.skip(reason)
@@ -250,7 +250,7 @@ def test_a_tolerance_of_zero_lets_near_copies_separate(method, r_12, tolerance, 
     [
         ((1.0, 0.5, 1.0), False, False),
         ((1.0, 0.001, 1.0), False, True),
-        ((-1.0, 0.001, 1.0), False, True),  # the sizes of variances count
+        ((-1.0, 0.001, 1.0), False, True),  # absolute variances count
         ((-1.0, 0.5, 1.0), False, False),
         ((1.0, 2.0, 1.0), False, False),
         ((1.0, 1000.0, 1.0), False, True),  # |r| = 1000, whose |Z| is that of 1 / 1000

@@ -251,7 +251,7 @@ def test_correlations_made_on_the_device(run, refused, data, tmp_path):
     assert run("skeleton", data, *options, "--param", "correlations=device")[0] == 0
     found = Skeleton.load(tmp_path / "out.npz")
     assert found.facts["problem"]["correlations"] == "device"
-    assert found.facts["params"] == {"warps": 2, "splits": 0, "tiles": "auto", "run": 0, "together": "auto"}
+    assert found.facts["params"] == {"warps": 2, "splits": 0, "tiles": "auto", "run": 0, "fused_levels": "auto"}
     assert run("skeleton", data, *METHOD, "--output", tmp_path / "reference.npz")[0] == 0
     assert Skeleton.load(tmp_path / "reference.npz") == found
     message = refused("skeleton", data, *options, "--param", "correlations=gpu")

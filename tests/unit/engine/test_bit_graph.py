@@ -1,4 +1,4 @@
-"""Graphs of bits and lists of separating sets on the device, piece by piece, on the host backend."""
+"""Graphs of bits and lists of separating sets on the device, on the host backend."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpupc_impl import SeparatingSets
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.engine.bit_graph import BitGraphs, Counted
+from gpupc_impl.engine.bit_graph import BitGraphs, LevelCounts
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -35,14 +35,14 @@ def put(graphs: BitGraphs, number: int, adjacency: np.ndarray) -> None:
     graphs.struct.values["bits"][number] = np.packbits(padded, axis=1, bitorder="little").view("<u4")
 
 
-def test_of_levels_read_together_the_last_that_ended_counts(backend):
+def test_the_last_fused_level_that_ended_is_the_present_one(backend):
     graphs = BitGraphs(backend, 40, 1)
-    written = {1: (200, 9), 2: (120, 7), 3: (80, 5), 4: (60, 3)}  # level 4 was begun, and did not end
+    written = {1: (200, 9), 2: (120, 7), 3: (80, 5), 4: (60, 3)}  # level 4 began but did not end
     for level, (degree_sum, most_degree) in written.items():
-        counted = dict.fromkeys(Counted._fields, 0)
+        counted = dict.fromkeys(LevelCounts._fields, 0)
         counted |= {"degree_sum": degree_sum, "most_degree": most_degree, "ended": level < 4}
         graphs._counters[level] = list(counted.values())
-    found = graphs.read_together(2, 4)
+    found = graphs.read_fused(2, 4)
     assert [(each.degree_sum, each.most_degree) for each in found] == [(200, 9), (120, 7), (80, 5)]
     assert (graphs.edges, graphs.most_degree) == (40, 5)
 
@@ -50,7 +50,7 @@ def test_of_levels_read_together_the_last_that_ended_counts(backend):
 @pytest.mark.parametrize("p", [1, 2, 31, 32, 33, 127, 128, 129, 300])
 @pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
 def test_what_is_left_after_a_level(backend, p, density):
-    """Degrees, their sum and maximum, and of each row the removed pairs with a larger variable."""
+    """Degrees, their sum and maximum, and the number of removed pairs with a larger variable in each row are right."""
     before = random_graph(p, density, seed=p)
     after = before & random_graph(p, 0.5, seed=p + 1)
     graphs = BitGraphs(backend, p, 3)
@@ -84,7 +84,7 @@ def on_device(backend: HostBackend, adjacency: np.ndarray, found: list[tuple[np.
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_lists_of_sets_are_those_of_from_levels(backend, data):
-    """Any number of levels with any number of pairs, each pair in one."""
+    """There may be any number of levels with any number of pairs, each pair in one of them."""
     p, levels = data.draw(st.integers(2, 12)), data.draw(st.integers(1, 15))
     level_of = st.one_of(st.none(), st.integers(1, levels))
     chosen = {pair: data.draw(level_of, label=str(pair)) for pair in itertools.combinations(range(p), 2)}
@@ -106,7 +106,7 @@ def test_lists_of_sets_are_those_of_from_levels(backend, data):
 
 
 def test_lists_longer_than_a_block(backend):
-    """More pairs than one thread takes at a time."""
+    """The lists have more pairs than one launch has threads."""
     p = 300
     pairs = np.array(list(itertools.combinations(range(p), 2)), np.int32)
     level_of = np.random.default_rng(0).choice([1, 2, 7], len(pairs), p=[0.9, 0.0999, 0.0001])

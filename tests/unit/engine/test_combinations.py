@@ -1,4 +1,4 @@
-"""Combinations by rank, and the binomials they are made with, on the host backend."""
+"""Combinations by rank, and the binomials they are computed from, on the host backend."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ def backend():
 
 
 def unrank(backend, n, level, ranks, max_n=None):
-    """Combinations number `ranks` of `level` out of n, as the kernels see them."""
+    """The combinations of `level` out of n with these ranks, as the kernels compute them."""
     max_n = n if max_n is None else max_n
     ranks = np.asarray(ranks, np.uint64)
     out = backend.empty((len(ranks), level), np.int32)

@@ -1,4 +1,4 @@
-"""The canonical evaluation: kernels and references have the same bits of it, also where M2 is singular."""
+"""Kernels and references have the bits of the canonical evaluation, also if M2 is singular."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ def each_test(size: int):
 
 
 def bits(values) -> np.ndarray:
-    return (np.array(values, np.float64) + 0.0).view(np.uint64)  # a zero's sign decides nothing
+    return (np.array(values, np.float64) + 0.0).view(np.uint64)  # the sign of a zero does not matter
 
 
 @given(*[st.floats(-1e3, 1e3)] * 3)
@@ -93,7 +93,7 @@ def test_references_have_its_bits(kind, size, tolerance):
     from baselines import _fisher_z
 
     correlation = correlation_of(kind)
-    never = (-1.0, 1e-300, tolerance, PSEUDO_INVERSE_TOLERANCE)  # by which no test separates
+    never = (-1.0, 1e-300, tolerance, PSEUDO_INVERSE_TOLERANCE)  # critical r^2 with which no test separates
     for j, members in each_test(size):
         i, j = min(END, j), max(END, j)
         h = canonical.residuals(correlation, i, j, members, tolerance)
@@ -126,7 +126,7 @@ def test_either_end_gives_the_same(size):
 
 @pytest.mark.parametrize("size", [1, 2, 4, 6])
 def test_it_is_the_test_of_equations_3_to_5(size):
-    """In 50 digits; what is lost is what the conditioning of random correlations takes."""
+    """Against 50 digits; only the digits that the conditioning of random correlations costs are lost."""
     correlation = correlation_of("common")
     with mp.workdps(50):
         for j, members in each_test(size):

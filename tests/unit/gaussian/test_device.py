@@ -1,4 +1,4 @@
-"""The device search and its kernels, piece by piece, on the host backend."""
+"""The device search and its kernels, part by part, on the host backend."""
 
 import itertools
 import math
@@ -10,8 +10,8 @@ from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, met
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.correlation import device_correlation
+from gpupc_impl.gaussian.matrix import correlation_fault
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
-from gpupc_impl.gaussian.problem import correlation_fault
 
 DEVICE_METHODS = ("cupc-e", "cupc-s", "baseline-1", "baseline-2")
 HOST_METHODS = [
@@ -27,7 +27,7 @@ def backend():
 
 
 def problem(p=25, m=60, seed=0, density=0.15, **search):
-    """A sparse linear model: a handful of levels."""
+    """A sparse linear model, whose search has a few levels."""
     rng = np.random.default_rng(seed)
     weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.3, 1, (p, p))
     noise = rng.normal(size=(m, p))
@@ -78,7 +78,7 @@ def test_first_come_sets_separate_and_leave_the_same_edges(backend, name):
 
 @pytest.mark.parametrize("name", DEVICE_METHODS)
 def test_a_variable_connected_to_all_others_keeps_its_row(backend, name):
-    """Published cuPC keeps a row's length in the last column of A'_G, which a full row overwrites."""
+    """The published cuPC stores the length of a row in the last column of A'_G, which a full row overwrites."""
     p = 12
     correlation = np.full((p, p), 0.9)
     np.fill_diagonal(correlation, 1.0)
@@ -149,7 +149,7 @@ def test_blocks_larger_than_the_limit_are_refused():
 
 
 def test_too_many_sets_stop_the_search_cleanly():
-    """C(n', l) beyond 64 bits ends the search with a sentence, before anything wraps."""
+    """If C(n', l) exceeds 64 bits, the search ends with a message before any rank overflows."""
     from gpupc_impl.core.pc_stable import stop_reason
 
     given = GaussianProblem.from_correlation(np.eye(3), n_samples=1000)
@@ -165,12 +165,12 @@ def test_a_method_that_always_takes_the_pseudo_inverse_solves_that_problem_and_s
     assert found.facts["problem"]["pseudo_inverse"] == "always"
     plain = skeleton(problem.by_pseudo_inverse, method=method, backend="host")
     assert found == plain
-    assert min(found.pseudo_inverses, plain.pseudo_inverses) > 0  # how many hangs on which thread comes first
+    assert min(found.pseudo_inverses, plain.pseudo_inverses) > 0  # their number depends on the order of threads
     assert skeleton(problem, method=method, backend="host").pseudo_inverses == 0
 
 
 def test_cupc_s_ends_a_row_with_its_last_open_edge():
-    """Effects lose all edges to sets of two of four causes; the many sets behind these are not made."""
+    """Effects lose all edges to sets of two of four causes; the many sets behind these are not factorised."""
     rng = np.random.default_rng(0)
     causes = rng.standard_normal((5000, 2))
     sums = causes @ [[1, 1], [1, -1]] + 1e-2 * rng.standard_normal((5000, 2))
@@ -179,5 +179,5 @@ def test_cupc_s_ends_a_row_with_its_last_open_edge():
     how = {"method": "cupc-s", "backend": "host", "inverse": "pseudo", "theta": 1, "delta": 1}
     for separating_sets in ("canonical", "first-come"):
         found = skeleton(problem, separating_sets=separating_sets, **how)
-        assert found.edges_per_level == (944, 896, 4)  # what is left: each cause is in both sums
-        assert found.pseudo_inverses < 8_000  # one a set, of 36,000
+        assert found.edges_per_level == (944, 896, 4)  # edges are left because each cause is in both sums
+        assert found.pseudo_inverses < 8_000  # at most one for each of 36,000 sets

@@ -1,4 +1,4 @@
-"""Correlation matrices in files: the same bits as in memory, little memory, and files that are told apart."""
+"""Correlation matrices in files have the bits of those in memory, take little memory, and are identified."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.gaussian import large as large_module
 from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
-from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
 from workflow.lib.problems import write_problem
 
 
@@ -33,7 +33,7 @@ def data(p=23, m=40, seed=0):
 
 
 class Sliced:
-    """What a zarr array offers: a shape, and slices in two dimensions; nothing else."""
+    """An array with the interface of a zarr array: a shape, and slices in two dimensions."""
 
     def __init__(self, array):
         self._array, self.shape, self.largest = array, array.shape, 0
@@ -72,7 +72,7 @@ def test_tiles_hold_the_correlations(tmp_path, tile):
     assert np.array_equal(made, again)
 
 
-def test_only_slices_are_read_and_progress_is_told(tmp_path):
+def test_only_slices_are_read_and_progress_is_reported(tmp_path):
     values, told = Sliced(data()), []
     made, _ = correlation_tiles(values, tmp_path / "c.npy", tile=8, progress=lambda *counts: told.append(counts))
     np.testing.assert_allclose(made, correlation_matrix(data())[0], rtol=0, atol=1e-15)
@@ -252,7 +252,7 @@ def test_both_files_can_be_moved_together(large, tmp_path, place):
     same(load_problem(tmp_path / "there" / place / "problem.npz"), in_file)
 
 
-def test_a_missing_or_another_matrix_is_told(large, tmp_path):
+def test_a_missing_or_another_matrix_is_named(large, tmp_path):
     in_file, in_memory = large
     in_file.save(tmp_path / "problem.npz")
     other = in_memory.correlation.copy()
@@ -326,18 +326,18 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/sel
 
 @needs_proc
 def test_memory_stays_small(tmp_path):
-    """4,000 variables: a matrix of 128 MB, made, hashed, saved and loaded in less than that."""
+    """A matrix of 4,000 variables and 128 MB is made, hashed, saved and loaded in less memory than its size."""
     script = """
         import sys
         import numpy as np
         from gpupc_impl.gaussian.large import problem_from_data
-        from gpupc_impl.gaussian.problem import correlation_fault
+        from gpupc_impl.gaussian.matrix import correlation_fault
         from gpupc_impl.core.family import load_problem
         from gpupc_impl.measurement.worker import peak_process_bytes
 
         folder = sys.argv[1]
         values = np.random.default_rng(0).normal(size=(50, 4000))
-        values[:, :200] @= np.eye(200)  # whatever the linear algebra library keeps for itself is there from now on
+        values[:, :200] @= np.eye(200)  # the linear algebra library now has the memory that it keeps
         before = peak_process_bytes()
         problem = problem_from_data(values, folder + "/c.npy", tile=256)
         problem.save(folder + "/problem.npz")
@@ -349,7 +349,7 @@ def test_memory_stays_small(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, text=True, check=True
     )
-    # What `correlation_tiles` states, 8 (4 m t + 3 t^2), and the 64 MB that are read of a file at a time.
+    # The bound of `correlation_tiles`, 8 (4 m t + 3 t^2), and the 64 MB of a file that are read at a time.
     assert int(done.stdout) < 8 * (4 * 50 * 256 + 3 * 256**2) + mapped.PIECE_BYTES + 20_000_000
 
 
@@ -421,7 +421,7 @@ def test_skeletons_are_read_in_pieces(monkeypatch, piece):
 
 @needs_proc
 def test_a_wide_skeleton_takes_no_second_matrix():
-    """8,000 variables: 64 MB of adjacency; digests, edges and the graph at a level take less than three of them."""
+    """With 8,000 variables, digests, edges and a level's graph take less than three times the 64 MB of the graph."""
     script = """
         import numpy as np
         from gpupc_impl.core.result import SeparatingSets, Skeleton

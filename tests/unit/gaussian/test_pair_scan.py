@@ -1,10 +1,10 @@
-"""`pair-scan` piece by piece: its arithmetic to the bit, its shapes and limits, and the work that it counts."""
+"""`pair-scan` part by part: its arithmetic to the bit, its shapes and limits, and the work that it does."""
 
-import collections
 import itertools
 import math
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian import pair_block, pair_scan
-from gpupc_impl.gaussian.pair_scan import PREFIX_SOURCE, RESULT, SEARCH
+from gpupc_impl.gaussian import fused_levels, pair_block, queued_levels
+from gpupc_impl.gaussian.pair_scan import PairScan
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests import bounds
 
@@ -25,7 +25,7 @@ LAUNCHES = (
     {},
     {"warps": 1, "splits": 1, "run": 1},
     {"warps": 3, "splits": 7, "run": 50},
-    {"warps": 4, "together": "always"},
+    {"warps": 4, "fused_levels": "always"},
     {"tiles": "always"},
 )
 
@@ -33,19 +33,24 @@ pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=st
 
 
 class WatchedBackend(HostBackend):
-    """A host backend that counts launches and bytes, and keeps the squared correlations that pmax is made of."""
+    """A host backend that counts launches and bytes, and keeps the squared correlations that pmax is computed from.
+
+    Attributes:
+        launches: all launches, and the cooperative ones among them.
+    """
 
     def __init__(self, device_memory_limit=None):
         super().__init__(device_memory_limit)
-        self.launches: collections.Counter[str] = collections.Counter()
+        self.launches = self.cooperative = 0
         self.uploaded = self.downloaded = 0
         self.smallest: list[np.ndarray] = []
 
-    def kernel(self, source, expression, structs=()):
-        kernel = super().kernel(source, expression, structs)
+    def kernel(self, *source):
+        kernel = super().kernel(*source)
 
         def launch(*arguments, **options):
-            self.launches[expression] += 1
+            self.launches += 1
+            self.cooperative += options.get("cooperative", False)
             kernel(*arguments, **options)
 
         launch.resident_blocks = kernel.resident_blocks
@@ -57,10 +62,30 @@ class WatchedBackend(HostBackend):
 
     def download(self, array, out=None):
         self.downloaded += array.nbytes
-        found = super().download(array, out)
+        on_host = super().download(array, out)
         if array.dtype == np.uint64 and array.ndim == 2 and array.shape[0] == array.shape[1]:
-            self.smallest.append(found.view(np.float64))
-        return found
+            self.smallest.append(on_host.view(np.float64))
+        return on_host
+
+
+class Work(NamedTuple):
+    """What the levels of a search did: launches and downloaded bytes of each, and of all that follows the last."""
+
+    launches: list[int]
+    downloaded: list[int]
+
+
+def solve_watched(problem: GaussianProblem, backend: WatchedBackend, params: dict) -> tuple[Skeleton, Work]:
+    ends = [(backend.launches, backend.downloaded)]
+    found = solve(
+        problem,
+        methods()["pair-scan"],
+        backend,
+        params,
+        progress=lambda step: ends.append((backend.launches, backend.downloaded)),
+    )
+    ends.append((backend.launches, backend.downloaded))
+    return found, Work(*(np.diff(counts).tolist() for counts in zip(*ends, strict=True)))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +95,7 @@ def backend() -> HostBackend:
 
 @pytest.fixture(scope="module")
 def narrow() -> HostBackend:
-    """What a warp knows of a prefix goes to device memory."""
+    """A backend whose shared memory is too small for the cells of a prefix, which go to device memory."""
     backend = open_backend("host")
     backend.max_shared_bytes = 16
     return backend
@@ -84,7 +109,7 @@ def linear_model(p: int, m: int = 100, density: float = 0.3, seed: int = 0) -> n
 
 
 def factor_model(factors: int, others: int) -> np.ndarray:
-    """Exact correlations of variables of which the others are independent given all factors, and given no fewer."""
+    """Exact correlations of factors and of others, which are independent given all factors but not given fewer."""
     weights = np.random.default_rng(0).uniform(0.5, 1, (others, factors))
     mixing = np.block([[np.eye(factors), np.zeros((factors, others))], [weights, np.eye(others)]])
     covariance = mixing @ mixing.T
@@ -103,7 +128,7 @@ def assert_same(found: Skeleton, expected: Skeleton) -> None:
 
 
 def matrices(p: int) -> dict[str, np.ndarray]:
-    """(p, p) correlations, and what resembles them."""
+    """(p, p) correlations by kind, some of nearly dependent variables, and matrices that are no correlations."""
     rng = np.random.default_rng(3)
     data = rng.standard_normal((40, p))
     common = data + rng.standard_normal((40, 1))
@@ -124,7 +149,7 @@ def matrices(p: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("level", range(1, 7))
 @pytest.mark.parametrize("kind", matrices(2))
 def test_prefixes_and_sets_give_the_same_bits(backend, level, kind, tolerance):
-    """Where M2 is singular both say so, and a test is then made by functions that they share."""
+    """Both find the same M2 near singular; for those the kernels share the functions that make the test."""
     p, i, n = 9, 4, 8
     correlation = GaussianProblem.from_correlation(matrices(p)[kind], n_samples=100).correlation
     row = np.delete(np.arange(p), i).astype(np.int32)
@@ -146,7 +171,7 @@ def test_prefixes_and_sets_give_the_same_bits(backend, level, kind, tolerance):
 
 @pytest.mark.parametrize("kind", matrices(2))
 def test_every_squared_correlation_has_the_bits_of_cupc_s(kind):
-    """No pair is ever separated, so that all tests are made: the smallest of a pair, at the last level its only one."""
+    """No pair is separated, so that all tests are made; at the last level the smallest of a pair is its only one."""
     problem = GaussianProblem.from_correlation(matrices(8)[kind], n_samples=1000, alpha=1 - 1e-15)
     expected, found = WatchedBackend(), WatchedBackend()
     given = solve(problem, methods()["cupc-s"], expected, pmax=True)
@@ -194,10 +219,10 @@ def test_rows_too_long_for_shared_memory(narrow, params, max_level):
 
 @pytest.mark.parametrize(
     "params",
-    [pytest.param(each, id=str(each), marks=[pytest.mark.slow] * ("together" in each)) for each in LAUNCHES],
+    [pytest.param(each, id=str(each), marks=[pytest.mark.slow] * ("fused_levels" in each)) for each in LAUNCHES],
 )
 def test_sets_of_nine(backend, params):
-    """Deeper than the levels that the first table of binomials is made for."""
+    """Level 9 lies beyond the levels of the first table of binomials."""
     problem = GaussianProblem.from_correlation(factor_model(9, 3), n_samples=10**12)
     expected = solve(problem, methods()["stable-serial"], None)
     assert expected.edges_per_level[7:10] == (30, 30, 27)
@@ -239,7 +264,7 @@ def test_a_budget_is_kept_or_named(backend):
 
 
 def test_first_come_sets_are_the_canonical_ones(backend):
-    """They fall out of the scan, so that there is nothing to gain from others."""
+    """The scan finds the canonical sets first, so that the rule "first come" takes the same."""
     problem = GaussianProblem.from_data(linear_model(30))
     found = solve(problem, methods()["pair-scan"], backend, separating_sets="first-come")
     assert found == solve(problem, methods()["stable-serial"], None)
@@ -259,7 +284,7 @@ def test_a_mapped_matrix(backend, tmp_path):
 
 
 def count_of_level_one(problem: GaussianProblem) -> int:
-    """Third variables are taken in words of 32: a word is counted whole, or up to the one that decides the pair."""
+    """The tests of level 1: third variables in words of 32, each counted whole or up to the one that decides."""
     c, p = problem.correlation, problem.n_variables
     edges = (np.square(c) > problem.critical_r_squared(0)) & ~np.eye(p, dtype=bool)
     tests = 0
@@ -292,7 +317,7 @@ def test_tests_of_level_one_are_counted(p):
 
 
 def test_tests_of_higher_levels_are_no_more_than_there_are(backend):
-    """With one prefix at a time, a warp makes only tests that are not settled yet."""
+    """A level makes no more tests than its edges have sets."""
     problem = GaussianProblem.from_data(linear_model(30, density=0.2), alpha=0.1)
     expected = solve(problem, methods()["stable-serial"], None)
     assert expected.levels_run >= 4
@@ -308,156 +333,158 @@ def test_tests_of_higher_levels_are_no_more_than_there_are(backend):
 def test_launches_of_a_level_and_bytes_of_a_search():
     problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
     watched, p = WatchedBackend(), 50
-    levels = []
-
-    def level_ends(step):
-        levels.append(watched.launches.total() - sum(levels))
-
-    found = solve(problem, methods()["pair-scan"], watched, progress=level_ends)
+    found, work = solve_watched(problem, watched, {})
     assert found.levels_run >= 4
+    *levels, result = work.launches
     assert levels[0] == 1
     assert levels[1] <= 3
     assert max(levels[2:]) <= 6
-    assert watched.launches.total() - sum(levels) == 2  # the adjacency matrix, and the sets of all levels merged
+    assert result == 2  # the adjacency matrix, and the sets of all levels merged
+    assert watched.cooperative == 0
     sets = found.sepsets
     results = p * p + sets.pairs.nbytes + sets.members.nbytes + len(sets.pairs)  # a byte for the size of each
     assert watched.downloaded - results <= 8192 * found.levels_run
     assert watched.uploaded - problem.correlation.nbytes <= 65536
 
 
-def test_levels_that_run_together_take_three_launches_and_one_read():
-    """Those of both first levels' tests, and one for all else up to level 5 and for the result."""
+def test_fused_levels_take_three_launches_and_one_read():
+    """One launch for the tests of each of the first two levels, and one for all levels up to 5 and the result."""
     problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
-    alone, together = WatchedBackend(), WatchedBackend()
-    expected = solve(problem, methods()["pair-scan"], alone, {"together": "never"})
+    watched = WatchedBackend()
+    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
     assert 4 <= expected.levels_run <= 6
-    assert not any("later_levels" in expression for expression in alone.launches)
-    launches, reads = [], []
-
-    def level_ends(step):
-        launches.append(together.launches.total() - sum(launches))
-        reads.append(together.downloaded - sum(reads))
-
-    found = solve(problem, methods()["pair-scan"], together, {"together": "always"}, progress=level_ends)
+    found, work = solve_watched(problem, watched, {"fused_levels": "always"})
     assert_same(found, expected)
-    assert launches == [3, *([0] * (found.levels_run - 1))]
-    assert together.launches["later_levels<1, 5>"] == 1
-    assert together.launches.total() == 3
-    assert 0 < reads[0] <= 8192  # the counters
-    assert not any(reads[1:])
+    assert work.launches == [3, *([0] * found.levels_run)]
+    assert watched.cooperative == 1
+    assert 0 < work.downloaded[0] <= 8192  # the counters
+    assert not any(work.downloaded[1:-1])
     assert all(seconds > 0 for seconds in found.seconds_per_level)
     assert all(tests > 0 for tests in found.tests_per_level)
 
 
+def fuse_by_default(monkeypatch) -> None:
+    """Levels are fused by default on the host backend, as they are on a GPU; limits hold as they do by default."""
+    for module in (fused_levels, queued_levels):
+        monkeypatch.setattr(
+            module, "is_requested", lambda problem, params, backend, pmax: params["fused_levels"] != "never"
+        )
+
+
 @pytest.mark.parametrize(
-    "limit",
+    "limits",
     [
-        {"MOST_EDGES_TOGETHER": 100},
-        {"LONGEST_AHEAD": 32},
-        {"MOST_TESTS_TOGETHER": 1, "on a GPU": True},
-        {"AHEAD_SHARE": 1 << 60},
+        {(fused_levels, "MOST_EDGES"): 100, (queued_levels, "MOST_EDGES"): 100},
+        {(queued_levels, "LONGEST_ROW"): 32},
+        {(fused_levels, "MOST_TESTS"): 1},
+        {(queued_levels, "MEMORY_SHARE"): 1 << 60},
     ],
-    ids=str,
+    ids=["edges", "neighbours", "tests", "memory"],
 )
-def test_what_is_too_much_for_levels_queued_ahead_runs_after_them(monkeypatch, limit):
+def test_what_is_too_much_for_queued_levels_runs_after_them(monkeypatch, limits):
     """More edges or neighbours than there is room for from level 2 on, many tests, or little memory."""
     data = np.random.default_rng(0).normal(size=(40, 45))
     problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5, max_level=2)
-    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"together": "never"})
+    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
     backend = WatchedBackend()
-    on_gpu = limit.pop("on a GPU", False)
-    for name, value in limit.items():
-        monkeypatch.setattr(pair_scan, name, value)
-    if on_gpu:
-        monkeypatch.setattr(pair_scan.PairScan, "_is_asked", lambda search: True)
-    found = solve(problem, methods()["pair-scan"], backend, {} if on_gpu else {"together": "always"})
+    for (module, name), value in limits.items():
+        monkeypatch.setattr(module, name, value)
+    default = (fused_levels, "MOST_TESTS") in limits  # which holds unless levels are always to be fused
+    if default:
+        fuse_by_default(monkeypatch)
+    found, work = solve_watched(problem, backend, {} if default else {"fused_levels": "always"})
     assert_same(found, expected)
     assert expected.edges_per_level[1] > 100
     assert expected.adjacency_at(2).sum(axis=0).max() > 32
-    ahead = "AHEAD_SHARE" not in limit
-    assert backend.launches["list_removed_one"] == (not ahead)
-    assert backend.launches["later_levels<1, 5>"] + backend.launches["begin_level<2>"] == 1 + ahead
+    queued = (queued_levels, "MEMORY_SHARE") not in limits
+    assert work.launches[0] == (3 if queued else 1)
+    assert (work.launches[1] == 0) == queued
+    assert work.launches[2] > 0
 
 
-def test_nothing_is_queued_ahead_where_memory_is_told():
-    """Neither under a budget, nor by a search that may have to go on out of core, and is told what levels take."""
+def test_no_level_is_queued_where_memory_is_limited():
+    """Neither under a budget, nor by a search that may go on out of core and asks what a level takes."""
     problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
-    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"together": "always"})
-    backend = WatchedBackend(device_memory_limit=10**8)
-    assert_same(solve(problem, methods()["pair-scan"], backend, {"together": "always"}), expected)
-    assert backend.launches["list_removed_one"] == 1
-    backend = WatchedBackend()
-    params = methods()["pair-scan"].parse_params({"together": "always"})
-    search = pair_scan.PairScan(problem, Run(backend=backend, params=params), ahead=False)
+    params = {"fused_levels": "always"}
+    expected = solve(problem, methods()["pair-scan"], HostBackend(), params)
+    found, work = solve_watched(problem, WatchedBackend(device_memory_limit=10**8), params)
+    assert_same(found, expected)
+    assert work.launches[0] == 1
+    backend = HostBackend()
+    search = PairScan(
+        problem, Run(backend=backend, params=methods()["pair-scan"].parse_params(params)), may_queue=False
+    )
     for level in range(expected.levels_run):
+        bound = backend.memory_used + search.level_bytes(level) if level else None
         search.run_level(level)
         if level:
             pairs, sets = search.removed_in(level)
             removed = (expected.sepsets.sizes() == level).sum()
             assert (len(pairs), sets.shape) == (removed, (removed, level))
-    assert backend.memory_peak <= pair_scan.PairScan.first_bytes(50, None, False) + search.level_bytes(2)
+            assert backend.memory_used <= bound
+    assert backend.memory_peak <= PairScan.first_bytes(50, None, False) + search.level_bytes(2)
 
 
 @pytest.mark.parametrize("max_level", [0, 1])
-def test_levels_queued_ahead_end_with_the_last_that_is_asked_for(max_level):
+def test_queued_levels_end_with_max_level(max_level):
     problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1, max_level=max_level)
-    backend = WatchedBackend()
-    found = solve(problem, methods()["pair-scan"], backend, {"together": "always"})
-    assert_same(found, solve(problem, methods()["pair-scan"], backend, {"together": "never"}))
-    assert backend.launches["later_levels<1, 5>"] == max_level
+    watched = WatchedBackend()
+    found = solve(problem, methods()["pair-scan"], watched, {"fused_levels": "always"})
+    assert watched.cooperative == max_level
+    assert_same(found, solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"}))
 
 
 @pytest.mark.parametrize("edges", [(), ((0, 1),), ((0, 1), (2, 3))])
-def test_levels_queued_ahead_of_a_graph_without_tests(backend, edges):
+def test_queued_levels_of_a_graph_without_tests(backend, edges):
     correlation = np.eye(5)
     for i, j in edges:
         correlation[i, j] = correlation[j, i] = 0.9
     problem = GaussianProblem.from_correlation(correlation, n_samples=100)
-    found = solve(problem, methods()["pair-scan"], backend, {"together": "always"})
+    found = solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"})
     assert_same(found, solve(problem, methods()["stable-serial"], None))
     assert found.levels_run == 1
     assert not len(found.sepsets.pairs)
 
 
-def test_the_first_of_levels_together_takes_what_others_leave_of_the_time(backend):
+def test_the_times_of_fused_levels_add_up_to_no_more_than_the_search_took(backend):
     problem = GaussianProblem.from_data(linear_model(40, density=0.2), alpha=0.1)
-    solve(problem, methods()["pair-scan"], backend, {"together": "always"})  # compiles
+    solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"})  # compiles
     started = time.perf_counter()
-    found = solve(problem, methods()["pair-scan"], backend, {"together": "always"})
+    found = solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"})
     assert found.levels_run >= 4
     assert 0 < sum(found.seconds_per_level) <= time.perf_counter() - started
 
 
 @pytest.mark.parametrize("max_level", [2, 3, 4])
-def test_levels_together_end_with_the_last_that_is_asked_for(backend, max_level):
+def test_fused_levels_end_with_max_level(backend, max_level):
     problem = GaussianProblem.from_correlation(factor_model(6, 3), n_samples=10**12, max_level=max_level)
     expected = solve(problem, methods()["stable-serial"], None)
     assert expected.levels_run == max_level + 1
-    assert_same(solve(problem, methods()["pair-scan"], backend, {"together": "always"}), expected)
+    assert_same(solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"}), expected)
 
 
-def test_levels_together_end_with_the_degrees_of_freedom(backend):
+def test_fused_levels_end_with_the_degrees_of_freedom(backend):
     problem = GaussianProblem.from_correlation(factor_model(5, 3), n_samples=7, alpha=1 - 1e-9)
     expected = solve(problem, methods()["stable-serial"], None)
     assert "degrees of freedom" in expected.stopped_because
     assert expected.levels_run == 4
-    assert_same(solve(problem, methods()["pair-scan"], backend, {"together": "always"}), expected)
+    assert_same(solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"}), expected)
 
 
 @pytest.mark.parametrize("kib", [1, 2, 4])
-def test_levels_whose_rows_are_too_long_to_run_together_run_alone(kib):
-    """With so much shared memory the first levels run together, and others do not."""
+def test_levels_whose_rows_are_too_long_to_be_fused_run_alone(kib):
+    """Shared memory of this size has room for the first levels, and mostly not for the others."""
     problem = GaussianProblem.from_correlation(factor_model(9, 3), n_samples=10**12, max_level=5)
     backend = WatchedBackend()
     backend.max_shared_bytes = kib * 1024
-    found = solve(problem, methods()["pair-scan"], backend, {"warps": 2, "together": "always"})
+    found, work = solve_watched(problem, backend, {"warps": 2, "fused_levels": "always"})
     assert_same(found, solve(problem, methods()["stable-serial"], None))
-    assert backend.launches["later_levels<1, 5>"] == 1
-    assert bool(backend.launches["begin_level<5>"]) == (kib * 1024 < 8 * (14 * 11 + 6))
+    assert backend.cooperative == 1
+    assert (work.launches[5] > 0) == (kib * 1024 < 8 * (14 * 11 + 6))
 
 
-def test_blocks_that_wait_for_each_other_are_one_on_the_host(backend):
-    kernel = backend.kernel(PREFIX_SOURCE, "later_levels<1, 5>", (SEARCH, RESULT))
+def test_a_cooperative_launch_has_one_block_on_the_host(backend):
+    kernel = backend.kernel(*fused_levels.KERNELS[1, 5])
     assert kernel.resident_blocks(4, 0) == 1
     with pytest.raises(KernelLaunchError, match=r"2 blocks asked for .*; 1 of this size are resident at once"):
         kernel((2,), (1,), [], cooperative=True)
@@ -470,52 +497,53 @@ def test_no_test_that_separates_is_ruled_out_in_single_precision(backend, critic
 
 @pytest.fixture
 def tiles_tried(monkeypatch):
-    """On the host backend, too, level 1 takes tiles where scans of some pairs go on for long."""
+    """On the host backend, too, level 1 takes tiles where scans of some pairs are long."""
     monkeypatch.setattr(pair_block, "TILED", ("host",))
-    monkeypatch.setattr(pair_scan, "TILED_FROM", 0)
+    monkeypatch.setattr(pair_block, "TILED_FROM", 0)
 
 
 @pytest.mark.parametrize(("alpha", "in_tiles"), [(1 - 2**-53, True), (0.5, True), (1e-5, False)])
-def test_tiles_are_taken_where_scans_go_on_for_long(tiles_tried, alpha, in_tiles):
+def test_tiles_are_taken_where_scans_are_long(tiles_tried, alpha, in_tiles):
+    """Level 1 has one launch more than if its way had been requested: it scans some pairs to find out."""
     rng = np.random.default_rng(2)
     factor = rng.normal(size=(500, 1))
     data = np.hstack([factor, factor + rng.normal(size=(500, 149))])
     problem = GaussianProblem.from_data(data, alpha=alpha, max_level=1)
-    watched, method = WatchedBackend(), methods()["pair-scan"]
-    found = solve(problem, method, watched)
-    assert watched.launches["probe_pairs"] == 1
-    assert watched.launches["level_one_tile<true>"] == watched.launches["keep_unseparated"] == in_tiles
-    assert watched.launches["pair_scan_one<false>"] == (not in_tiles)
-    expected = solve(problem, method, HostBackend(), {"tiles": "never"})
-    assert found == expected
-    assert found.tests_per_level == expected.tests_per_level
+    found, work = solve_watched(problem, WatchedBackend(), {})
+    requested = {tiles: solve_watched(problem, WatchedBackend(), {"tiles": tiles}) for tiles in ("always", "never")}
+    launches = {tiles: each.launches[1] for tiles, (_, each) in requested.items()}
+    assert launches["always"] != launches["never"]
+    assert work.launches[1] == 1 + launches["always" if in_tiles else "never"]
+    for expected, _ in requested.values():
+        assert found == expected
+        assert found.tests_per_level == expected.tests_per_level
     assert found.edges_per_level[0] / (150 * 149 / 2) > 0.1
 
 
-def test_tiles_know_neither_p_values_nor_fixed_edges(tiles_tried):
+def test_p_values_and_fixed_edges_are_the_same_if_tiles_are_requested(tiles_tried):
+    """Tiles support neither, so pairs are scanned."""
     data = np.random.default_rng(1).normal(size=(40, 12))
     problem = GaussianProblem.from_data(data, alpha=1 - 2**-53, max_level=1)
     known = with_knowledge(problem, BackgroundKnowledge(required_edges=[("V0", "V1")]))
     for given, pmax in ((problem, True), (known, False)):
-        watched = WatchedBackend()
-        solve(given, methods()["pair-scan"], watched, {"tiles": "always"}, pmax=pmax)
-        assert watched.launches["pair_scan_one<true>"] + watched.launches["pair_scan_one<false>"] == 1
+        found, expected = (
+            solve(given, methods()["pair-scan"], HostBackend(), {"tiles": tiles}, pmax=pmax)
+            for tiles in ("always", "never")
+        )
+        assert found == expected
+        np.testing.assert_array_equal(found.pmax, expected.pmax)
 
 
-def test_levels_that_make_many_tests_run_one_by_one(backend, monkeypatch):
+def test_levels_that_make_many_tests_run_one_by_one(monkeypatch):
+    """Level 2 is fused with level 1 up to as many tests as a sixteenth of those of a graph that loses no edge."""
     data = np.random.default_rng(3).normal(size=(60, 20))
-    problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5)
-    method = methods()["pair-scan"]
-    search = pair_scan.PairScan(problem, Run(backend=backend, params=method.parse_params({})))
-    for level in (0, 1):
-        search.run_level(level)
-    monkeypatch.setattr(backend, "warp_threads", 32, raising=False)  # as a GPU's are; nothing is launched from here on
-    degree = 2 * search.graphs.edges / 20
-    assert search._tests_before(2) == search.graphs.edges * degree**2 / 16 > 0
-    assert search._kernel_together(2) is not None
-    search._tests = pair_scan.MOST_TESTS_TOGETHER
-    assert search._kernel_together(3) is not None
-    search._tests += 1
-    assert search._kernel_together(3) is None
-    monkeypatch.setattr(pair_scan, "MOST_TESTS_TOGETHER", 1)
-    assert search._kernel_together(2) is None
+    problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5, max_level=2)
+    fuse_by_default(monkeypatch)
+    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
+    edges = expected.edges_per_level[1]
+    forecast = edges * (2 * edges / 20) ** 2 / 16
+    for most, fused in ((math.ceil(forecast), True), (math.floor(forecast) - 1, False)):
+        monkeypatch.setattr(fused_levels, "MOST_TESTS", most)
+        found, work = solve_watched(problem, WatchedBackend(), {})
+        assert_same(found, expected)
+        assert (work.launches[2] == 0) == fused

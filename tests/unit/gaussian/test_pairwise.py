@@ -1,5 +1,5 @@
-"""Pairs of variables with a sample size each: pandas' correlations, causal-learn's tests, and the answer of the other
-methods where all sizes are the same."""
+"""Pairs of variables with sample sizes of their own have the correlations of pandas and the tests of causal-learn; if
+all sizes are equal, the answer is that of the other methods."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_small_batches_give_the_same(monkeypatch):
 
 
 def test_p_values_without_a_set_are_causal_learns():
-    """Its test deletes the samples that miss one of a test's variables, which for a pair is the same."""
+    """Its test deletes the samples that miss one of the variables, which is the same rule for a pair."""
     cit = pytest.importorskip("causallearn.utils.cit")
     values = sample(8, 60, 1, 0.2)
     test = cit.CIT(values, "mv_fisherz")

@@ -1,4 +1,4 @@
-"""Problems: what is refused and how it is said, the correlations, the thresholds, the files."""
+"""Gaussian problems: input that is refused and the messages, correlations, thresholds, and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
 from gpupc_impl.core.family import get_family, load_problem
-from gpupc_impl.gaussian.problem import correlation_fault, correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_correlations_panel_by_panel(monkeypatch, panel):
     values = np.random.default_rng(0).normal(size=(40, 10))
     values[:, 4] = 2.0
     whole, _ = correlation_matrix(values)
-    monkeypatch.setattr("gpupc_impl.gaussian.problem.PANEL", panel)
+    monkeypatch.setattr("gpupc_impl.gaussian.matrix.PANEL", panel)
     correlation, constant = correlation_matrix(values)
     np.testing.assert_allclose(correlation, whole, rtol=0, atol=1e-15)
     assert np.array_equal(correlation, correlation.T)
@@ -134,7 +134,7 @@ def test_correlations_of_many_variables_and_samples():
     """One product of all of them ended the process with a segmentation fault (OpenBLAS 0.3.31, two threads)."""
     script = """
 import numpy as np
-from gpupc_impl.gaussian.problem import correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_matrix
 values = np.random.default_rng(0).normal(size=(1000, 16000))
 correlation, _ = correlation_matrix(values)
 np.testing.assert_allclose(correlation[-1], [np.corrcoef(values[:, -1], other)[0, 1] for other in values.T], atol=1e-13)
@@ -208,7 +208,7 @@ def test_threshold_and_p_value_are_scipys(alpha, level):
 
 @pytest.mark.parametrize("alpha", [5e-324, 4e-320, 1e-307, 1e-300, 1e-100, 0.05, 0.999])
 def test_threshold_and_p_value_in_40_digits(alpha):
-    """p-values around 1e-300 and the smallest alpha that there is."""
+    """p-values around 1e-300 are right, and the smallest alpha can be used."""
     made = problem(alpha=alpha, n_samples=10**6)
     with mp.workdps(40):
         z = mp.mpf(made.threshold(0)) * mp.sqrt(10**6 - 3)
@@ -222,7 +222,7 @@ def test_threshold_and_p_value_in_40_digits(alpha):
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, -1e10, 1e14])
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 def test_correlations_of_columns_far_from_zero(offset, scale):
-    """Of what float64 holds of them, in exact fractions."""
+    """The reference are the float64 values in exact fractions."""
     rng = np.random.default_rng(0)
     values = (rng.standard_normal((40, 3)) + rng.standard_normal((40, 1)) + [offset, 0, -offset]) * scale
     correlation, constant = correlation_matrix(values)
@@ -321,7 +321,7 @@ def test_save_and_load_keep_every_bit(values, tmp_path, max_level):
 
 @pytest.mark.parametrize(("m", "p"), [(2, 1), (3, 2), (5, 7), (30, 64), (63, 501), (1000, 17)])
 def test_correlations_of_data_are_exact_as_they_are_made(m, p):
-    """`from_data` relies on the product to be symmetric to the last bit, and checks nothing."""
+    """`from_data` relies on products that are symmetric to the bit, and does not check it."""
     data = np.random.default_rng(p).normal(size=(m, p))
     data[:, p // 2] = -3 * data[:, 0]
     made = GaussianProblem.from_data(data).correlation
@@ -339,7 +339,7 @@ def test_data_to_problem_takes_one_matrix():
     assert peak < 1.2 * made.correlation.nbytes
 
 
-# --- correlations made on a device -----------------------------------------------------------------------------------
+# --- correlations computed on a device -------------------------------------------------------------------------------
 
 
 def test_samples_are_kept_where_a_device_makes_the_correlations(values, tmp_path):
@@ -359,7 +359,7 @@ def test_samples_are_kept_where_a_device_makes_the_correlations(values, tmp_path
     assert "correlation" not in vars(loaded)
     assert loaded.samples.tobytes() == values.tobytes()
     assert (loaded.fingerprint, loaded.constant, loaded.correlations) == (made.fingerprint, made.constant, "device")
-    assert loaded.correlation.tobytes() == host.correlation.tobytes()  # for those that run on no device
+    assert loaded.correlation.tobytes() == host.correlation.tobytes()  # for methods that run on no device
     assert vars(loaded)["correlation"] is loaded.correlation
 
 

@@ -1,8 +1,8 @@
-// Two ways to the residuals of a test, one after the other: by prefixes (prefix_scan.cu) and by sets (fisher_z.cuh).
-#include "gaussian/kernels/prefix_scan.cu"
+// The residuals of tests, computed in two ways: by prefixes (prefix.cuh) and by sets (fisher_z.cuh).
+#include "gaussian/kernels/prefix.cuh"
 
-// For every set S of L among the first n - 1 neighbours, in order, and every neighbour q: {ii, jj, ij} of the test of
-// Vi and row[q] given S. singular: of each set, what either way says of M2. One warp.
+// Writes {ii, jj, ij} of the test of Vi and row[q] given S, for every set S of L among the first n - 1 neighbours, in
+// order, and every neighbour q; and for each set whether either way calls M2 near singular. One warp.
 template <int L>
 __global__ void eliminate(const double* C, int p, int i, const int* row, int n, double residual_tolerance,
                           double* cells, double* by_prefix, double* by_set, int* singular) {

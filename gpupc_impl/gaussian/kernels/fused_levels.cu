@@ -1,0 +1,160 @@
+// pair-scan, several levels in one cooperative launch, for small problems, where launches take longer than the work.
+//
+// The thread blocks of the launch wait for each other between the steps of a level. Its steps, its tests and its lists
+// are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. A level that the launch
+// has no memory for ends it, and the host goes on with launches of single levels.
+#include "engine/kernels/grid_barrier.cuh"
+#include "engine/kernels/separating_sets.cuh"
+#include "gaussian/kernels/prefix_level.cuh"
+
+// Graphs of a search: one before a level, one after it, and one between its sides.
+constexpr int GRAPHS_AT_ONCE = 3;
+
+// The state of the search between two levels, the same in all threads.
+struct LevelCursor {
+    GridBarrier barrier;
+    int graph;                 // at the start of the next level
+    unsigned long long edges;  // of that graph
+    int most_degree;           // of that graph
+    int *pairs, *sets;         // where the next level's list begins
+    int ended;                 // the last level that was run
+
+    // Counts what level L left in the next graph, lists what it removed by list(before, after, pairs, sets), and goes
+    // on to the next level.
+    template <int L, class F>
+    __device__ __forceinline__ void end_level(const PairScan& s, F list) {
+        const int left = (graph + 1) % GRAPHS_AT_ONCE;
+        count_left(s.graphs, graph, left, L);
+        barrier.wait();
+        unsigned long long* const counters = s.graphs.counters_of(L);
+        const unsigned long long kept = load_relaxed(&counters[DEGREE_SUM]) / 2, removed = edges - kept;
+        if (removed != 0) {
+            list(graph, left, pairs, sets);
+            barrier.wait();  // the next level overwrites what the list is made from
+        }
+        graph = left;
+        edges = kept;
+        most_degree = static_cast<int>(load_relaxed(&counters[MOST_DEGREE]));
+        pairs += 2 * removed;
+        sets += L * removed;
+        ended = L;
+        if (blockIdx.x == 0 && threadIdx.x == 0) counters[ENDED] = nanoseconds();
+    }
+};
+
+// Runs level L; returns whether there was work and memory for it.
+template <int L>
+__device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, double critical_r_squared,
+                                          int requested_run, long long shared_cells) {
+    GPUPC_DYNAMIC_SHARED(double, shared);
+    const int longest = at.most_degree;
+    const long long of_warp = cells_of_warp<L>(longest);
+    // No level follows where core/pc_stable.py, stop_reason, has none; the table of binomials ends at as many sets as a
+    // search may number.
+    if (longest - 1 < L || longest > s.widest || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS ||
+        of_warp > shared_cells) {
+        return false;
+    }
+    const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
+    // Where tests are few, a level takes as long as its longest run, so runs are short.
+    const int run = requested_run != 0 ? requested_run : min(run_of<L>(0), 4);
+    prepare<L>(s, start, left, middle, run);
+    at.barrier.wait();
+#pragma unroll 1
+    for (int side = 0; side < 2; ++side) {
+        if ((warp_index() + 1) * of_warp <= shared_cells) {
+            double* const cells = shared + warp_index() * of_warp;
+            scan_side<L, false>(s, critical_r_squared, middle, left, side, run, longest, cells);
+        }
+        at.barrier.wait();
+    }
+    at.end_level<L>(s,
+                    [&](int before, int after, int* pairs, int* sets) { list_sets<L>(s, before, after, pairs, sets); });
+    return true;
+}
+
+// Runs levels L to `last`.
+template <int L, int LAST>
+__device__ __forceinline__ void run_levels(const PairScan& s, LevelCursor& at, int first, int last,
+                                           const double* critical, int requested_run, long long shared_cells) {
+    if constexpr (L <= LAST) {
+        if (L > last) return;
+        if (L < first || run_level<L>(s, at, critical[L - 2], requested_run, shared_cells)) {
+            run_levels<L + 1, LAST>(s, at, first, last, critical, requested_run, shared_cells);
+        }
+    }
+}
+
+// The result of a search, if no level follows.
+struct ScanResult {
+    unsigned char* entries;  // see write_entries
+    int* pairs;              // this and the others: see merge_lists
+    long long* offsets;
+    unsigned char* sizes;
+    int* members;
+};
+
+// Writes the result of a launch that began with level 1 and ran levels up to `ended`, from its lists.
+__device__ __forceinline__ void write_result(const PairScan& s, int graph, int ended, const int* pairs, const int* sets,
+                                             const ScanResult& result) {
+    SetList lists[LISTS] = {};
+#pragma unroll
+    for (int L = 1; L <= LISTS; ++L) {
+        if (L > ended) continue;
+        const unsigned long long before = load_relaxed(&s.graphs.counters_of(L - 1)[DEGREE_SUM]);
+        const unsigned long long removed = (before - load_relaxed(&s.graphs.counters_of(L)[DEGREE_SUM])) / 2;
+        lists[L - 1] = {pairs, nullptr, sets, static_cast<long long>(removed), L};
+        pairs += 2 * removed;
+        sets += L * removed;
+    }
+    write_entries(s.graphs, graph, result.entries);
+    merge_lists(lists, result.pairs, result.offsets, result.sizes, result.members);
+}
+
+// An estimate of the tests of level 2 by what level 1 left: a sixteenth of those that there would be if all variables
+// had the mean degree and no edge were removed. gaussian/fused_levels.py, tests_before, makes the same estimate.
+__device__ __forceinline__ double tests_expected(unsigned long long edges, int p) {
+    const double degree = 2.0 * static_cast<double>(edges) / p;
+    return static_cast<double>(edges) * degree * degree / 16;
+}
+
+// Runs levels `first` to `last`, which lie from FIRST to LAST; `graph` is that before the first of them, critical[L -
+// 2] is the critical r^2 of level L. The tests of level 1 have been made by pair_scan_one.
+//
+// Each level that is run writes its counters and its list (see list_sets), behind those of the levels before. ENDED of
+// the level before `first` is the time at which the launch began, or if it begins with level 1, the time at which
+// pair_scan_one began. A level whose rows are too long for the shared memory or the table of binomials is not run, and
+// none behind it. If level 1 is among the levels, those from 2 on are run only if level 1 leaves at most `most_edges`
+// edges and `most_tests` tests are expected at most; and the launch writes `result` after its last level.
+// Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
+template <int FIRST, int LAST>
+__global__ void __launch_bounds__(128, 4)
+    fused_levels(const PairScan s, const double* critical, int graph, int first, int last, int requested_run,
+                 long long shared_bytes, long long most_edges, double most_tests, int* pairs, int* sets,
+                 const ScanResult result) {
+    unsigned long long* const before = s.graphs.counters_of(first - 1);
+    if (first > 1 && blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
+    LevelCursor at{{&s.graphs.counters_of(first)[ARRIVED]},
+                   graph,
+                   before[DEGREE_SUM] / 2,
+                   static_cast<int>(before[MOST_DEGREE]),
+                   pairs,
+                   sets,
+                   first - 1};
+    if constexpr (FIRST == 1) {
+        if (first == 1) {
+            at.end_level<1>(s, [&](int start, int left, int* listed, int* members) {
+                list_members(s, start, left, listed, members);
+            });
+            const bool few = at.edges <= static_cast<unsigned long long>(most_edges) &&
+                             tests_expected(at.edges, s.graphs.p) <= most_tests;
+            if (!few) last = 1;
+        }
+    }
+    run_levels<(FIRST > 2 ? FIRST : 2), LAST>(s, at, first, last, critical, requested_run,
+                                              shared_bytes / static_cast<long long>(sizeof(double)));
+    if constexpr (FIRST == 1) {
+        static_assert(LAST <= LISTS);
+        if (first == 1) write_result(s, at.graph, at.ended, pairs, sets, result);
+    }
+}

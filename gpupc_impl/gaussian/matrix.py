@@ -1,0 +1,182 @@
+"""Correlation matrices in host memory and in files: made from samples, checked, and made exact.
+
+A matrix is *exact* if it is finite, lies in [-1, 1], has ones on its diagonal and equals its transpose to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core import mapped, placing
+from gpupc_impl.core.problem import InvalidProblem, as_matrix
+
+PANEL = 1024
+"""Variables whose correlations are computed in one product. In a single product of 16,000 variables and 1,000 samples
+threads of OpenBLAS 0.3.31 write out of bounds, and NumPy copies the mirror image of a large product entry by entry."""
+
+FAR_OFFSET = 1000
+"""A column whose mean exceeds this many of its standard deviations is centred without a division, which would lose
+digits to the mean."""
+
+
+def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pearson correlations of the columns of an (m, p) float64 matrix.
+
+    Columns are scaled by their largest magnitude before anything is squared, so that values near the ends of the
+    float64 range do not overflow (docs/numerics.md).
+
+    Returns:
+        (p, p) correlations, exactly symmetric, with zeros for constant columns, and (p,) bool that marks those columns.
+    """
+    centred, constant = standardized(values)
+    p = centred.shape[1]
+    correlation = placing.new_array((p, p))
+    for columns in mapped.pieces(p, PANEL):
+        panel, rest = centred[:, columns], slice(columns.stop, p)
+        np.matmul(panel.T, panel, out=correlation[columns, columns])  # syrk, exactly symmetric
+        np.matmul(panel.T, centred[:, rest], out=correlation[columns, rest])
+        correlation[rest, columns] = correlation[columns, rest].T
+    np.fill_diagonal(correlation, 1.0)
+    return np.clip(correlation, -1.0, 1.0, out=correlation), constant
+
+
+def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of an (m, p) matrix with mean zero and length one, whose products are the correlations.
+
+    Returns:
+        (m, p) standardised columns, zeros for constant ones, and (p,) bool that marks the constant ones.
+    """
+    values = np.ascontiguousarray(values, dtype=np.float64)  # so that sums do not depend on the layout
+    constant = (values == values[0]).all(axis=0)
+    scale = np.abs(values).max(axis=0)
+    centred = values / np.where(scale > 0, scale, 1.0)
+    mean = centred.mean(axis=0)
+    centred -= mean
+    norm = _lengths(centred)
+    far = ~constant & (np.abs(mean) * math.sqrt(len(values)) > FAR_OFFSET * norm)
+    if far.any():
+        centred[:, far] = _centred_without_division(values[:, far])
+        norm[far] = _lengths(centred[:, far])
+    constant |= norm == 0
+    centred /= np.where(constant, 1.0, norm)
+    centred[:, constant] = 0.0
+    return centred, constant
+
+
+def _lengths(columns: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("ij,ij->j", columns, columns))
+
+
+def _centred_without_division(values: np.ndarray) -> np.ndarray:
+    """The columns scaled by powers of two and centred: scaling is exact, and so is subtracting values that are close.
+
+    A division would round each value relative to its distance from zero, which is far more than the column varies.
+    """
+    _, exponents = np.frexp(np.abs(values).max(axis=0))
+    scaled = np.ldexp(values, -exponents)
+    scaled -= scaled[0]
+    return scaled - scaled.mean(axis=0)
+
+
+def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The (p, p) matrix, checked and made exact, and its names."""
+    matrix, names = as_matrix(correlation, names)
+    p = len(matrix)
+    if matrix.shape != (p, p):
+        raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
+    check_correlations(matrix, matrix.T)
+    exact = placing.new_array((p, p))
+    np.add(matrix, matrix.T, out=exact)
+    exact /= 2
+    np.clip(exact, -1.0, 1.0, out=exact)
+    np.fill_diagonal(exact, 1.0)
+    exact.setflags(write=False)
+    return exact, names
+
+
+def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:
+    """Check to 1e-8 that a matrix, or a tile of one, holds correlations.
+
+    Args:
+        transposed: the transposed matrix; for a tile, the transpose of its mirror image.
+        diagonal: whether the diagonal of a tile is part of the matrix's diagonal.
+
+    Raises:
+        InvalidProblem: it does not.
+    """
+    if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
+        raise InvalidProblem("correlation has entries that are not finite; give constant variables zeros instead")
+    worst = float(np.abs(matrix - transposed).max(initial=0.0))
+    if worst > 1e-8:
+        raise InvalidProblem(f"correlation is not symmetric: it differs from its transpose by {worst:.3g}")
+    worst = float(np.abs(np.diagonal(matrix) - 1.0).max(initial=0.0)) if diagonal else 0.0
+    if worst > 1e-8:
+        raise InvalidProblem(
+            f"correlation has a diagonal that differs from one by {worst:.3g}; a covariance matrix must be "
+            "scaled to correlations first"
+        )
+    worst = float(np.abs(matrix).max(initial=0.0))
+    if worst > 1 + 1e-8:
+        raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
+
+
+def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
+    """Why a (p, p) matrix is not exact, as a sentence; None if it is. Two tiles are in memory at a time."""
+    for rows in mapped.pieces(len(matrix), tile):
+        for columns in mapped.pieces(len(matrix), tile):
+            if columns.start < rows.start:
+                continue
+            upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
+            if not (np.isfinite(upper).all() and np.isfinite(lower).all()):
+                return "it has entries that are not finite"
+            difference = float(np.abs(upper - lower).max())
+            if difference > 0:
+                return f"it is not exactly symmetric: it differs from its transpose by {difference:.3g}"
+            largest = float(np.abs(upper).max())
+            if largest > 1:
+                return f"it has an entry of size {largest:.17g}; entries must lie in [-1, 1]"
+            if rows == columns and not (np.diagonal(upper) == 1).all():
+                worst = float(np.abs(np.diagonal(upper) - 1).max())
+                return f"its diagonal differs from one by {worst:.3g}"
+            mapped.release(matrix)
+    return None
+
+
+def mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A mapped matrix, which must be exact, as it is, and its names."""
+    _, names = as_matrix(matrix, names)
+    if matrix.shape != (len(matrix), len(matrix)):
+        raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
+    fault = correlation_fault(matrix)
+    if fault is None and not matrix.flags.c_contiguous:
+        fault = "it is not in C order"
+    if fault is not None:
+        raise InvalidProblem(
+            f"correlation lies in a file, so it is used as it is, but {fault}; "
+            "gpupc_impl.gaussian.large.exact_correlation writes one that can be used (or give a copy, np.array(...))"
+        )
+    matrix = matrix.view()
+    matrix.setflags(write=False)
+    return matrix, names
+
+
+def stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The matrix beside the problem file at `path`, mapped."""
+    matrix_file = path.parent / str(stored["correlation_file"])
+    try:
+        matrix = np.load(matrix_file, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise InvalidProblem(
+            f"{path.name} is a problem whose correlation matrix lies in {str(stored['correlation_file'])!r} beside it, "
+            f"which cannot be read ({error}); move both files together, or make the problem again"
+        ) from error
+    if mapped.spot_sha256(matrix) != str(stored["correlation_spot"]):
+        raise InvalidProblem(
+            f"{matrix_file.name} is not the correlation matrix that {path.name} was saved with; make the problem again"
+        )
+    return matrix

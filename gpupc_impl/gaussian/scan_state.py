@@ -1,0 +1,176 @@
+"""What the parts of pair-scan share: the declarations of its kernels, and the state of a search on the device."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Pointer, Struct
+from gpupc_impl.core.registry import Run
+from gpupc_impl.engine import bit_graph, graph
+from gpupc_impl.engine.bit_graph import GRAPHS, BitGraphs
+from gpupc_impl.engine.separating_sets import LevelSets
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div, round_up
+
+FUSED = ((1, 5), (6, 8), (9, 11))
+"""First and last level of each kernel of fused levels: as many levels as compile in about 10 s."""
+
+LEVELS_PREPARED = 6
+"""Levels beyond the present one for which the table of binomials is made."""
+
+GRAPHS_AT_ONCE = 3
+"""Graphs that a search keeps: one before a level, one after it, and one between its sides."""
+
+CONSTANTS = {**bit_graph.CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"]}
+"""Constants of kernels/prefix_scan.cu, and among others of kernels/fused_levels.cu."""
+
+SEARCH = Struct(  # pair_scan.cuh
+    "PairScan",
+    graphs=GRAPHS,
+    C=Pointer(np.float64),
+    residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
+    has_twin=Pointer(np.uint8),
+    members=Pointer(np.int32),
+    smallest_r_squared=Pointer(np.uint64),
+    starts=Pointer(np.int64),
+    neighbours=Pointer(np.int32),
+    best=Pointer(np.uint64),
+    run_starts=Pointer(np.uint64),
+    binomials=Pointer(np.uint64),
+    widest=np.int32,
+    scratch=Pointer(np.float64),
+    required=Pointer(np.uint32),
+    forbidden=Pointer(np.uint32),
+)
+
+
+class ScanState:
+    """The graphs, the device arrays and the parameters of one search.
+
+    Attributes:
+        graphs: the `GRAPHS_AT_ONCE` graphs; `graph` is the number of the present one, None before level 0.
+        memory: device arrays by name, those of `more_arrays` among them.
+        fields: the values of `SEARCH`; `search` is the struct that kernels take.
+        critical: (levels,) float64 on the device: critical r^2 of the levels from 2 on that may be fused.
+        levels_prepared: the last level for which there are rows and a table of binomials.
+        removed: the pairs that each level removed, and their sets.
+        tests: tests of the level that was read last.
+        entries: the adjacency matrix of the present graph on the device, if a launch has written it.
+
+    Args:
+        correlation: (p, p) float64 on the device.
+        more_arrays: shapes and types by name of arrays that are allocated together with the others.
+    """
+
+    def __init__(self, problem: GaussianProblem, run: Run, correlation: Any, more_arrays: dict[str, tuple[Any, Any]]):
+        self.problem, self.params, self.pmax = problem, run.params, run.pmax
+        backend = self.backend = run.backend
+        p = self.p = problem.n_variables
+        memory = self.memory = backend.empty_all(
+            **BitGraphs.arrays(p, GRAPHS_AT_ONCE),
+            has_twin=(p, np.uint8),
+            member_of_pair=((p, p), np.int32),
+            **more_arrays,
+        )
+        self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE, memory)
+        self.graph: int | None = None
+        self.critical: Any = None
+        self.levels_prepared = 0
+        self.removed: list[LevelSets] = []
+        self.tests = 0
+        self.entries: Any = None
+        self.fields: dict[str, Any] = {
+            **dict.fromkeys(SEARCH.fields),
+            **{name: memory.get(name) for name in ("starts", "neighbours", "best", "run_starts")},
+            **self._fixed_graphs(),
+            "graphs": self.graphs.struct,
+            "C": correlation,
+            "residual_tolerance": problem.residual_tolerance,
+            "pivot_tolerance": problem.pivot_tolerance,
+            "has_twin": memory["has_twin"],
+            "members": memory["member_of_pair"],
+            "smallest_r_squared": backend.empty((p, p), np.uint64) if run.pmax else None,
+            "widest": 0,
+        }
+        self.search = SEARCH(**self.fields)
+
+    def _fixed_graphs(self) -> dict[str, Any]:
+        """The graphs of required and of forbidden edges on the device, if there is background knowledge."""
+        fixed = self.problem.fixed
+        if fixed is None:
+            return {}
+        graphs = {"required": fixed.required, "forbidden": fixed.forbidden}
+        return {name: self.backend.upload(bit_graph.pack_pairs(pairs, self.p)) for name, pairs in graphs.items()}
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block of as many warps as the parameters say."""
+        return self.params["warps"] * self.backend.warp_threads
+
+    def prepare_rows(self, level: int, scratch: Any) -> None:
+        """Allocate the rows and upload the tables for a level from 2 on and some that follow, unless they are there.
+
+        Args:
+            scratch: device memory for the cells of warps, where shared memory is too small for them; else None.
+        """
+        if self.levels_prepared < level:
+            edges = self.graphs.edges
+            self.levels_prepared = level + LEVELS_PREPARED
+            self.fields |= self.backend.empty_all(
+                starts=(self.p + 1, np.int64),
+                run_starts=(self.p + 1, np.uint64),
+                neighbours=(2 * edges, np.int32),
+                best=(2 * edges, np.uint64),
+            )
+            self.upload_tables(self.graphs.most_degree)
+        elif scratch is self.fields["scratch"]:
+            return
+        self.fields["scratch"] = scratch
+        self.search = SEARCH(**self.fields)
+
+    def upload_tables(self, longest: int) -> None:
+        """Upload binomials for rows of up to `longest` and levels up to `levels_prepared`, and behind them the critical
+        values of levels that may be fused."""
+        table = _binomials(round_up(longest, 32), self.levels_prepared)
+        device = self.backend.upload(np.concatenate((table.reshape(-1), self.critical_later.view(np.uint64))))
+        self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
+        self.critical = device[table.size :].view(np.float64)
+        self.search = SEARCH(**self.fields)
+
+    @functools.cached_property
+    def critical_later(self) -> np.ndarray:
+        """(levels,) float64: critical r^2 from level 2 on; 0 for a level without degrees of freedom."""
+        levels, problem = range(2, FUSED[-1][1] + 1), self.problem
+        return np.array([0.0 if problem.obstacle(level) else problem.critical_r_squared(level) for level in levels])
+
+
+@functools.lru_cache(maxsize=16)
+def _binomials(widest: int, levels: int) -> np.ndarray:
+    """`graph.binomial_table`, read-only, cached because searches of similar problems need the same ones."""
+    table = graph.binomial_table(widest, levels)
+    table.setflags(write=False)
+    return table
+
+
+def cells(level: int, longest: int) -> int:
+    """float64 of a warp's prefix and partners in rows of up to `longest` (kernels/side_scan.cuh, cells_of_warp)."""
+    return (3 * level - 1) * longest + ceil_div(longest, 2)
+
+
+def list_bytes(level: int, pairs: int) -> int:
+    """Bytes of a list of removed pairs with their sets."""
+    return (8 + 4 * level) * pairs
+
+
+def tests_before(state: ScanState, level: int) -> float:
+    """Tests of the level before, from which the tests of a level from 2 on are forecast.
+
+    Those of level 1 say nothing about level 2. In their place stands a sixteenth of the tests that level 2 would make
+    if all variables had the mean degree and no edge were removed (kernels/fused_levels.cu, tests_expected).
+    """
+    edges, degree = state.graphs.edges, 2 * state.graphs.edges / state.p
+    return state.tests if level > 2 else edges * degree * degree / 16
