@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.integers import ceil_div
@@ -110,7 +110,11 @@ class BitGraphs:
     def launch(self, source: str, kernel: str, *arguments: Any) -> None:
         """Launch a kernel of rows."""
         structs = tuple(argument.struct for argument in arguments if isinstance(argument, Filled))
-        self.backend.kernel(source, kernel, structs)(self._grid, self._block, arguments)
+        self.launch_kernel(KernelSource(source, kernel, structs), *arguments)
+
+    def launch_kernel(self, kernel: KernelSource, *arguments: Any) -> None:
+        """The same for a kernel with constants."""
+        self.backend.kernel(*kernel)(self._grid, self._block, arguments)
 
     def count(self, before: int, after: int, level: int) -> None:
         """Queue the counting of what is left after a level."""

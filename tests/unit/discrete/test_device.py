@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -17,13 +16,23 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
-from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.registry import InvalidParameter, Run, get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.discrete import device, disc_cupc, gpupc, products
-from gpupc_impl.discrete.problem import MAX_SAMPLES, DiscreteProblem
+from gpupc_impl.discrete import (
+    batches,
+    block_tables,
+    decisions,
+    declarations,
+    device,
+    disc_cupc,
+    gpupc,
+    memory_plan,
+    planes,
+    products,
+)
+from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
 
 METHODS = ("gpupc", "disc-cupc")
@@ -135,9 +144,9 @@ def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
     assert expected.levels_run >= 3
-    module = {"gpupc": gpupc, "disc-cupc": disc_cupc}[method]
+    module = {"gpupc": memory_plan, "disc-cupc": disc_cupc}[method]
     for plane_cells, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 9), (1 << 30, 9), (40, 41)):
-        monkeypatch.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        monkeypatch.setattr(planes, "PLANE_CELLS", {"host": plane_cells})
         monkeypatch.setattr(module, "SHARED_TABLE_CELLS", shared_cells)
         for params in SHAPES[method]:
             assert_same(run(problem, method, backend, params), expected)
@@ -178,7 +187,7 @@ def test_level_zero_by_products_of_planes(seed, p, n, most, band, test, plane_ce
     expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples"}, pmax=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(products, "BAND_BYTES", band)
-        patched.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        patched.setattr(planes, "PLANE_CELLS", {"host": plane_cells})
         watched = WatchedBackend()
         found = run(problem, "gpupc", watched, pmax=True)
     assert_same(found, expected)
@@ -210,7 +219,7 @@ def test_level_one_from_the_tables_of_pairs(seed, p, n, most, shape, tables, tes
     problem = sampled(seed, p=p, n=n, most=most, alpha=0.05, max_level=2, test=test, df_rule="adjusted")
     expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples", "delta": 1}, pmax=True)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        patched.setattr(planes, "PLANE_CELLS", {"host": plane_cells})
         found = run(problem, "gpupc", open_backend("host"), {**shape, "tables": tables}, pmax=True)
     assert_same(found, expected)
     assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)
@@ -223,13 +232,13 @@ def test_tables_of_pairs_are_kept_until_level_one(backend, monkeypatch, room):
     if not room:
         monkeypatch.setattr(products, "KEPT_SHARE", 1 << 60)
     expected, kept = run(problem, "gpupc", backend), []
-    make_level = gpupc.GpuPC.make_level
+    launch_level = gpupc.GpuPC.launch_level
 
     def watched(search, level, sides):
-        kept.append(search.pair_tables is not None)
-        make_level(search, level, sides)
+        kept.append(search.products.kept is not None)
+        launch_level(search, level, sides)
 
-    monkeypatch.setattr(gpupc.GpuPC, "make_level", watched)
+    monkeypatch.setattr(gpupc.GpuPC, "launch_level", watched)
     assert_same(run(problem, "gpupc", backend), expected)
     assert kept == [room] + [False] * (len(kept) - 1)
     assert len(kept) >= 2
@@ -240,9 +249,9 @@ def test_small_tables_have_blocks_of_their_own(backend, monkeypatch, small_cells
     """On a GPU with work enough: no table is made twice or left out, wherever the line is."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
-    monkeypatch.setattr(gpupc, "SMALL_CELLS", small_cells)
-    monkeypatch.setattr(gpupc, "THREADS_A_MULTIPROCESSOR", 2)
-    monkeypatch.setattr(gpupc, "DEFAULTS", {"host": gpupc.DEFAULTS["cuda"]})
+    monkeypatch.setattr(block_tables, "SMALL_CELLS", small_cells)
+    monkeypatch.setattr(block_tables, "THREADS_A_MULTIPROCESSOR", 2)
+    monkeypatch.setattr(block_tables, "DEFAULTS", {"host": block_tables.DEFAULTS["cuda"]})
     watched = WatchedBackend()
     watched.multiprocessors = 1
     assert_same(run(problem, "gpupc", watched, {"batches": "no"}), expected)
@@ -260,35 +269,35 @@ def test_small_tables_have_blocks_of_their_own(backend, monkeypatch, small_cells
     test=st.sampled_from(["chi-square", "g-square"]),
     df_rule=st.sampled_from(["full", "adjusted"]),
     splits=st.sampled_from([0, 3]),
-    together=st.booleans(),
+    block_an_edge=st.booleans(),
     limits=st.sampled_from([(256, 2688, 1024), (40, 2688, 1024), (1 << 20, 300, 1024), (1 << 20, 2688, 70)]),
 )
-def test_many_tests_are_made_at_a_time(seed, p, n, most, test, df_rule, splits, together, limits):
+def test_many_tests_are_made_at_once(seed, p, n, most, test, df_rule, splits, block_an_edge, limits):
     """Statistics to the bit, as p-values: by a warp or by the warps of a block, with tables of several strata and more
     rows than a tile has, and with some that are left to the other kernels, whatever for."""
     problem = sampled(seed, p=p, n=n, most=most, alpha=0.01, max_level=4, test=test, df_rule=df_rule)
     expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples", "delta": 1}, pmax=True)
     with pytest.MonkeyPatch.context() as patched:
         for name, limit in zip(("BATCH_CELLS", "BATCH_WORDS", "BATCH_PARTS"), limits, strict=True):
-            patched.setattr(gpupc, name, limit)
-        patched.setattr(gpupc, "BATCH_CELLS_IN_COMMON", limits[0])
-        patched.setattr(gpupc, "BATCH_WARPS_A_MULTIPROCESSOR", 1 << 20 if together else 1)
+            patched.setattr(batches, name, limit)
+        patched.setattr(batches, "BATCH_CELLS_IN_COMMON", limits[0])
+        patched.setattr(batches, "WARPS_A_MULTIPROCESSOR", 1 << 20 if block_an_edge else 1)
         watched = WatchedBackend()
         watched.multiprocessors = 1
         found = run(problem, "gpupc", watched, {"batches": "yes", "splits": splits, "delta": 1}, pmax=True)
     assert_same(found, expected)
     assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)
-    batches, others = (watched.launches[name] for name in ("gpupc_batches", "gpupc_level"))
-    event(f"batches: {batches > 0}, others: {others > 0}")
+    batched, others = (watched.launches[name] for name in ("gpupc_batches", "gpupc_level"))
+    event(f"batches: {batched > 0}, others: {others > 0}")
     if expected.levels_run > 1 and most < 40:
-        assert batches == 2 * (expected.levels_run - 1)
+        assert batched == 2 * (expected.levels_run - 1)
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("block_an_edge", [False, True])
 @pytest.mark.parametrize("rule", [{"tests_per_edge": 5, "decay": 0.3}, "first-come", "knowledge", "many categories"])
-def test_batches_keep_the_rules_of_a_search(backend, monkeypatch, together, rule):
+def test_batches_keep_the_rules_of_a_search(backend, monkeypatch, block_an_edge, rule):
     """Workloads, sets that come first, edges that are required or forbidden, and variables without planes."""
-    monkeypatch.setattr(gpupc, "BATCH_WARPS_A_MULTIPROCESSOR", 1 << 20 if together else 1)
+    monkeypatch.setattr(batches, "WARPS_A_MULTIPROCESSOR", 1 << 20 if block_an_edge else 1)
     workload = rule if isinstance(rule, dict) else {}
     problem = sampled(3, p=10, n=900, most=4, alpha=0.05, **workload)
     if rule == "knowledge":
@@ -312,7 +321,7 @@ def test_batches_are_for_long_rows(backend, monkeypatch):
     """On a GPU, where neither delta, gamma nor beta is asked for."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
-    monkeypatch.setattr(gpupc, "DEFAULTS", {"host": gpupc.DEFAULTS["cuda"]})
+    monkeypatch.setattr(block_tables, "DEFAULTS", {"host": block_tables.DEFAULTS["cuda"]})
     for length, params, made in (
         (1, {}, True),
         (100, {}, False),
@@ -320,7 +329,7 @@ def test_batches_are_for_long_rows(backend, monkeypatch):
         (1, {"delta": 32}, False),
         (100, {"batches": "yes"}, True),
     ):
-        monkeypatch.setattr(gpupc, "BATCH_RUN", length)
+        monkeypatch.setattr(batches, "BATCH_RUN", length)
         watched = WatchedBackend()
         watched.multiprocessors = 1
         assert_same(run(problem, "gpupc", watched, params), expected)
@@ -340,10 +349,11 @@ def test_the_papers_choices_are_taken(backend):
     """Without planes nothing is packed; with global tables only gpuPC's level 0 has any in shared memory."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     paper = {"counting": "samples", "tables": "global"}
-    search = disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", paper))
-    assert search.planes is None
-    assert disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", {})).planes is not None
-    assert search._tables(1, 5, 64, 30)[1] == 5
+    for method in METHODS:
+        for params, packed in (({}, 1), (paper, 0)):
+            watched = WatchedBackend()
+            run(problem, method, watched, params)
+            assert watched.launches["pack_planes"] == packed
     found = run(problem, "gpupc", backend, paper)
     plans = found.facts["memory_plans"]
     assert plans[0]["shared_cells"] > 0
@@ -356,22 +366,22 @@ def test_unclear_tests_are_decided_on_the_host(backend, monkeypatch, method):
     """With only every 2^k-th critical value at hand, and room for one test, the answers stay."""
     problem = sampled(6, p=9, n=600, most=6, alpha=0.05)
     expected = run(problem, method, backend)
-    table = device.critical_table(0.05)
+    table = decisions.critical_table(0.05)
     df = 2 ** np.arange(1, 63, dtype=np.uint64)
     sparse = (table[0][:3], df, stats.chi2.isf(0.05, df.astype(float)))
-    monkeypatch.setattr(device, "LISTED_DF", 2)
-    monkeypatch.setattr(device, "critical_table", lambda alpha: sparse)
-    monkeypatch.setattr(device, "UNCLEAR_AT_FIRST", 1)
+    monkeypatch.setattr(decisions, "LISTED_DF", 2)
+    monkeypatch.setattr(decisions, "critical_table", lambda alpha: sparse)
+    monkeypatch.setattr(device, "UNDECIDED_AT_FIRST", 1)
     found = run(problem, method, backend)
     assert found.sha256 == expected.sha256
     assert found.sepsets == expected.sepsets
 
 
 def test_critical_values_beyond_the_listed_ones():
-    listed, df, values = device.critical_table(0.01)
+    listed, df, values = decisions.critical_table(0.01)
     assert listed[0] == 0
-    assert np.array_equal(listed[1:], stats.chi2.isf(0.01, np.arange(1, device.LISTED_DF + 1)))
-    assert df[0] <= device.LISTED_DF
+    assert np.array_equal(listed[1:], stats.chi2.isf(0.01, np.arange(1, decisions.LISTED_DF + 1)))
+    assert df[0] <= decisions.LISTED_DF
     assert df[-1] == 2**62
     assert (np.diff(df.astype(np.float64)) > 0).all()
     assert (np.diff(values) > 0).all()
@@ -450,19 +460,19 @@ def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
         assert found.levels_run >= 2
 
 
-@pytest.mark.parametrize("name", gpupc.DEFAULTS)
+@pytest.mark.parametrize("name", block_tables.DEFAULTS)
 def test_blocks_fit_with_any_parameters(name):
     """Those that are not asked for make way for those that are."""
     sizes = [0, 1, 2, 3, 13, 64, 300, 512]
     for delta, gamma, beta in itertools.product(sizes, sizes, sizes):
         asked = {"delta": delta, "gamma": gamma, "beta": beta}
-        if max(delta, 1) * max(gamma, 1) * max(beta, 1) > gpupc.MAX_THREADS:
+        if max(delta, 1) * max(gamma, 1) * max(beta, 1) > declarations.MAX_THREADS:
             continue
-        shape = gpupc.block_shape(asked, name)
-        assert np.prod(list(shape.values())) <= gpupc.MAX_THREADS
+        shape = block_tables.block_shape(asked, name)
+        assert np.prod(list(shape.values())) <= declarations.MAX_THREADS
         assert all(size == asked[each] for each, size in shape.items() if asked[each])
         if not any(asked.values()):
-            assert shape == gpupc.DEFAULTS[name]
+            assert shape == block_tables.DEFAULTS[name]
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -483,7 +493,7 @@ def plan(**changes):
         "dense_cells": 10**6,
         "sorted_cells": 200_000,
     }
-    return gpupc.plan_memory(**{**arguments, **changes})
+    return memory_plan.plan_memory(**{**arguments, **changes})
 
 
 def test_no_more_blocks_have_room_than_run():
@@ -497,7 +507,7 @@ def test_no_more_blocks_have_room_than_run():
 def test_small_tables_are_shared():
     found = plan(largest_table=500)
     assert found.shared_cells == 500
-    assert found.shared_bytes == 2 * (gpupc.UNIT_BYTES + 4 * 2) + 400 + 2 * 4 * 500
+    assert found.shared_bytes == 2 * (declarations.UNIT_BYTES + 4 * 2) + 400 + 2 * 4 * 500
     assert found.scratch_bytes == 0
     assert found.z == 1
 
@@ -505,7 +515,7 @@ def test_small_tables_are_shared():
 def test_large_tables_take_scratch_space_as_far_as_it_goes():
     found = plan(max_shared_bytes=1 << 17)
     assert found.scratch_cells == 100_000
-    assert found.shared_cells == gpupc.SHARED_TABLE_CELLS
+    assert found.shared_cells == memory_plan.SHARED_TABLE_CELLS
     block = 2 * 4 * 100_000
     blocks = found.scratch_grid[0] * found.scratch_grid[1]
     assert found.scratch_bytes == blocks * block <= 10**9 - 10**6
@@ -592,12 +602,12 @@ def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
     """The paper's 64, more where a level has few edges, fewer for all pairs, and what is asked for."""
     monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
     problem = sampled(0)
-    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {}))
-    assert [search._delta(tables, 64) for tables in (10**6, 400, 399, 200, 1)] == [64, 128, 128, 256, 256]
-    assert search._delta(1, 64, 128) == 128
-    assert search._delta(10**6, 32) == 32
-    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"delta": 7}))
-    assert search._delta(1, 64) == search._delta(10**6, 32) == 7
+    search = block_tables.BlockTables(problem, run_of(backend, "gpupc", {}))
+    assert [search.threads_a_table(tables, 64) for tables in (10**6, 400, 399, 200, 1)] == [64, 128, 128, 256, 256]
+    assert search.threads_a_table(1, 64, 128) == 128
+    assert search.threads_a_table(10**6, 32) == 32
+    search = block_tables.BlockTables(problem, run_of(backend, "gpupc", {"delta": 7}))
+    assert search.threads_a_table(1, 64) == search.threads_a_table(10**6, 32) == 7
 
 
 def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
@@ -605,16 +615,16 @@ def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
     for."""
     monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
     problem, grid = sampled(0), (200, 12)
-    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2}))
-    monkeypatch.setattr(gpupc, "QUEUED", 4)
-    monkeypatch.setattr(gpupc, "MOST_BLOCKS", 1 << 18)
+    search = block_tables.BlockTables(problem, run_of(backend, "gpupc", {"gamma": 2}))
+    monkeypatch.setattr(block_tables, "QUEUED", 4)
+    monkeypatch.setattr(block_tables, "MAX_BLOCKS", 1 << 18)
     given = {(4000, 64): 1, (1600, 64): 1, (800, 64): 2, (24, 64): 66, (24, 256): 16, (0, 256): 109}
-    assert {(units, delta): search._splits(units, delta, 462, grid) for units, delta in given} == given
-    assert search._splits(24, 64, 5, grid) == 3
-    assert search._splits(1, 64, 10**6, (gpupc.MOST_BLOCKS // 24, 12)) == 2
+    assert {(units, delta): search.blocks_an_edge(units, delta, 462, grid) for units, delta in given} == given
+    assert search.blocks_an_edge(24, 64, 5, grid) == 3
+    assert search.blocks_an_edge(1, 64, 10**6, (block_tables.MAX_BLOCKS // 24, 12)) == 2
     for asked in ({"delta": 64}, {"splits": 1}):
-        search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2, **asked}))
-        assert search._splits(1, 64, 462, grid) == 1
+        search = block_tables.BlockTables(problem, run_of(backend, "gpupc", {"gamma": 2, **asked}))
+        assert search.blocks_an_edge(1, 64, 462, grid) == 1
 
 
 # --- degenerate data -------------------------------------------------------------------------------------------------
@@ -685,8 +695,9 @@ def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
     problem = sampled(15, p=7, n=700, most=6, alpha=0.2, test=test, df_rule="adjusted")
     expected = run(problem, "gpupc", backend, pmax=True)
     assert expected.levels_run >= 3
-    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 3)
-    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 0})
+    monkeypatch.setattr(memory_plan, "SHARED_TABLE_CELLS", 3)
+    monkeypatch.setattr(block_tables, "SHARED_TABLE_CELLS", 3)
+    monkeypatch.setattr(block_tables, "SORTED_FROM", {"host": 0})
     for params in SHAPES["gpupc"]:
         found = run(problem, "gpupc", backend, params, pmax=True)
         assert all(plan["dense_cells"] <= 3 for plan in found.facts["memory_plans"])
@@ -702,8 +713,8 @@ def launches(backend, monkeypatch):
     """The grids of disc-cupc's launches, by the kernel's part."""
     found, kernel = {}, type(backend).kernel
 
-    def watched(self, source, expression, structs):
-        made = kernel(self, source, expression, structs)
+    def watched(self, source, expression, *declared):
+        made = kernel(self, source, expression, *declared)
 
         def launch(grid, block, args, **options):
             found[expression.split("<")[0]] = (grid, block)
@@ -757,8 +768,8 @@ class WatchedBackend(HostBackend):
         self.allocated = before + 1  # of a GPU
         return made
 
-    def kernel(self, source, expression, structs=()):
-        kernel = super().kernel(source, expression, structs)
+    def kernel(self, source, expression, *declared):
+        kernel = super().kernel(source, expression, *declared)
 
         def launch(*arguments, **options):
             self.launches[expression.split("<")[0]] += 1
@@ -806,8 +817,9 @@ def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
     codes = np.random.default_rng(0).integers(0, 6, (400, 12))
     problem = DiscreteProblem.from_data(codes, tests_per_edge=3, decay=0.2, max_level=3)
     expected = run(problem, "gpupc", open_backend("host"), {"tables": "global"})
-    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 50)
-    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 1})
+    monkeypatch.setattr(memory_plan, "SHARED_TABLE_CELLS", 50)
+    monkeypatch.setattr(block_tables, "SHARED_TABLE_CELLS", 50)
+    monkeypatch.setattr(block_tables, "SORTED_FROM", {"host": 1})
     watched = WatchedBackend()
     found = run(problem, "gpupc", watched, {"counting": "samples"})
     assert_same(found, expected)
@@ -815,7 +827,7 @@ def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
     assert watched.launches["gpupc_level"] == 2 * 3  # 252, 1,512 and 9,072 cells
     plans = found.facts["memory_plans"]
     assert [plan["dense_cells"] for plan in plans] == [42, 252, 50, 50]
-    assert plans[2]["scratch_cells"] == gpupc.sorted_cells(400, 1, gpupc.DIGITS["host"])
+    assert plans[2]["scratch_cells"] == memory_plan.sorted_cells(400, 1, declarations.DIGITS["host"])
 
 
 def test_later_levels_make_their_own_binomials_and_lists(backend, monkeypatch):
@@ -842,12 +854,6 @@ def test_a_run_does_not_describe_the_device(backend, monkeypatch, method):
     monkeypatch.setattr(type(backend), "describe", lambda self: described.append(1) or describe(self))
     assert run(sampled(0), method, backend).levels_run > 1
     assert not described  # it takes CUDA a millisecond
-
-
-def test_samples_are_numbered_beyond_the_last_without_overflow():
-    source = (PACKAGE_ROOT / "discrete/kernels/tables.cuh").read_text()
-    at_once = max(map(int, re.findall(r"ROWS_AT_ONCE = (\d+);", source)))
-    assert MAX_SAMPLES + gpupc.MAX_THREADS * at_once < 2**31
 
 
 @pytest.mark.parametrize("method", METHODS)
