@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpupc_impl.backends import KernelSource, Pointer, Struct
-from gpupc_impl.discrete.problem import MAX_SAMPLES
+from gpupc_impl.discrete.labels import MAX_SAMPLES
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS
 
