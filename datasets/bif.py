@@ -1,6 +1,6 @@
 """Discrete Bayesian networks in the BIF format of the Bayesian network repository: reading and sampling.
 
-A network is read by its own grammar, without pgmpy (importing that takes seconds), and sampled with numpy.
+The parser is our own, since importing pgmpy takes seconds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from datasets.dataset import DataError
 
 SUM_TOLERANCE = 1e-5
-"""How far from 1 the probabilities of a row may sum: files hold rounded ones (the repository's are off by up to 1e-6).
-They are divided by their sum."""
+"""Tolerance of the sum of a row's probabilities, which files round (the repository's by up to 1e-6). They are divided
+by their sum."""
 
 LARGEST_TABLE = 1 << 27
-"""Largest number of probabilities in a table (1 GiB)."""
+"""Upper bound on the probabilities in a table (1 GiB)."""
 
 VARIABLE = re.compile(r"variable (\S+) \{\s*type discrete \[ (\d+) \] \{ (.*?) \};\s*\}")
 PROBABILITY = re.compile(r"probability \( ([^|)]+?)(?: \| ([^)]+?))? \) \{\n(.*?)\n\}", re.DOTALL)
@@ -35,8 +35,9 @@ class Network(NamedTuple):
         names: the variables in the file's order.
         labels: for each variable the labels of its categories, in the file's order.
         parents: for each variable the positions of its parents, in the file's order.
-        tables: for each variable (configurations of its parents, categories) float64: probabilities that sum to 1.
-            The first parent varies slowest, as in an array indexed by the parents in their order.
+        tables: for each variable, (configurations of its parents, categories) float64 probabilities, whose rows sum to
+        1.
+            The first parent varies slowest, as in an array that is indexed by the parents in their order.
     """
 
     names: tuple[str, ...]
@@ -60,7 +61,7 @@ def read_bif(content: bytes, label: str) -> Network:
     """A network from a BIF file's content, gzipped or not.
 
     Raises:
-        DataError: the content is not what the format allows, or the network is not one; names what is wrong.
+        DataError: the content violates the format, or the graph has a cycle; the message names the fault.
     """
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
@@ -69,10 +70,10 @@ def read_bif(content: bytes, label: str) -> Network:
     where = f"network {label!r}"
     states: dict[str, tuple[str, ...]] = {}
     for name, count, listed in VARIABLE.findall(text):
-        found = tuple(listed.split(", "))
-        if str(len(found)) != count.lstrip("0") or len(set(found)) != len(found):
-            raise DataError(f"{where}, variable {name!r}: {count} different states declared, found {', '.join(found)}")
-        if states.setdefault(name, found) is not found:
+        labels = tuple(listed.split(", "))
+        if str(len(labels)) != count.lstrip("0") or len(set(labels)) != len(labels):
+            raise DataError(f"{where}, variable {name!r}: {count} different states declared, found {', '.join(labels)}")
+        if states.setdefault(name, labels) is not labels:
             raise DataError(f"{where}, variable {name!r}: declared twice")
     if not states:
         raise DataError(f"{where} declares no variable")
@@ -109,12 +110,12 @@ def read_bif(content: bytes, label: str) -> Network:
 def sample(network: Network, samples: int, seed: int) -> np.ndarray:
     """Independent samples by forward sampling: (samples, variables) uint8 codes (uint16 beyond 256 categories).
 
-    A variable's uniform numbers come from a PCG64 stream of its own, seeded by (seed, position): the bits depend
-    neither on the topological order nor on the number of samples, of which fewer are the first of more. A category
-    of probability zero is never drawn.
+    A variable's uniform numbers come from a PCG64 stream of its own, seeded by (seed, position), so that the codes do
+    not depend on the topological order, and fewer samples are the first of more. A category of probability zero is
+    never drawn.
 
     Returns:
-        In Fortran order: a variable's codes lie side by side.
+        the codes in Fortran order, in which those of a variable are contiguous.
     """
     widest = max(map(len, network.labels))
     codes = np.empty((len(network.names), samples), dtype=np.uint8 if widest <= 256 else np.uint16)

@@ -81,5 +81,5 @@ def _skeleton_function(path: str):
 
 @functools.lru_cache(maxsize=1)
 def _outputs(p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays that the program writes (graph, |z|, separating sets), kept so that no later call faults in their pages."""
+    """The arrays that the program writes (graph, |z|, sets), kept so that later calls do not fault in their pages."""
     return np.zeros((p, p), np.int32), np.zeros((p, p)), np.zeros((p, p, MAX_LEVEL), np.int32)
