@@ -88,9 +88,7 @@ def parse(text: str) -> Any:
         raise
     except RecursionError as error:
         raise RegistryError("not readable as YAML: it is nested too deeply") from error
-    except (
-        Exception
-    ) as error:  # YAML errors, and those of values such as a number of 5000 digits or a 13th month
+    except Exception as error:  # YAML errors, and those of values such as a number of 5000 digits or a 13th month
         raise RegistryError(f"not readable as YAML: {type(error).__name__}: {error}") from error
 
 
