@@ -1,11 +1,11 @@
 """The CMIknn test, compiled with numba: what `cmiknn-serial` and `cmiknn-parallel` share.
 
-The test is that of Runge (2018) as Algorithm 1 of the GPU-CMIknn paper gives it, with the fixed rules of
-docs/cmiknn.md: random numbers from Philox, sums in whole multiples of 2^-40, ties by the smaller index. Nothing here is
-shared with the kernels, and the permutations are drawn by the sequential scheme itself, a sample after the other in
-priority order.
+This is Algorithm 1 of GPU-CMIknn, the test of Runge (2018), with the fixed rules of docs/cmiknn.md: random numbers come
+from Philox, sums are whole multiples of 2^-40, and the smaller index wins a tie. The code shares nothing with the
+kernels, and draws permutations by the sequential scheme of the paper, one sample after the other in the order of their
+priorities. It is equal to the GPU methods in the sets, their order and every random number, and so in every p-value.
 
-Samples come as rows: x (n,) of the permuted variable, ys (w, n) of the variables tested against it, and s (l, n) of the
+Arrays hold a variable a row: x (n,) the permuted variable, ys (w, n) the variables tested against it, and s (l, n) the
 conditioning set, all of one float dtype.
 """
 
@@ -17,11 +17,11 @@ _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
 LOW = np.uint64(0xFFFFFFFF)
-INDEX_BITS = np.uint64(0xFFFFFF)  # of a priority: the sample
-FOLD, DRAW = np.uint64(0), np.uint64(1)  # last counter word: what the random words are for
+INDEX_BITS = np.uint64(0xFFFFFF)  # of a priority, in which the index of the sample makes priorities differ
+FOLD, DRAW = np.uint64(0), np.uint64(1)  # the last counter word separates uses of the generator
 
 BISECTIONS = 8
-"""Halvings of an interval before it is narrowed to the distances that lie in it."""
+"""Bisections of an interval before it is narrowed to the distances that lie in it."""
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ BISECTIONS = 8
 
 @_compiled
 def philox(c0, c1, c2, c3, k0, k1):
-    """Philox4x32-10 (Salmon et al. 2011): four 32-bit words, each held in 64 bits."""
+    """Philox4x32-10 (Salmon et al. 2011): four random 32-bit words, each in 64 bits, of a counter and a key."""
     for _ in range(10):
         first = np.uint64(0xD2511F53) * c0
         second = np.uint64(0xCD9E8D57) * c2
@@ -43,7 +43,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 def permutation_key(seed: int, variable: int, members: tuple[int, ...]) -> tuple[np.uint64, np.uint64]:
-    """The key of all random numbers behind the permutations of a variable given a set (ascending members)."""
+    """The key of all random numbers for the permutations of a variable given a set (ascending members)."""
     k0 = k1 = zero = np.uint64(0)
     for word in (seed % 2**32, seed // 2**32, variable, len(members), *members):
         k0, k1, _, _ = philox(np.uint64(word), zero, zero, FOLD, k0, k1)
@@ -53,7 +53,7 @@ def permutation_key(seed: int, variable: int, members: tuple[int, ...]) -> tuple
 
 @_inlined
 def words(sample, permutation, block, key):
-    """Words 4 block, ..., 4 block + 3 of a sample in a permutation."""
+    """Random words 4 block to 4 block + 3 of a sample in a permutation."""
     return philox(np.uint64(sample), np.uint64(permutation), np.uint64(block), DRAW, key[0], key[1])
 
 
@@ -62,36 +62,36 @@ def words(sample, permutation, block, key):
 
 @_compiled
 def nearest_neighbours(s, k, first, last, neighbours):
-    """Fill rows [first, last) of (n, k) int32: the k nearest other samples in S, by distance and then index."""
+    """Fill rows [first, last) of (n, k) int32 with the k nearest other samples in S, by distance and then by index."""
     n = s.shape[1]
     row = np.empty(n, s.dtype)
     distances = np.empty(k, s.dtype)
     for a in range(first, last):
         distances_from(s, a, row)
-        if k > 64:  # insertion would take k steps for each sample
+        if k > 64:  # inserting a sample would take up to k steps
             row[a] = np.inf
             order = np.argsort(row, kind="mergesort")  # stable, so that ties keep the order of indexes
             for r in range(k):
                 neighbours[a, r] = order[r]
             continue
-        found = 0
+        inserted = 0
         for b in range(n):
             d = row[b]
-            if b == a or (found == k and d >= distances[k - 1]):
+            if b == a or (inserted == k and d >= distances[k - 1]):
                 continue
-            r = found if found < k else k - 1
+            r = inserted if inserted < k else k - 1
             while r > 0 and distances[r - 1] > d:
                 distances[r] = distances[r - 1]
                 neighbours[a, r] = neighbours[a, r - 1]
                 r -= 1
             distances[r] = d
             neighbours[a, r] = b
-            found += found < k
+            inserted += inserted < k
 
 
 @_compiled
 def distances_from(s, a, row):
-    """Chebyshev distances of all samples from sample a; zeros when s has no rows."""
+    """Write the Chebyshev distances of all samples from sample a; zeros when s has no rows."""
     row[:] = 0
     for member in s:
         centre = member[a]
@@ -101,7 +101,7 @@ def distances_from(s, a, row):
 
 @_compiled
 def free_permutation(n, permutation, key, scratch):
-    """Level 0: (n,) indexes of the samples in the order of their priorities."""
+    """The permutation of level 0: (n,) indices of the samples in the order of their priorities."""
     priorities, order = scratch
     for a in range(n):
         w0, w1, _, _ = words(a, permutation, 0, key)
@@ -112,7 +112,7 @@ def free_permutation(n, permutation, key, scratch):
 
 @_compiled
 def sort_by_priority(priorities, order):
-    """Indexes in ascending order of priorities, which differ and are spread evenly over 64 bits."""
+    """Write the indices in ascending order of priorities, which differ and are uniform over 64 bits: a bucket sort."""
     n = len(priorities)
     starts = np.zeros(n + 1, np.int64)
     for a in range(n):
@@ -123,7 +123,7 @@ def sort_by_priority(priorities, order):
         bucket = priority_bucket(priorities[a], n)
         order[starts[bucket]] = a
         starts[bucket] += 1
-    for at in range(1, n):  # each is at most a few places from where it belongs
+    for at in range(1, n):  # insertion sort: buckets hold one priority on average
         a = order[at]
         r = at
         while r > 0 and priorities[order[r - 1]] > priorities[a]:
@@ -134,16 +134,17 @@ def sort_by_priority(priorities, order):
 
 @_inlined
 def priority_bucket(priority, n):
+    """The bucket of a priority among n: floor(n priority / 2^64)."""
     return np.int64(((priority >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
 @_compiled
 def permute(x, neighbours, key, permutations, columns):
-    """Write the permutations with these numbers into (n, width) columns; a negative number leaves x as it is.
+    """Write the permutations with these numbers into (n, width) columns; for a negative number x as it is.
 
-    Algorithm 1, lines 5 to 20: in a random order of the samples each takes the first sample of its shuffled neighbours
-    that is not used yet, or the last when all are. The shuffle (Fisher-Yates from the front) goes only as far as
-    needed. Without neighbours (k = 0, level 0) a permutation is free.
+    Algorithm 1, lines 5 to 20: in a random order of the samples, each takes the first sample among its shuffled
+    neighbours that is not used yet, or the last one when all are used. The shuffle (Fisher-Yates from the front) stops
+    at the sample taken. Without neighbours (k = 0, level 0) a permutation is free.
     """
     n, k = neighbours.shape
     scratch = (np.empty(n, np.uint64), np.empty(n, np.int32))
@@ -186,12 +187,12 @@ def permute(x, neighbours, key, permutations, columns):
 def partial_sums(columns, ys, s, k, psi, first, last):
     """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
 
-    All columns are worked on side by side. The radius of a sample is the distance to its k-th nearest other sample in
-    the joint space; it is found by halving an interval, and only among samples that are near in (Y, S), which the
-    radius of the sample before helps to guess. A guess that is too small is noticed and enlarged.
+    Loops over all columns are innermost, so that they vectorize. The radius of a sample is the distance to its k-th
+    nearest other sample in the joint space. Bisection finds it, among the samples that are near in (Y, S) only: the
+    radius of the sample before gives a guess of their distance, which is enlarged if it turns out too small.
 
     Args:
-        columns: (n, width) the permuted variable, a permutation a column.
+        columns: (n, width) permutations of the permuted variable, one a column.
         psi: (n + 1,) int64 digamma of whole numbers in units of 2^-40.
 
     Returns:
@@ -205,7 +206,7 @@ def partial_sums(columns, ys, s, k, psi, first, last):
     joint = np.empty((n, width), columns.dtype)
     radius, n_x = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
     n_y, n_z = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
-    sorted_x = np.sort(columns[:, 0])  # at level 0 every column holds the same values
+    sorted_x = np.sort(columns[:, 0])  # for level 0, where every column holds the same values
     sorted_y = np.empty((len(ys) if len(s) == 0 else 0, n), columns.dtype)
     for t in range(len(sorted_y)):
         sorted_y[t] = np.sort(ys[t])
@@ -220,7 +221,7 @@ def partial_sums(columns, ys, s, k, psi, first, last):
             k_th_distances(columns, a, row, k, reach[t], near, joint, radius)
             widest = radius[0]
             for c in range(width):
-                # Counts are of distances below the radius, or of zeros when it is zero.
+                # Distances below the radius count, or those of zero when it is zero.
                 radius[c] = np.nextafter(radius[c], dtype(0))
                 widest = max(widest, radius[c])
             reach[t] = widest * dtype(1.1)
@@ -238,15 +239,15 @@ def partial_sums(columns, ys, s, k, psi, first, last):
 
 @_compiled
 def k_th_distances(columns, a, row, k, reach, near, joint, radius):
-    """For each column, the distance from sample a to the k-th nearest other sample in the joint space.
+    """Write, for each column, the distance from sample a to the k-th nearest other sample in the joint space.
 
-    ``row`` holds the distances in (Y, S). ``reach`` is a guess of the largest answer; ``near`` and ``joint`` are room
-    to work in.
+    ``row`` holds the distances in (Y, S), and ``reach`` is a guess of the largest result; ``near`` and ``joint`` are
+    working memory.
     """
     n, width = columns.shape
     dtype = columns.dtype.type
-    zero, one, nobody, half = dtype(0), dtype(1), dtype(-1), dtype(0.5)
-    enough = dtype(k + 1)  # sample a itself is counted, too
+    zero, one, none, half = dtype(0), dtype(1), dtype(-1), dtype(0.5)
+    enough = dtype(k + 1)  # sample a itself is among those counted
     centre = columns[a]
     low, middle, counted = (
         np.empty(width, columns.dtype),
@@ -271,22 +272,22 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
                     counted[c] += one if d <= reach else zero
             if counted.min() >= enough:
                 break
-            if listed == n:  # only the permuted variable is farther than that
+            if listed == n:  # only distances in the permuted variable are larger than the reach
                 reach = joint.max()
                 counted[:] = n
                 break
         larger = max(reach * dtype(1.25), farthest * dtype(1 / 64))
-        reach = larger if larger > reach else farthest  # subnormal numbers may round back to what they were
+        reach = larger if larger > reach else farthest  # a product of subnormal numbers may round to the old reach
 
-    # At most k distances are <= low, more are <= radius, of which there are `counted`.
-    low[:] = nobody
+    # At most k distances are <= low; more, `counted` of them, are <= radius.
+    low[:] = none
     radius[:] = reach
     active = True
     while active:
         for _ in range(BISECTIONS):
             for c in range(width):
                 middle[c] = (max(low[c], zero) + radius[c]) * half
-                below[c] = zero  # counts, in these passes
+                below[c] = zero  # in these passes a count
             for b in range(listed):
                 distances = joint[b]
                 for c in range(width):
@@ -298,13 +299,13 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
                     low[c] = middle[c]
             if counted.max() == enough:
                 break
-        below[:] = nobody
+        below[:] = none
         above[:] = reach
         for b in range(listed):
             distances = joint[b]
             for c in range(width):
                 d = distances[c]
-                below[c] = max(below[c], d if d <= radius[c] else nobody)
+                below[c] = max(below[c], d if d <= radius[c] else none)
                 above[c] = min(above[c], d if d > low[c] else reach)
         active = False
         for c in range(width):
@@ -314,7 +315,7 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
 
 @_compiled
 def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
-    """For each column, the samples within its radius in (X, S), in (Y, S) and in S."""
+    """Write, for each column, the numbers of samples within its radius in (X, S), in (Y, S) and in S."""
     width = len(radius)
     dtype = columns.dtype.type
     zero, one = dtype(0), dtype(1)
@@ -336,12 +337,12 @@ def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
 
 @_compiled
 def count_within(ascending, centre, radius):
-    """How many of the ascending values lie within a radius of a centre that is one of them.
+    """The number of ascending values within a radius of a centre, which is one of them.
 
-    Differences are compared, not sums with the radius: rounding would tell them apart.
+    Differences are compared with the radius, as for all other distances: sums with it would be rounded otherwise.
     """
     n = len(ascending)
-    low, high = 0, n  # the first value that is not too far below
+    low, high = 0, n  # bisection for the first value that is not too far below
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] < centre and abs(ascending[middle] - centre) > radius:
@@ -349,7 +350,7 @@ def count_within(ascending, centre, radius):
         else:
             high = middle
     first = low
-    high = n  # the first value that is too far above
+    high = n  # and for the first value that is too far above
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] > centre and abs(ascending[middle] - centre) > radius:

@@ -1,38 +1,38 @@
-"""PC-stable with CMIknn on the CPU: the search that `cmiknn-serial` and `cmiknn-parallel` share."""
+"""PC-stable with CMIknn on the CPU: the search that the references of the nonlinear and the mixed family share.
+
+This is Algorithm 5 of GPU-CMIknn without its device: the permutations of a variable given a set serve the tests of all
+its neighbours. Sets, their order and all random numbers are those of the GPU methods.
+"""
 
 import concurrent.futures
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
 from baselines import _cmiknn
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Run
-from gpupc_impl.core.result import Skeleton
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 COLUMNS = 128
-"""Permutations that are worked on side by side: bounds the memory of many permutations."""
-LANES = 16
-"""Columns are a multiple of this, so that no loop over them has a remainder to do one by one."""
+"""Permutations that are evaluated at once, which bounds the memory of many permutations."""
 SMALLEST_TASK = 32
-"""Samples handed to a thread at least."""
-
-
-def cmiknn_skeleton(problem: NonlinearProblem, run: Run, threads: int) -> Skeleton:
-    """Find the skeleton with that many threads, which share the samples of each test.
-
-    Sums are of whole numbers and every random number has its own counter, so the answer does not depend on the number
-    of threads.
-    """
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        search = _CmiknnSearch(problem, run.pmax, CmiknnTest(problem, threads, map if threads == 1 else pool.map))
-        return pc_stable(problem, search, facts=run.facts, progress=run.progress)
+"""Lower bound on the samples of a thread's task."""
 
 
 class CmiknnTest:
-    """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once."""
+    """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once.
+
+    Args:
+        threads: number of threads that share the samples of each test. The result does not depend on it, since the sums
+            are of whole numbers and every random number has a counter of its own.
+        map_tasks: applies a function to tasks, as `map` does, in these threads.
+    """
+
+    COLUMN_MULTIPLE = 16
+    """The number of columns is a multiple of this, so that vectorized loops over them have no scalar remainder."""
 
     def __init__(self, problem: NonlinearProblem, threads: int = 1, map_tasks=map):
         self._problem, self._map_tasks = problem, map_tasks
@@ -42,41 +42,44 @@ class CmiknnTest:
         self._shares = threads
 
     def partial_sums(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
-        """(w, permutations + 1) int64: psi(n_xz) + psi(n_yz) - psi(n_z) over all samples, the data first."""
-        values, numbers = self._problem.values, np.arange(-1, self._problem.permutations)
-        s, ys, psi = values[list(members)], values[others], self._problem.psi
+        """(w, permutations + 1) int64: the sums over all samples that CMI is made of, of the data first."""
+        numbers, x = np.arange(-1, self._problem.permutations), self._problem.values[permuted]
         key = _cmiknn.permutation_key(self._problem.seed, permuted, members)
-        neighbours = self._neighbours(s)
+        neighbours = self._neighbours(list(members))
         sums = []
         for start in range(0, len(numbers), COLUMNS):
             block = numbers[start : start + COLUMNS]
-            padding = np.full(-len(block) % LANES, -1)
-            columns = self._permutations(values[permuted], neighbours, key, np.append(block, padding))
-
-            def add_up(samples, columns=columns):
-                return _cmiknn.partial_sums(columns, ys, s, self._problem.k_cmi, psi, *samples)
-
+            padding = np.full(-len(block) % self.COLUMN_MULTIPLE, -1)
+            columns = self._permutations(x, neighbours, key, np.append(block, padding))
+            add_up = self._adder(columns, permuted, list(others), list(members))
             sums.append(sum(self._map_tasks(add_up, self._samples))[:, : len(block)])
         return np.concatenate(sums, axis=1)
 
+    def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
+        """What maps a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z), (w, width)."""
+        values, k, psi = self._problem.values, self._problem.k_cmi, self._problem.psi
+        ys, s = values[others], values[members]
+        return lambda samples: _cmiknn.partial_sums(columns, ys, s, k, psi, *samples)
+
     def counts(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
-        """(w,) permutations whose CMI is at least that of the data: those whose sum is at most that of the data."""
+        """(w,) numbers of permutations with at least the CMI of the data, which are those with at most its sum."""
         sums = self.partial_sums(permuted, others, members)
         return (sums[:, 1:] <= sums[:, :1]).sum(axis=1)
 
     def p_value(self, permuted: int, other: int, members: tuple[int, ...]) -> float:
         return float(self._problem.p_value(self.counts(permuted, [other], members)[0]))
 
-    def _neighbours(self, s: np.ndarray) -> np.ndarray:
+    def _neighbours(self, members: list[int]) -> np.ndarray:
         """(n, k_perm) int32 nearest samples in S, nearest first; (n, 0) when S is empty."""
-        neighbours = np.empty((self._problem.n_samples, self._problem.k_perm if len(s) else 0), np.int32)
-        if len(s):
-
-            def fill(samples):
-                _cmiknn.nearest_neighbours(s, self._problem.k_perm, *samples, neighbours)
-
-            list(self._map_tasks(fill, self._samples))
+        neighbours = np.empty((self._problem.n_samples, self._problem.k_perm if members else 0), np.int32)
+        if members:
+            list(self._map_tasks(lambda samples: self._fill_neighbours(members, *samples, neighbours), self._samples))
         return neighbours
+
+    def _fill_neighbours(self, members: list[int], first: int, last: int, neighbours: np.ndarray) -> None:
+        """Fill the rows of samples [first, last)."""
+        s = self._problem.values[members]
+        _cmiknn.nearest_neighbours(s, self._problem.k_perm, first, last, neighbours)
 
     def _permutations(self, x: np.ndarray, neighbours: np.ndarray, key, numbers: np.ndarray) -> np.ndarray:
         """(n, width): a permutation of x in each column."""
@@ -91,12 +94,20 @@ class CmiknnTest:
         return columns
 
 
-class _CmiknnSearch(LevelSearch):
-    """PC-stable at work on one problem (Algorithm 5 without its device); a `LevelSearch`.
+def cmiknn_skeleton(problem: NonlinearProblem, run: Run, threads: int, test_class: type[CmiknnTest] = CmiknnTest):
+    """Find the skeleton with this many threads, which share the samples of each test."""
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        test = test_class(problem, threads, map if threads == 1 else pool.map)
+        search = _CmiknnSearch(problem, run.pmax, test)
+        return pc_stable(problem, search, facts=run.facts, progress=run.progress)
 
-    Variables are taken one after the other, and their sets in lexicographic order. The permutations of a variable given
-    a set serve all its neighbours that are not separated yet. A pair is met first from its smaller end, so exactly
-    the tests of a serial PC-stable are made that goes from edge to edge.
+
+class _CmiknnSearch(LevelSearch):
+    """PC-stable on one problem.
+
+    Variables are visited one after the other, and their sets in lexicographic order. The permutations of a variable
+    given a set serve all its neighbours that are not separated yet. A pair is visited first from its smaller end, so
+    the tests are those of a serial PC-stable that visits edge after edge.
     """
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, test: CmiknnTest):
@@ -117,7 +128,7 @@ class _CmiknnSearch(LevelSearch):
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
         tests = 0
         for permuted, row in enumerate(neighbours):
-            # Without a set it does not matter from which end a pair is tested: the smaller one.
+            # At level 0 a pair is tested from its smaller end only.
             others = [k for k in row if level or k > permuted]
             others = [k for k in others if (min(k, permuted), max(k, permuted)) in to_test - removed.keys()]
             if len(row) <= level:

@@ -1,4 +1,4 @@
-"""PC-stable on coded data on the CPU: the search that `discrete-serial` and `discrete-parallel` share."""
+"""PC-stable on coded data on the CPU (gpuPC, Algorithm 1): what `discrete-serial` and `discrete-parallel` share."""
 
 import math
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from baselines import _discrete
+from baselines import _discrete, _discrete_counts
 from baselines._levels import LARGEST_TASK, Graph, Tested, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
@@ -14,11 +14,11 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
 TABULATED = 8192
-"""Critical values are tabulated up to this many degrees of freedom; beyond, one is computed when a test needs it."""
+"""Critical values of up to this many degrees of freedom are tabulated; others are computed when a test needs them."""
 
 
 def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skeleton:
-    """Find the skeleton with that many threads."""
+    """Find the skeleton with this many threads."""
     return search(problem, run, _DiscreteTests(problem, run.pmax), threads)
 
 
@@ -56,8 +56,8 @@ class _DiscreteTests:
         if not problem.decided_by_tests:
             adjacent[:] = True
             edges = np.argwhere(np.triu(adjacent, 1))
-            gone = edges[~problem.decayed(edges)]
-            adjacent[gone[:, 0], gone[:, 1]] = False
+            removed = edges[~problem.decayed(edges)]
+            adjacent[removed[:, 0], removed[:, 1]] = False
         adjacent[:] = np.triu(adjacent, 1)
         adjacent |= adjacent.T
         if pmax is not None:
@@ -71,7 +71,7 @@ class _DiscreteTests:
         p_values = np.full(len(edges), np.nan) if self._record else None
         space, first = self._space(level), 0
         while first < len(edges):
-            found, members, made, recorded, done, missing = _discrete.separate_edges(
+            separated, members, performed, recorded, done, missing_df = _discrete.separate_edges(
                 self._data,
                 space,
                 graph.starts,
@@ -82,47 +82,47 @@ class _DiscreteTests:
                 self._problem.tests_per_edge or 0,
                 self._record,
             )
-            removed.append(first + found)
-            sets.append(members.copy())  # not a view, which would keep the unused rows
-            tests += made
+            removed.append(first + separated)
+            sets.append(members.copy())  # a view would keep the unused rows in memory
+            tests += performed
             if self._record:
                 which, statistics, degrees = recorded
                 np.fmax.at(p_values, first + which, self._problem.p_value(statistics, degrees))
             first += done
-            if missing:
-                self._know(missing)
+            if missing_df:
+                self._add_critical_value(missing_df)
         return Tested(np.concatenate(removed), np.concatenate(sets), tests, p_values=p_values)
 
     def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray):
         if self._problem.decided_by_tests:
             return pairs, sets
-        gone = graph.edges[~self._problem.decayed(graph.edges)]
-        return gone, _discrete.first_sets(graph.starts, graph.neighbours, gone, level, self._problem.n_variables)
+        removed = graph.edges[~self._problem.decayed(graph.edges)]
+        return removed, _discrete.first_sets(graph.starts, graph.neighbours, removed, level, self._problem.n_variables)
 
-    def _space(self, level: int) -> _discrete.Space:
+    def _space(self, level: int) -> _discrete_counts.Space:
         """The running thread's space for a level."""
         if getattr(self._of_thread, "level", None) != level:
-            self._of_thread.level, self._of_thread.space = level, _discrete.new_space(self._data, level)
+            self._of_thread.level, self._of_thread.space = level, _discrete_counts.new_space(self._data, level)
         return self._of_thread.space
 
-    def _know(self, df: int) -> None:
-        """Add a critical value. Threads that do so at once may lose one, which is then added again."""
+    def _add_critical_value(self, df: int) -> None:
+        """Add a critical value. If two threads do so at once, one value is lost, and added again when it is needed."""
         known = self._criticals
         self._criticals = known._replace(
             keys=np.append(known.keys, df), values=np.append(known.values, self._problem.critical_value(df))
         )
 
 
-def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete.Data:
-    """A problem's data as the compiled functions take them."""
+def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete_counts.Data:
+    """A problem's data as the compiled functions take it."""
     n = problem.n_samples
     categories = problem.categories.astype(np.int64)
-    with_bits = categories <= _discrete.BITMAP_CATEGORIES
+    with_bits = categories <= _discrete_counts.BITMAP_CATEGORIES
     rows = np.where(with_bits, categories, 0)
     logs = np.empty(0)
     if problem.test == "g-square":
         logs = np.log(np.maximum(np.arange(n + 1), 1).astype(np.float64))
-    data = _discrete.Data(
+    data = _discrete_counts.Data(
         codes=problem.codes,
         categories=categories,
         places=np.concatenate(([0], np.cumsum(categories))),
@@ -135,7 +135,7 @@ def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete.D
 
     def count(v: int) -> None:
         totals = data.totals[data.places[v] : data.places[v + 1]]
-        _discrete.count_categories(data.codes[v], data.bit_rows[v], data.bits, totals)
+        _discrete_counts.count_categories(data.codes[v], data.bit_rows[v], data.bits, totals)
 
     list(map_tasks(count, range(problem.n_variables)))
     return data

@@ -1,8 +1,10 @@
-"""The test of mixed data, compiled with numba: what `mixed-serial` and `mixed-parallel` share.
+"""The CMIknn test of mixed data, compiled with numba: what `mixed-serial` and `mixed-parallel` share.
 
-The test is that of docs/mixed.md; random numbers and the permutations drawn from lists of neighbours are those of
-`_cmiknn`. Nothing here is shared with the kernels. Samples come as rows, of one float dtype; a variable of categories
-holds their codes, and different ones are 1 apart.
+This is the estimator of Mesner and Shalizi (2021) with the local permutations of Runge (2018), by the rules of
+docs/mixed.md. Random numbers, and the permutations drawn from lists of neighbours, are those of `_cmiknn`; the code
+shares nothing with the kernels. It is equal to the GPU method in the sets, their order and every random number, and so
+in every p-value. Arrays hold a variable a row, of one float dtype; a categorical variable holds codes, and different
+codes have the distance 1.
 """
 
 import numpy as np
@@ -16,6 +18,7 @@ _inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
 @_inlined
 def distance(a, b, categorical, different):
+    """The distance of two values of a variable; `different` is that of different categories."""
     if categorical:
         return different if a != b else different - different
     return abs(a - b)
@@ -23,11 +26,7 @@ def distance(a, b, categorical, different):
 
 @_compiled
 def distances_from(s, categorical, a, different, row):
-    """Distances of all samples from sample a in (l, n) variables, of which (l,) are categorical; zeros without any.
-
-    Args:
-        different: of different categories.
-    """
+    """Write the distances of all samples from sample a in s, (l, n), of which (l,) are categorical; zeros if l is 0."""
     row[:] = 0
     for m in range(len(s)):
         for b in range(len(row)):
@@ -36,54 +35,57 @@ def distances_from(s, categorical, a, different, row):
 
 @_compiled
 def nearest_neighbours(s, categorical, k, first, last, neighbours):
-    """Fill rows [first, last) of (n, k) int32: the k nearest other samples of the same categories, by distance and then
-    from the sample on, round the end; over again where there are fewer, and the sample itself where there is none."""
+    """Fill rows [first, last) of (n, k) int32 with the k nearest other samples of the same categories.
+
+    The order is by distance, and then by index, cyclically from the sample on. Where there are fewer than k such
+    samples they are repeated; where there is none, the sample itself is.
+    """
     n = s.shape[1]
     row, distances = np.empty(n, s.dtype), np.empty(k, s.dtype)
     never = s.dtype.type(np.inf)
     for a in range(first, last):
         distances_from(s, categorical, a, never, row)
-        found = 0
+        inserted = 0
         for step in range(1, n):
             b = (a + step) % n
             d = row[b]
-            if d == never or (found == k and d >= distances[k - 1]):
+            if d == never or (inserted == k and d >= distances[k - 1]):
                 continue
-            r = found if found < k else k - 1
+            r = inserted if inserted < k else k - 1
             while r > 0 and distances[r - 1] > d:
                 distances[r] = distances[r - 1]
                 neighbours[a, r] = neighbours[a, r - 1]
                 r -= 1
             distances[r] = d
             neighbours[a, r] = b
-            found += found < k
-        if found == 0:
+            inserted += inserted < k
+        if inserted == 0:
             neighbours[a, 0] = a
-            found = 1
-        for r in range(found, k):
-            neighbours[a, r] = neighbours[a, r - found]
+            inserted = 1
+        for r in range(inserted, k):
+            neighbours[a, r] = neighbours[a, r - inserted]
 
 
 @_compiled
-def partial_sums(lanes, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
-    """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each lane.
+def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
+    """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each permutation.
 
-    The others are gone through in the order of their distances in (Y, S), as far as the k-th in the joint space.
+    Other samples are visited in the order of their distances in (Y, S), up to that of the k-th in the joint space.
 
     Args:
-        lanes: (width, n) the permuted variable, a permutation a row.
+        permuted: (width, n) permutations of the permuted variable, one a row.
         ys: (w, n); s: (l, n).
         psi: (n + 1,) int64 digamma of whole numbers in units of 2^-40.
 
     Returns:
         (w, width) int64.
     """
-    width, n = lanes.shape
-    one = lanes.dtype.type(1)
+    width, n = permuted.shape
+    one = permuted.dtype.type(1)
     sums = np.zeros((len(ys), width), np.int64)
-    row_s, row, row_y = np.empty(n, lanes.dtype), np.empty(n, lanes.dtype), np.empty(n, lanes.dtype)
-    nearest = np.empty(k, lanes.dtype)
-    sorted_x = np.sort(lanes[0])  # at level 0 every lane holds the same values
+    row_s, row, row_y = np.empty(n, permuted.dtype), np.empty(n, permuted.dtype), np.empty(n, permuted.dtype)
+    nearest = np.empty(k, permuted.dtype)
+    sorted_x = np.sort(permuted[0])  # for level 0, where every row holds the same values
     by_s = np.arange(n)
     for a in range(first, last):
         distances_from(s, s_categorical, a, one, row_s)
@@ -95,9 +97,9 @@ def partial_sums(lanes, x_categorical, ys, y_categorical, s, s_categorical, k, p
                 row[b] = max(row_s[b], row_y[b])
             by_y = np.argsort(row)
             for c in range(width):
-                x = lanes[c]
+                x = permuted[c]
                 radius = k_th_distance(x, x_categorical, a, row, by_y, k, nearest)
-                joint = n_y = n_x = n_z = -1  # without the sample itself
+                joint = n_y = n_x = n_z = -1  # the sample itself does not count
                 for b in by_y:
                     if row[b] > radius:
                         break
@@ -124,8 +126,8 @@ def k_th_distance(x, x_categorical, a, row, order, k, nearest):
     """The distance from sample a to its k-th nearest other sample in the joint space.
 
     Args:
-        row: (n,) distances in (Y, S), ascending in `order`.
-        nearest: (k,) room for a heap of the smallest ones, the largest first.
+        row: (n,) distances in (Y, S), which ascend in `order`.
+        nearest: (k,) working memory: a heap of the smallest distances, the largest first.
     """
     one = x.dtype.type(1)
     length = 0

@@ -1,4 +1,4 @@
-"""causal-learn's skeleton search on coded data: an implementation by other people, as the outside oracle."""
+"""causal-learn's skeleton search on coded data: an independent implementation, as an oracle."""
 
 import dataclasses
 
@@ -24,11 +24,11 @@ TESTS = {"chi-square": "chisq", "g-square": "gsq"}
 def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
-    It knows one rule for degrees of freedom, the adjusted one. Asked for the other, it solves the problem by its own
-    rule, and the result's facts say so.
+    It implements the adjusted rule for degrees of freedom. A problem with the full rule is solved by the adjusted one,
+    and the result's facts say so.
 
     Raises:
-        InvalidProblem: the workload of a fixed number of tests an edge, which is not a search.
+        InvalidProblem: the problem is the workload of a fixed number of tests an edge, which is not a search.
     """
     from causallearn.utils.cit import Chisq_or_Gsq
 

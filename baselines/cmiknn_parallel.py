@@ -1,4 +1,4 @@
-"""PC-stable with CMIknn on several cores, with the random numbers of the GPU methods."""
+"""PC-stable with CMIknn (GPU-CMIknn, Algorithm 1) on several cores, with the random numbers of the GPU methods."""
 
 import concurrent.futures
 import weakref
@@ -28,7 +28,7 @@ def cmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value. Its threads end with it."""
+    """A function (i, j, S) -> p-value for `measurement.single_tests`; its threads end when it is garbage collected."""
     from baselines._cmiknn_search import CmiknnTest
 
     pool = concurrent.futures.ThreadPoolExecutor(threads(params))

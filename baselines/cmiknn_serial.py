@@ -1,4 +1,7 @@
-"""PC-stable with CMIknn on one core, with the random numbers of the GPU methods: what their speedups are taken over."""
+"""PC-stable with CMIknn (GPU-CMIknn, Algorithm 1) on one core, the base of speedups.
+
+It draws the random numbers of the GPU methods, so its answer is theirs.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +27,7 @@ def cmiknn_serial(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
+    """A function (i, j, S) -> p-value for `measurement.single_tests`."""
     from baselines._cmiknn_search import CmiknnTest
 
     return CmiknnTest(problem).p_value

@@ -1,4 +1,7 @@
-"""PC-stable with chi-square tests on several cores: the stand-in for bnlearn and parallelPC (gpuPC, section 4.1)."""
+"""PC-stable with chi-square or G-square tests (gpuPC, Algorithm 1) on several cores.
+
+It takes the place of the packages bnlearn and parallelPC of the paper's comparison (section 4.1).
+"""
 
 from baselines._threads import PARAMETERS, threads
 from gpupc_impl.core.problem import Problem

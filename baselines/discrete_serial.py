@@ -1,4 +1,4 @@
-"""PC-stable with chi-square tests on one core."""
+"""PC-stable with chi-square or G-square tests (gpuPC, Algorithm 1) on one core."""
 
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run, method, needs_package

@@ -24,7 +24,7 @@ def mixed_serial(problem: MixedProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: MixedProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
+    """A function (i, j, S) -> p-value for `measurement.single_tests`."""
     from baselines._mixed_search import MixedTest
 
     return MixedTest(problem).p_value

@@ -1,7 +1,7 @@
 """tigramite's CMIknn inside PC-stable: the CPU version that the GPU-CMIknn paper compares with, and an outside oracle.
 
-tigramite has random numbers of its own, so its skeleton may differ from ours where a p-value is near alpha. How
-else its test differs is listed in docs/cmiknn.md.
+tigramite draws random numbers of its own, so its skeleton may differ from ours where a p-value is near alpha. The other
+differences of its test are listed in docs/cmiknn.md.
 """
 
 import concurrent.futures
@@ -31,14 +31,13 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
     unavailable=needs_package("tigramite", "tigramite"),
 )
 def tigramite(problem: NonlinearProblem, run: Run) -> Skeleton:
-    """Several workers are spawned: a script must then keep its own work under ``if __name__ == "__main__"``."""
+    """With several workers, which are spawned, a script must keep its own code under ``if __name__ == "__main__"``."""
     workers = run.params["workers"]
     if workers == 1:
-        search = _EdgeSearch(problem, run.pmax, functools.partial(map, TigramiteTest(problem).first_separating_set))
-        return pc_stable(problem, search, facts=run.facts, progress=run.progress)
+        return serial_skeleton(problem, run, TigramiteTest(problem))
     with concurrent.futures.ProcessPoolExecutor(
         workers,
-        mp_context=multiprocessing.get_context("spawn"),  # a fork would copy the threads' locks, and break CUDA
+        mp_context=multiprocessing.get_context("spawn"),  # a fork would copy locks that threads hold, and break CUDA
         initializer=_start_worker,
         initargs=(problem,),
     ) as pool:
@@ -46,53 +45,62 @@ def tigramite(problem: NonlinearProblem, run: Run) -> Skeleton:
         return pc_stable(problem, search, facts=run.facts, progress=run.progress)
 
 
+def serial_skeleton(problem: NonlinearProblem, run: Run, test: "TigramiteTest") -> Skeleton:
+    """Find the skeleton in this process."""
+    search = _EdgeSearch(problem, run.pmax, functools.partial(map, test.first_separating_set))
+    return pc_stable(problem, search, facts=run.facts, progress=run.progress)
+
+
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value, in the paper's convention."""
+    """A function (i, j, S) -> p-value for `measurement.single_tests`, in the paper's convention."""
     test = TigramiteTest(problem)
     return lambda i, j, members: problem.p_value(test.count(i, j, members))
 
 
 class TigramiteTest:
-    """tigramite's CMIknn with a problem's parameters, one thread, and random numbers for each test of its own."""
+    """tigramite's CMIknn with a problem's parameters, on one thread; each test has a random seed of its own."""
 
     def __init__(self, problem: NonlinearProblem):
-        from tigramite.independence_tests.cmiknn import CMIknn
-
         self._problem = problem
-        self._test = CMIknn(
+        self._test = self._tigramite_test(
             knn=problem.k_cmi,
             shuffle_neighbors=problem.k_perm,
-            transform={"none": False}.get(problem.transform, problem.transform),
-            permute="X",
             sig_samples=problem.permutations,
-            sig_blocklength=1,  # samples are independent: level 0 permutes them one by one
+            sig_blocklength=1,  # samples are independent, so level 0 permutes single samples
             workers=1,
         )
         names = {name: k for k, name in enumerate(problem.names)}
         self._constant = {names[name] for name in problem.constant}
 
+    def _tigramite_test(self, **parameters: Any) -> Any:
+        from tigramite.independence_tests.cmiknn import CMIknn
+
+        transform = self._problem.transform
+        return CMIknn(transform=False if transform == "none" else transform, permute="X", **parameters)
+
     def dependence(self, i: int, j: int, members: tuple[int, ...]) -> float:
         """CMI in nats."""
-        return self._test.get_dependence_measure(*self._samples(i, j, members))
+        array, roles, options = self._samples(i, j, members)
+        return self._test.get_dependence_measure(array, roles, **options)
 
     def count(self, permuted: int, other: int, members: tuple[int, ...]) -> int:
-        """How many permutations have at least the CMI of the data.
+        """The number of permutations with at least the CMI of the data.
 
         tigramite's p-value is (count + 1) / (permutations + 1), the paper's is count / permutations. A constant
-        variable is independent of all others; tigramite would give it the ranks of the samples' order.
+        variable is independent of all others; tigramite would rank its values by the order of the samples.
         """
         permutations = self._problem.permutations
         if self._constant & {permuted, other}:
             return permutations
         seed = np.random.SeedSequence([self._problem.seed, permuted, other, *members])
         self._test.random_state = np.random.default_rng(seed)
-        array, roles = self._samples(permuted, other, members)
-        value = self._test.get_dependence_measure(array, roles)
-        p_value = self._test.get_shuffle_significance(array, roles, value)
+        array, roles, options = self._samples(permuted, other, members)
+        value = self._test.get_dependence_measure(array, roles, **options)
+        p_value = self._test.get_shuffle_significance(array, roles, value, **options)
         return round(p_value * (permutations + 1)) - 1
 
     def first_separating_set(self, edge) -> tuple[int, int, tuple[int, ...] | None]:
-        """Test an edge until a set separates it: (tests made, largest count, that set or None).
+        """Test an edge until a set separates it; returns the number of tests, the largest count, and the set or None.
 
         ``edge`` is (level, sides); a side is (permuted variable, other variable, candidates for the set).
         """
@@ -106,14 +114,14 @@ class TigramiteTest:
                     return tests, largest, members
         return tests, largest, None
 
-    def _samples(self, i: int, j: int, members: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """The (2 + l, n) float64 samples and the role of each row: 0 for X, 1 for Y, 2 for Z."""
+    def _samples(self, i: int, j: int, members: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """The (2 + l, n) float64 samples, the role of each row (0 for X, 1 for Y, 2 for Z), and further arguments."""
         array = self._problem.values[[i, j, *members]].astype(np.float64)
-        return array, np.array([0, 1, *(2 for _ in members)])
+        return array, np.array([0, 1, *(2 for _ in members)]), {}
 
 
 class _EdgeSearch(LevelSearch):
-    """PC-stable edge by edge; a `LevelSearch`. ``map_edges`` applies `TigramiteTest.first_separating_set`."""
+    """PC-stable, edge by edge; ``map_edges`` maps `TigramiteTest.first_separating_set` over the edges of a level."""
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, map_edges):
         self._problem, self._map_edges = problem, map_edges
@@ -134,11 +142,11 @@ class _EdgeSearch(LevelSearch):
         edges = []
         for i, j in pairs:
             sides = [(i, j, [k for k in rows[i] if k != j]), (j, i, [k for k in rows[j] if k != i])]
-            edges.append((level, sides if level else sides[:1]))  # without a set a pair is tested once
+            edges.append((level, sides if level else sides[:1]))  # at level 0 a pair is tested once
         tests, removed, sets = 0, [], []
-        for (i, j), (made, largest, members) in zip(pairs, self._map_edges(edges), strict=True):
-            tests += made
-            if self._pmax is not None and made:
+        for (i, j), (edge_tests, largest, members) in zip(pairs, self._map_edges(edges), strict=True):
+            tests += edge_tests
+            if self._pmax is not None and edge_tests:
                 self._pmax[i, j] = self._pmax[j, i] = np.fmax(self._pmax[i, j], self._problem.p_value(largest))
             if members is not None:
                 removed.append((i, j))

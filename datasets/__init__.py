@@ -1,11 +1,11 @@
-"""Data sets by name: fetched files, samples of networks that need no download, and generated data.
+"""Data sets by name: fetched files, samples of Bayesian networks, and generated data.
 
     from datasets import load
     data = load("nci-60")
     data.values, data.names, data.true_dag, data.facts
 
-`registry.yaml` lists them; one declared elsewhere (in a workflow config) has the same keys and is given as `spec`.
-The file itself, unread: `datasets.fetch.fetch`.
+`registry.yaml` lists them. A data set declared elsewhere, such as in a workflow config, has the same keys and is passed
+as `spec`. `datasets.fetch.fetch` returns the path of a file without reading it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def entry(name: str) -> dict[str, Any]:
     """A copy of the registry's entry.
 
     Raises:
-        RegistryError: no such data set.
+        RegistryError: no data set has this name.
     """
     return registry.resolve(name)
 
@@ -56,7 +56,7 @@ def load(
     offline: bool = False,
     spec: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """The data set, fetched, sampled or generated as its entry says.
+    """The data set, fetched, sampled or generated as its entry declares.
 
     Args:
         name: a registered name, or the name of `spec`.
@@ -64,9 +64,9 @@ def load(
         spec: an entry declared outside the registry, with the same keys.
 
     Raises:
-        RegistryError: no such data set, or its entry is wrong.
+        RegistryError: no data set has this name, or its entry is invalid.
         DatasetUnavailable: the data cannot be fetched or made on this machine; the message says how to provide them.
-        DataError: the file's content is not what the entry says.
+        DataError: the file's content is not what the entry declares.
     """
     entry = registry.resolve(name, spec)
     if entry["kind"] == "file":
@@ -92,10 +92,10 @@ def available(
 ) -> str | None:
     """None when the data set can be loaded here without a download, else the reason as a sentence.
 
-    Cheap: looks for files and packages and reads neither.
+    This is fast: it looks for files and packages, and reads neither.
 
     Raises:
-        RegistryError: no such data set, or its entry is wrong.
+        RegistryError: no data set has this name, or its entry is invalid.
     """
     entry = registry.resolve(name, spec)
     if entry["kind"] == "file":
@@ -120,7 +120,7 @@ def _read_file(name: str, entry: dict[str, Any], path: Path) -> Dataset:
 
 
 def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.ndarray:
-    """Whole numbers from 0 to 65535 as uint8 or, where one needs it, uint16."""
+    """Whole numbers from 0 to 65535 as uint8, or as uint16 where one exceeds 255."""
     bad = np.argwhere((values < 0) | (values > np.iinfo(np.uint16).max) | (values != np.floor(values)))
     if bad.size:
         row, column = bad[0]
@@ -146,7 +146,7 @@ def _generate(name: str, entry: dict[str, Any]) -> Dataset:
         raise RegistryError(f"data set {name!r}, key 'parameters': {error}; it takes {signature}") from error
     try:
         data = generator(**entry["parameters"])
-    except DataError:  # a ValueError too, but about the values, not the parameters
+    except DataError:  # is a ValueError as well, but about the values, not the parameters
         raise
     except ValueError as error:
         raise RegistryError(f"data set {name!r}, key 'parameters': {error}") from error

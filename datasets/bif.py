@@ -1,6 +1,6 @@
 """Discrete Bayesian networks in the BIF format of the Bayesian network repository: reading and sampling.
 
-A network is read by its own grammar, without pgmpy (importing that takes seconds), and sampled with numpy.
+The parser is our own, since importing pgmpy takes seconds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from datasets.dataset import DataError
 
 SUM_TOLERANCE = 1e-5
-"""How far from 1 the probabilities of a row may sum: files hold rounded ones (the repository's are off by up to 1e-6).
-They are divided by their sum."""
+"""Tolerance of the sum of a row's probabilities, which files round (the repository's by up to 1e-6). They are divided
+by their sum."""
 
 LARGEST_TABLE = 1 << 27
-"""Largest number of probabilities in a table (1 GiB)."""
+"""Upper bound on the probabilities in a table (1 GiB)."""
 
 VARIABLE = re.compile(r"variable (\S+) \{\s*type discrete \[ (\d+) \] \{ (.*?) \};\s*\}")
 PROBABILITY = re.compile(r"probability \( ([^|)]+?)(?: \| ([^)]+?))? \) \{\n(.*?)\n\}", re.DOTALL)
@@ -35,8 +35,9 @@ class Network(NamedTuple):
         names: the variables in the file's order.
         labels: for each variable the labels of its categories, in the file's order.
         parents: for each variable the positions of its parents, in the file's order.
-        tables: for each variable (configurations of its parents, categories) float64: probabilities that sum to 1.
-            The first parent varies slowest, as in an array indexed by the parents in their order.
+        tables: for each variable, (configurations of its parents, categories) float64 probabilities, whose rows sum to
+        1.
+            The first parent varies slowest, as in an array that is indexed by the parents in their order.
     """
 
     names: tuple[str, ...]
@@ -60,7 +61,7 @@ def read_bif(content: bytes, label: str) -> Network:
     """A network from a BIF file's content, gzipped or not.
 
     Raises:
-        DataError: the content is not what the format allows, or the network is not one; names what is wrong.
+        DataError: the content violates the format, or the graph has a cycle; the message names the fault.
     """
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
@@ -69,10 +70,10 @@ def read_bif(content: bytes, label: str) -> Network:
     where = f"network {label!r}"
     states: dict[str, tuple[str, ...]] = {}
     for name, count, listed in VARIABLE.findall(text):
-        found = tuple(listed.split(", "))
-        if str(len(found)) != count.lstrip("0") or len(set(found)) != len(found):
-            raise DataError(f"{where}, variable {name!r}: {count} different states declared, found {', '.join(found)}")
-        if states.setdefault(name, found) is not found:
+        labels = tuple(listed.split(", "))
+        if str(len(labels)) != count.lstrip("0") or len(set(labels)) != len(labels):
+            raise DataError(f"{where}, variable {name!r}: {count} different states declared, found {', '.join(labels)}")
+        if states.setdefault(name, labels) is not labels:
             raise DataError(f"{where}, variable {name!r}: declared twice")
     if not states:
         raise DataError(f"{where} declares no variable")
@@ -81,14 +82,15 @@ def read_bif(content: bytes, label: str) -> Network:
     parents: dict[str, tuple[str, ...]] = {}
     tables: dict[str, np.ndarray] = {}
     for name, listed, rows in PROBABILITY.findall(text):
-        of = f"{where}, probability of {name!r}"
-        given = tuple(listed.split(", ")) if listed else ()
-        unknown = [variable for variable in (name, *given) if variable not in states]
+        where_table = f"{where}, probability of {name!r}"
+        own_parents = tuple(listed.split(", ")) if listed else ()
+        unknown = [variable for variable in (name, *own_parents) if variable not in states]
         if unknown:
-            raise DataError(f"{of}: {unknown[0]!r} is not declared")
+            raise DataError(f"{where_table}: {unknown[0]!r} is not declared")
         if name in tables:
-            raise DataError(f"{of}: given twice")
-        parents[name], tables[name] = given, _table(rows, states[name], [states[parent] for parent in given], of)
+            raise DataError(f"{where_table}: given twice")
+        parents[name] = own_parents
+        tables[name] = _table(rows, states[name], [states[parent] for parent in own_parents], where_table)
     missing = [name for name in states if name not in tables]
     if missing:
         raise DataError(f"{where}: no probabilities for {', '.join(missing[:5])}")
@@ -109,12 +111,12 @@ def read_bif(content: bytes, label: str) -> Network:
 def sample(network: Network, samples: int, seed: int) -> np.ndarray:
     """Independent samples by forward sampling: (samples, variables) uint8 codes (uint16 beyond 256 categories).
 
-    A variable's uniform numbers come from a PCG64 stream of its own, seeded by (seed, position): the bits depend
-    neither on the topological order nor on the number of samples, of which fewer are the first of more. A category
-    of probability zero is never drawn.
+    A variable's uniform numbers come from a PCG64 stream of its own, seeded by (seed, position), so that the codes do
+    not depend on the topological order, and fewer samples are the first of more. A category of probability zero is
+    never drawn.
 
     Returns:
-        In Fortran order: a variable's codes lie side by side.
+        the codes in Fortran order, in which those of a variable are contiguous.
     """
     widest = max(map(len, network.labels))
     codes = np.empty((len(network.names), samples), dtype=np.uint8 if widest <= 256 else np.uint16)
@@ -133,41 +135,48 @@ def sample(network: Network, samples: int, seed: int) -> np.ndarray:
     return codes.T
 
 
-def _table(rows: str, own: tuple[str, ...], parents: list[tuple[str, ...]], of: str) -> np.ndarray:
-    """(configurations, categories) probabilities, each row divided by its sum."""
+def _table(rows: str, own: tuple[str, ...], parents: list[tuple[str, ...]], where: str) -> np.ndarray:
+    """(configurations, categories) probabilities, each row divided by its sum.
+
+    Args:
+        rows: the table's lines in the file.
+        own: the states of the variable.
+        parents: the states of each parent.
+        where: the start of error messages.
+    """
     shape = [len(states) for states in parents]
     configurations = math.prod(shape)
     if configurations * len(own) > LARGEST_TABLE:
-        raise DataError(f"{of}: {configurations * len(own)} probabilities are more than {LARGEST_TABLE}")
+        raise DataError(f"{where}: {configurations * len(own)} probabilities are more than {LARGEST_TABLE}")
     table = np.full((configurations, len(own)), np.nan)
     codes = [{state: code for code, state in enumerate(states)} for states in parents]
     for line in rows.split("\n"):
         match = ROW.fullmatch(line.strip())
         if match is None:
-            raise DataError(f"{of}: {line.strip()!r} is not a row of probabilities")
-        given = tuple(match[1].split(", ")) if match[1] else ()
+            raise DataError(f"{where}: {line.strip()!r} is not a row of probabilities")
+        parent_states = tuple(match[1].split(", ")) if match[1] else ()
         row = 0
-        if len(given) != len(parents):
-            raise DataError(f"{of}: {len(given)} states for {len(parents)} parents in {line.strip()!r}")
-        for state, known in zip(given, codes, strict=True):
-            if state not in known:
-                raise DataError(f"{of}: no parent's state {state!r} in {line.strip()!r}")
-            row = row * len(known) + known[state]
+        if len(parent_states) != len(parents):
+            raise DataError(f"{where}: {len(parent_states)} states for {len(parents)} parents in {line.strip()!r}")
+        for state, code_of in zip(parent_states, codes, strict=True):
+            if state not in code_of:
+                raise DataError(f"{where}: no parent's state {state!r} in {line.strip()!r}")
+            row = row * len(code_of) + code_of[state]
         if not np.isnan(table[row, 0]):
-            raise DataError(f"{of}: the row of {match[1] or 'table'} stands there twice")
+            raise DataError(f"{where}: the row of {match[1] or 'table'} stands there twice")
         numbers = match[2].split(", ")
         try:
             table[row] = np.array(numbers, dtype=np.float64)
         except ValueError:
             numbers = []
         if len(numbers) != len(own):  # a single number would fill the row
-            raise DataError(f"{of}: {line.strip()!r} could not be read as {len(own)} numbers")
+            raise DataError(f"{where}: {line.strip()!r} could not be read as {len(own)} numbers")
         if not (table[row] >= 0).all():
-            raise DataError(f"{of}: {table[row].min():g} is no probability in {line.strip()!r}")
+            raise DataError(f"{where}: {table[row].min():g} is no probability in {line.strip()!r}")
     if np.isnan(table).any():
-        raise DataError(f"{of}: {int(np.isnan(table).any(axis=1).sum())} of {configurations} rows are missing")
-    total = np.cumsum(table, axis=1)[:, -1]  # in order: the same bits everywhere
+        raise DataError(f"{where}: {int(np.isnan(table).any(axis=1).sum())} of {configurations} rows are missing")
+    total = np.cumsum(table, axis=1)[:, -1]  # adds in order, so that all machines have the same bits
     worst = int(np.argmax(np.abs(total - 1)))
     if abs(total[worst] - 1) > SUM_TOLERANCE:
-        raise DataError(f"{of}: the probabilities of row {worst + 1} sum to {total[worst]:.9g}, not to 1")
+        raise DataError(f"{where}: the probabilities of row {worst + 1} sum to {total[worst]:.9g}, not to 1")
     return table / total[:, None]

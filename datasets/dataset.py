@@ -1,4 +1,4 @@
-"""What a data set is, and what can be wrong with one."""
+"""The class of data sets, its file format, and its errors."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.tables import DataError
 
 BLOCK_BYTES = 1 << 26
-"""Matrices are copied in blocks of this size where their memory order is not the one needed."""
+"""Size of the blocks in which a matrix is copied to another memory order."""
 
 
 class RegistryError(ValueError):
-    """A registry entry or a declared spec is wrong, or no data set has this name."""
+    """A registry entry or a declared spec is invalid, or no data set has this name."""
 
 
 class DatasetUnavailable(RuntimeError):
-    """The data are not available here; the message is one sentence that says why and how to provide them.
+    """The data are not available here; the message says in one sentence why, and how to provide them.
 
     Attributes:
-        facts: what is known of the data without having them.
+        facts: what is known about the data without them.
     """
 
     def __init__(self, why: str, facts: Mapping[str, Any] | None = None):
@@ -36,7 +36,7 @@ class DatasetUnavailable(RuntimeError):
         self.facts = dict(facts or {})
 
     def save(self, path: str | Path) -> None:
-        """Write a file of which `Dataset.load` raises this."""
+        """Write a file from which `Dataset.load` raises this error."""
         _write(path, {"why": str(self), "facts": self.facts})
 
 
@@ -45,16 +45,16 @@ class Dataset:
     """Samples of one set of variables.
 
     Attributes:
-        name: the name it was asked for by.
-        values: (samples, variables). Families of labels: uint8 or uint16 codes from 0, Fortran order (a variable's
-            codes side by side, so that ``values.T`` is what the tests read). Else: float64, C-contiguous, finite.
+        name: the name by which it was requested.
+        values: (samples, variables). For families of labels: uint8 or uint16 codes from 0 in Fortran order, so that a
+            variable's codes are contiguous, as the tests read them. Else: float64, C-contiguous, finite.
         names: one name a variable, all different.
-        family: the kind of data, and of CI test, that it is meant for: a name of `gpupc_impl.core.family.families`.
-        true_dag: (variables, variables) bool, ``true_dag[i, j]`` meaning i -> j; None when unknown.
-        facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and what else is known.
-        labels: families of labels: for each variable the labels of its codes, in code order, all that its source
-            declares, whether they occur or not; None where the source declares none, and for families of numbers.
-            Families of both: the same, and none for a variable of numbers.
+        family: the kind of data, and of CI test: a name of `gpupc_impl.core.family.families`.
+        true_dag: (variables, variables) bool: ``true_dag[i, j]`` means i -> j; None when unknown.
+        facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and others.
+        labels: for families of labels, the labels of each variable's codes in order, all that the source declares,
+            whether they occur or not; None where the source declares none, and for families of numbers. In families of
+            both a variable of numbers has no labels.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Dataset:
             object.__setattr__(self, "facts", {**self.facts, "sha256": fingerprint(values)})
 
     def save(self, path: str | Path) -> None:
-        """Write an uncompressed ``.npz`` that `load` reads back bit for bit."""
+        """Write an uncompressed ``.npz``, from which `load` reads the same bits."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         arrays = {name: fields.pop(name) for name in ("values", "true_dag") if fields[name] is not None}
         _write(path, fields, **arrays)
@@ -92,18 +92,18 @@ class Dataset:
         """Read what `save` wrote.
 
         Raises:
-            DatasetUnavailable: the file says why the data could not be had.
+            DatasetUnavailable: the file says why the data are not available.
             DataError: the file holds something else, or is damaged.
-            OSError: it cannot be opened.
+            OSError: the file cannot be opened.
         """
         with open(path, "rb") as file:
             try:
                 return cls._read(file)
             except (DatasetUnavailable, MemoryError):
                 raise
-            except Exception as error:  # a damaged file raises nearly anything
-                said = f"{type(error).__name__}: {error}"
-                raise DataError(f"{path} is no data set's file, or is damaged ({said}); make it again") from error
+            except Exception as error:  # a damaged file raises nearly any error
+                reason = f"{type(error).__name__}: {error}"
+                raise DataError(f"{path} is no data set's file, or is damaged ({reason}); make it again") from error
 
     @classmethod
     def _read(cls, file: IO[bytes]) -> Dataset:
@@ -134,9 +134,9 @@ def _write(path: str | Path, fields: Mapping[str, Any], **arrays: np.ndarray) ->
 
 
 def fingerprint(values: np.ndarray) -> str:
-    """SHA-256 (hex) of a matrix's dtype, shape and values row by row: equal exactly when the matrices are."""
+    """SHA-256 (hex) of a matrix's dtype, its shape and its values row by row, whatever its memory order."""
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
     rows = max(1, BLOCK_BYTES // max(1, values.itemsize * math.prod(values.shape[1:])))
-    for start in range(0, len(values), rows):  # a copy of a block at a time, where memory is ordered otherwise
+    for start in range(0, len(values), rows):
         digest.update(np.ascontiguousarray(values[start : start + rows]).data)
     return digest.hexdigest()

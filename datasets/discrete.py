@@ -12,19 +12,19 @@ def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
     """Independent variables, each uniform over the same number of categories.
 
     The paper varies the number of variables N, the largest number of categories and the number of samples n, but does
-    not say how the data are drawn. It fixes the work beside them: the number of tests for each edge, and the share of
-    edges that each level removes, whatever the tests say (the problem's ``tests_per_edge`` and ``decay``). So the
-    dependences do not matter, and the table of every test is as large and as evenly filled as the setting allows.
+    not say how the data are drawn. It fixes the number of tests for each edge, and the fraction of edges that each
+    level removes whatever the tests find (the problem's ``tests_per_edge`` and ``decay``). So dependences do not
+    matter; here the table of every test is as large and as evenly filled as the setting allows.
 
     Args:
         p: number of variables, at least 1 (the paper's N).
         n: number of samples, at least 1.
         categories: number of categories of every variable, 2 to 65536.
-        seed: integer >= 0, of the one PCG64 stream used: variable by variable.
+        seed: integer >= 0, of a PCG64 stream from which the variables are drawn one after the other.
 
     Returns:
-        values (n, p); names V0, V1, ...; labels "0", "1", ... No true_dag: it is empty, and its p x p would cost
-        more memory than it tells.
+        values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be an empty p x p
+        graph.
 
     Raises:
         ValueError: an argument is out of range.

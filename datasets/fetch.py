@@ -1,6 +1,6 @@
-"""Files of the registry into a cache folder: from the cache, a mirror folder or the network, always verified.
+"""Fetching the registry's files into a cache folder from a mirror folder or the network; all are verified.
 
-A file that users build for themselves (key `how`) has no checksum: it is taken from a mirror folder as it is.
+A file that users build themselves (key `how`) has no checksum, and is read from a mirror folder without verification.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ RETRIES = 2
 BACKOFF_S = 1.0
 TIMEOUT_S = 20.0
 CHUNK = 1 << 16
-MOST_BYTES = 1 << 32
-"""A download that is longer is given up: checksums are compared at its end, and a disk has one."""
-MOST_REDIRECTS = 5
+MAX_BYTES = 1 << 32
+"""Upper bound on a download, whose checksum is compared at its end only, so that it cannot fill the disk."""
+MAX_REDIRECTS = 5
 
 
 def fetch(
@@ -41,24 +41,25 @@ def fetch(
     *,
     spec: Mapping[str, Any] | None = None,
 ) -> Path:
-    """The verified file of a data set of kind ``file``: CACHE_DIR/NAME/FILE; of one to be built, the mirrored file.
+    """The path of the verified file of a data set of kind ``file``: CACHE_DIR/NAME/FILE, or that in a mirror if users
+    build it.
 
-    Looked for in the cache, then by file name in the mirror folders, then at its address. A file with a wrong
-    checksum is never kept. An interrupted download is resumed, at once or by a later call. Processes that ask for
-    the same file at once wait for the first.
+    The file is looked for in the cache, then by its name in the mirror folders, then at its address. A file with a
+    wrong checksum is never kept. An interrupted download is resumed, immediately or by a later call. Processes that
+    need the same file wait for the first of them.
 
     Args:
         name: a registered name, or the name of `spec`.
-        cache_dir: made when missing; default ``gpupc/datasets`` in the user's cache folder.
-        mirrors: folders, before those of the environment variable GPUPC_MIRRORS (separated as in PATH).
+        cache_dir: created when missing; default ``gpupc/datasets`` in the user's cache folder.
+        mirrors: folders that come before those of the environment variable GPUPC_MIRRORS (separated as in PATH).
         offline: never use the network.
         progress: show a line on stderr when that is a terminal.
         spec: an entry declared outside the registry.
 
     Raises:
-        DatasetUnavailable: the file is not cached or mirrored and cannot be downloaded; one sentence says why and how
-        to provide it.
-        RegistryError: no such data set, or it is not a file.
+        DatasetUnavailable: the file is neither cached nor mirrored and cannot be downloaded; the message says in one
+            sentence why, and how to provide it.
+        RegistryError: no data set has this name, or it is not a file.
     """
     entry = registry.resolve(name, spec)
     if entry["kind"] != "file":
@@ -76,7 +77,7 @@ def fetch(
     with _lock(target):
         if target.is_file():
             fault = _mismatch(target, entry)
-            if fault is None:  # another process fetched it meanwhile
+            if fault is None:  # another process fetched it in the meantime
                 return target
             target.unlink()
             faults.append(f"the copy in the cache was damaged and is removed ({fault})")
@@ -115,12 +116,12 @@ def lacking(
 
 
 def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | None) -> Path:
-    """Where the entry's file is, or would be: a folder a data set, so that equal file names do not clash.
+    """The path of the entry's file in the cache, in which each data set has a folder, so that equal names do not clash.
 
-    Entries of the same file (the same data for another family) name the same folder by the key `cache`.
+    Entries of the same file, for several families, share a folder that the key `cache` names.
 
     Raises:
-        DatasetUnavailable: no folder is given, and nothing says where the user's is.
+        DatasetUnavailable: no folder is passed, and the user's cache folder is unknown.
     """
     if cache_dir is None:
         try:
@@ -133,7 +134,7 @@ def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | Non
 
 
 def mirrored_paths(entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> list[Path]:
-    """The files of the entry's name in the mirror folders."""
+    """The files with the entry's file name in the mirror folders."""
     paths = [folder / entry["file"] for folder in _mirror_folders(mirrors)]
     return [path for path in paths if path.is_file()]
 
@@ -145,15 +146,15 @@ def _mirror_folders(mirrors: Sequence[str | Path]) -> list[Path]:
 
 def _sentence(name: str, entry: Mapping[str, Any], mirrors: Sequence[str | Path], faults: Sequence[str]) -> str:
     looked_in = [f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in _mirror_folders(mirrors)]
-    mirrors_said = f"mirrors looked in: {', '.join(looked_in)}" if looked_in else "no mirror folder is set"
+    mirrors_text = f"mirrors looked in: {', '.join(looked_in)}" if looked_in else "no mirror folder is set"
     return (
-        f"data set {name!r} is not available: {'; '.join(faults)}; {mirrors_said}; "
+        f"data set {name!r} is not available: {'; '.join(faults)}; {mirrors_text}; "
         f"to provide it, put {entry['file']} in a folder and set {MIRRORS_VARIABLE} to that folder"
     )
 
 
 def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
-    """How the file differs from what the entry expects; None when it is the right one."""
+    """How the file's checksum differs from the entry's; None when it does not."""
     if "sha256" in entry:
         kind, digest = "sha256", hashlib.sha256()
     else:
@@ -161,12 +162,12 @@ def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-    found = digest.hexdigest()
-    return None if found == entry[kind] else f"expected {kind} {entry[kind]}, found {found}"
+    actual = digest.hexdigest()
+    return None if actual == entry[kind] else f"expected {kind} {entry[kind]}, found {actual}"
 
 
 def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
-    """Copy a mirrored file into the cache. The reason when that fails."""
+    """Copy a mirrored file into the cache; returns the reason when that fails."""
     copy = target.with_name(f".{target.name}.copy")
     try:
         shutil.copyfile(source, copy)
@@ -181,7 +182,7 @@ def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
 
 
 def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
-    """Download into the cache, resuming and retrying. The reason when that fails."""
+    """Download into the cache, with resumption and retries; returns the reason when that fails."""
     part = target.with_name(f".{target.name}.part")
     for attempt in range(1 + RETRIES):
         if attempt:
@@ -193,13 +194,13 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
             part.unlink(missing_ok=True)
             return str(refusal)
         except (OSError, http.client.HTTPException) as error:
-            status = getattr(error, "code", None)  # an HTTPError has one
-            reason = error if status else getattr(error, "reason", error)  # a URLError wraps the real one
+            status = getattr(error, "code", None)  # HTTPError has one
+            reason = error if status else getattr(error, "reason", error)  # URLError wraps the underlying error
             fault = str(reason) or type(error).__name__
-            if status == 416:  # nothing beyond what we hold, and that was not the whole file: start over
+            if status == 416:  # the server has no more bytes, but the part is not the file: start over
                 part.unlink(missing_ok=True)
             elif status is not None and 400 <= status < 500 and status not in (408, 429):
-                return fault  # the server will not change its mind
+                return fault  # a retry would fail likewise
             continue
         fault = _mismatch(part, entry)
         if fault is None:
@@ -212,13 +213,13 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
 
 
 class _Refused(Exception):
-    """A server wants something that is not done; asking again would not help."""
+    """The server's response is unacceptable, and a retry would not help."""
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a few redirects, to http(s) alone and never from https to http."""
+    """Follows a few redirects to http(s), but none from https to http."""
 
-    max_redirections = MOST_REDIRECTS
+    max_redirections = MAX_REDIRECTS
 
     def redirect_request(self, request: Any, file: Any, code: int, message: str, headers: Any, url: str) -> Any:
         before, after = (urllib.parse.urlsplit(each).scheme for each in (request.full_url, url))
@@ -231,25 +232,25 @@ _OPENER = urllib.request.build_opener(_Redirects)
 
 
 def _receive(url: str, part: Path, label: str, show: bool) -> None:
-    """One attempt: what `part` lacks is appended, or the whole replaces it when the server sends the whole.
+    """Try once to download: append the rest to `part`, or replace it when the server sends the whole file.
 
     Raises:
-        OSError, http.client.HTTPException: interrupted; what came so far is in `part`.
-        _Refused: it is too long, or leads elsewhere.
+        OSError, http.client.HTTPException: the download was interrupted; `part` holds what was received.
+        _Refused: the file is too long, or redirected to an unacceptable address.
     """
     held = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})
-    with _OPENER.open(request, timeout=TIMEOUT_S) as response:  # http(s), by the schema
+    with _OPENER.open(request, timeout=TIMEOUT_S) as response:  # the schema admits only http(s)
         resumed = response.status == 206
         size = held if resumed else 0
         total = None if response.length is None else size + response.length
-        if total is not None and total > MOST_BYTES:
-            raise _Refused(f"it is said to be of {total:,} bytes, over the limit of {MOST_BYTES:,}")
+        if total is not None and total > MAX_BYTES:
+            raise _Refused(f"it is said to be of {total:,} bytes, over the limit of {MAX_BYTES:,}")
         with part.open("ab" if resumed else "wb") as file:
             while chunk := response.read(CHUNK):
                 size += len(chunk)
-                if size > MOST_BYTES:
-                    raise _Refused(f"it has more than {MOST_BYTES:,} bytes, the limit")
+                if size > MAX_BYTES:
+                    raise _Refused(f"it has more than {MAX_BYTES:,} bytes, the limit")
                 file.write(chunk)
                 if show:
                     of = "" if total is None else f" of {total / 1e6:.1f}"
@@ -262,7 +263,7 @@ def _receive(url: str, part: Path, label: str, show: bool) -> None:
 
 @contextlib.contextmanager
 def _lock(target: Path) -> Iterator[None]:
-    """Hold the target's lock; the system releases it even when the process is killed."""
+    """Hold the target's lock, which the system releases even when the process is killed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(f".{target.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

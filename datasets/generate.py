@@ -9,7 +9,7 @@ import numpy as np
 from datasets.dataset import DataError, Dataset
 
 LARGEST_VALUE = 1e150
-"""Values above this would overflow float64 when squared for a variance."""
+"""Upper bound on values: larger ones would overflow float64 when they are squared for a variance."""
 
 
 class Equation(NamedTuple):
@@ -25,18 +25,19 @@ class Equation(NamedTuple):
 def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
     """The generator of cuPC, section 5.6.
 
-    Every pair i > j gets an edge j -> i with probability `density`, with a weight uniform in [0.1, 1]; then, from
-    top to bottom, V_i = N_i + sum over j < i of A[i, j] V_j, the N_i independent standard normal.
+    Every pair i > j has an edge j -> i with probability `density`, and a weight A[i, j] uniform in [0.1, 1]. In
+    topological order, V_i = N_i + sum over j < i of A[i, j] V_j, with independent standard normal N_i.
 
-    Nothing damps the values, so they grow exponentially with p and density: to 1e24 at p = 1000, density 0.1, to
-    1e103 at density 0.5 (seed 0). Correlations do not depend on scale and stay finite, but the later variables' own
-    noise falls below float64 rounding: 40 % and 86 % of those sets' pairs correlate as 1 to within 1e-12. The paper
-    does nothing about it and neither does this: rescaling each variable as it is drawn would change the model, and
-    rescaling with compensated weights would give the same correlations again. Only where variances would overflow
-    (values above 1e150: beyond all settings of the paper) is it an error.
+    Values grow exponentially with p and density: to 1e24 at p = 1000 and density 0.1, and to 1e103 at density 0.5 (seed
+    0). Correlations do not depend on scale and stay finite, but the noise of later variables falls below the rounding
+    of float64: 40 % and 86 % of the pairs of these sets have a correlation of 1 to within 1e-12. The paper accepts
+    this, and so does this function: rescaling each variable would change the model, and rescaling with compensated
+    weights would not change the correlations. It is an error only where variances would overflow, with values above
+    1e150, beyond all settings of the paper.
 
-    One PCG64 stream gives first the graph, then the noise variable by variable, so sets that differ in m only
-    share their graph. Sums are accumulated parent by parent, without BLAS: the same bits with any number of threads.
+    One PCG64 stream gives first the graph and then the noise, variable by variable, so that sets which differ in m
+    alone share their graph. Sums are accumulated parent by parent, without BLAS, so that their bits do not depend on
+    the number of threads.
 
     Args:
         p: number of variables, at least 1 (the paper's n).
@@ -45,12 +46,12 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
         seed: integer >= 0.
 
     Returns:
-        values (m, p); names V0, V1, ... in the paper's order, which is topological; true_dag[j, i] for j -> i, so
-        strictly upper triangular (the paper's A[i, j] is its weighted transpose).
+        values (m, p); names V0, V1, ... in the paper's order, which is topological; true_dag, strictly upper
+        triangular, with true_dag[j, i] for j -> i (the paper's A is its weighted transpose).
 
     Raises:
         ValueError: an argument is out of range.
-        DataError: values above 1e150.
+        DataError: a value exceeds 1e150.
     """
     check_whole(1, p=p, m=m)
     check_whole(0, seed=seed)
@@ -78,15 +79,15 @@ def random_equations(rng: np.random.Generator, p: int, density: float) -> list[E
 
 
 def sample(rng: np.random.Generator, equations: list[Equation], m: int) -> np.ndarray:
-    """m samples of equations given in topological order: (m, len(equations)) float64, a column a variable.
+    """m samples of equations in topological order: (m, len(equations)) float64, a column a variable.
 
-    The noise is drawn variable by variable in column order, whichever topological order the equations come in;
-    terms are added one at a time in the order of `parents`.
+    The noise is drawn variable by variable in the order of columns, and terms are added in the order of `parents`, so
+    that the values do not depend on the topological order.
 
     Raises:
-        DataError: a value exceeds 1e150; names the variable.
+        DataError: a value exceeds 1e150; the message names the variable.
     """
-    rows = rng.standard_normal((len(equations), m))  # a row a variable here, so that every pass is contiguous
+    rows = rng.standard_normal((len(equations), m))  # a row a variable, so that every pass is contiguous
     term = np.empty(m)
     for equation in equations:
         row = rows[equation.variable]
@@ -113,10 +114,10 @@ def dag(equations: list[Equation]) -> np.ndarray:
 
 
 def check_whole(least: int, **arguments: object) -> None:
-    """Arguments of a generator that must be whole numbers of at least `least`, each under its name.
+    """Check that arguments, passed by their names, are whole numbers of at least `least`.
 
     Raises:
-        ValueError: one is not; names it.
+        ValueError: one is not; the message names it.
     """
     for label, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
@@ -124,10 +125,10 @@ def check_whole(least: int, **arguments: object) -> None:
 
 
 def check_number(low: float, high: float, **arguments: object) -> None:
-    """Arguments of a generator that must be numbers in [low, high], each under its name.
+    """Check that arguments, passed by their names, are numbers in [low, high].
 
     Raises:
-        ValueError: one is not; names it.
+        ValueError: one is not; the message names it.
     """
     for label, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value <= high:

@@ -8,29 +8,29 @@ import numpy as np
 
 from datasets.dataset import Dataset
 from datasets.generate import check_number, check_whole
-from datasets.nonlinear import random_nodes, signal
+from datasets.nonlinear import dag, random_nodes, signal
 
 CATEGORIES = (2, 3, 4)
-"""Numbers of categories, each as likely."""
+"""Numbers of categories, which are equally likely."""
 
 
 def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: float = 0.5) -> Dataset:
-    """A random graph of numbers and categories.
+    """A random graph of numeric and categorical variables.
 
-    Graph, functions and weights are those of `nonlinear.additive_noise`, and so is a variable of numbers, standardised.
-    A variable of categories is made of such a one: it is cut into intervals of equally many samples, and what the
-    children see is one standard normal number for each category, which need not have the intervals' order.
+    Graph, functions, weights and numeric variables, which are standardised, are those of `nonlinear.additive_noise`. A
+    categorical variable is a numeric one cut into intervals with equally many samples. Its children depend on one
+    standard normal number for each category, which need not have the order of the intervals.
 
     Args:
         p: number of variables, at least 1.
         n: number of samples, at least 4.
         seed: integer >= 0.
         degree: average number of neighbours, in [0, p - 1].
-        share: probability of a variable to be one of categories.
+        share: probability that a variable is categorical.
 
     Returns:
-        values (n, p), of categories their codes; names V0, V1, ... in topological order; labels, none for numbers;
-        true_dag, strictly upper triangular.
+        values (n, p), with codes for categories; names V0, V1, ... in topological order; labels, of which numeric
+        variables have none; true_dag, strictly upper triangular.
 
     Raises:
         ValueError: an argument is out of range.
@@ -43,25 +43,22 @@ def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: flo
     rng = np.random.Generator(np.random.PCG64(seed))
     nodes = random_nodes(rng, p, degree / max(p - 1, 1))
     numbers = np.where(rng.random(p) < share, rng.choice(CATEGORIES, p), 0)
-    values, seen = np.empty((p, n)), np.empty((p, n))  # by the reader, by the children
+    values, causes = np.empty((p, n)), np.empty((p, n))  # the data, and what the children depend on
     for variable, node in enumerate(nodes):
-        row = signal(node, seen) + rng.standard_normal(n)
+        row = signal(node, causes) + rng.standard_normal(n)
         row -= math.fsum(row) / n
         row /= math.sqrt(math.fsum(row * row) / (n - 1))
-        values[variable] = seen[variable] = row
+        values[variable] = causes[variable] = row
         if count := int(numbers[variable]):
             codes = np.empty(n, np.int64)
             codes[np.argsort(row, kind="stable")] = np.arange(n) * count // n
-            values[variable], seen[variable] = codes, rng.standard_normal(count)[codes]
-    dag = np.zeros((p, p), dtype=bool)
-    for child, node in enumerate(nodes):
-        dag[node.parents, child] = True
+            values[variable], causes[variable] = codes, rng.standard_normal(count)[codes]
     return Dataset(
         name=f"mixed-p{p}-n{n}-seed{seed}",
         values=np.ascontiguousarray(values.T),
         names=tuple(f"V{i}" for i in range(p)),
         family="mixed",
-        true_dag=dag,
+        true_dag=dag(nodes),
         facts={"source": f"generated: numbers and categories, {p=}, {n=}, {degree=}, {share=}, {seed=}"},
         labels=tuple(tuple(f"c{code}" for code in range(count)) for count in numbers),
     )

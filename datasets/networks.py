@@ -1,4 +1,4 @@
-"""Samples of the Bayesian networks that travel inside the pgmpy wheel, Gaussian and discrete: no download needed."""
+"""Samples of the Gaussian and discrete Bayesian networks that the pgmpy wheel contains, without a download."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ def network_dataset(family: str, network: str, samples: int, seed: int, sha256: 
 
     Args:
         family: ``"gaussian"`` for the linear Gaussian networks, ``"discrete"`` for those in BIF files.
-        network: file name without its ending, for example ``"ecoli70"`` or ``"alarm"``.
+        network: the file's name without its ending, for example ``"ecoli70"`` or ``"alarm"``.
         samples: number of samples, at least 1.
         seed: seed of the PCG64 stream (Gaussian) or streams (discrete: see `bif.sample`).
         sha256: expected checksum of the network's file; None accepts any.
 
     Returns:
-        values (samples, p) with columns in the file's order; true_dag is the network's. Discrete: labels are the
-        states that the file declares, and the fact ``constant_variables`` counts the variables of which the samples
-        show one state only.
+        values (samples, p) with columns in the file's order, and the network's true_dag. The labels of a discrete
+        network are the states that its file declares, and the fact ``constant_variables`` counts the variables of which
+        only one state occurs.
 
     Raises:
-        DatasetUnavailable: pgmpy is not installed, or does not hold the network.
+        DatasetUnavailable: pgmpy is not installed, or does not contain the network.
         DataError: the file is not what was expected.
     """
     path = network_path(family, network)
     content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if sha256 is not None and found != sha256:
+    actual = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and actual != sha256:
         raise DataError(
             f"network {network!r} of pgmpy {_pgmpy().version} is not the registered one: "
-            f"expected sha256 {sha256}, found {found}"
+            f"expected sha256 {sha256}, found {actual}"
         )
     facts = {"source": f"{samples} samples, seed {seed}, of {path.name} in pgmpy {_pgmpy().version}"}
     if family == "discrete":
@@ -56,10 +56,10 @@ def network_dataset(family: str, network: str, samples: int, seed: int, sha256: 
 
 
 def network_path(family: str, network: str) -> Path:
-    """The network's file in the installed pgmpy, which is not imported: that takes seconds.
+    """The network's file in the installed pgmpy, which is not imported, since that takes seconds.
 
     Raises:
-        DatasetUnavailable: pgmpy is not installed, or does not hold the network.
+        DatasetUnavailable: pgmpy is not installed, or does not contain the network.
     """
     path = Path(_pgmpy().locate_file(f"pgmpy/utils/example_models/{network}{ENDINGS[family]}"))
     if not path.is_file():

@@ -1,7 +1,7 @@
 """Generated nonlinear data: additive noise models as MANM-CS draws them, in the settings of GPU-CMIknn, section 5.1.
 
-MANM-CS itself (manm-cs 0.1.7) is not used: its samples cannot be reproduced (it reseeds from the operating system),
-and it draws them one number at a time. What it draws is drawn here with its defaults, from one seeded stream.
+The package (manm-cs 0.1.7) is not used, since its samples cannot be reproduced (it reseeds from the operating system)
+and it draws one number at a time. This module draws the same model with the same defaults from one seeded stream.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datasets.dataset import DataError, Dataset
 from datasets.generate import LARGEST_VALUE, check_number, check_whole
 
 DENSITIES = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""The edge densities that section 5.1 chooses from."""
+"""The edge densities from which section 5.1 chooses."""
 
 TANH_TERMS = 12
 TANH_HALVINGS = 3
@@ -39,25 +39,24 @@ def additive_noise(
 ) -> Dataset:
     """A random graph of continuous variables with linear, quadratic and tanh dependences.
 
-    As GPU-CMIknn, section 5.1, with the defaults of MANM-CS: every pair i < j gets an edge i -> j with probability
-    `density`; each edge has one of the three functions, all as likely, and a weight uniform in [-1, -0.5] or
+    This is GPU-CMIknn, section 5.1, with the defaults of MANM-CS: every pair i < j has an edge i -> j with probability
+    `density`; each edge has one of the three functions with equal probability, and a weight uniform in [-1, -0.5] or
     [0.5, 1]; a variable is the sum over its parents of weight times function, plus standard normal noise.
 
-    Squares of squares explode: 18 of 20 graphs of 50 variables exceed 1e150. So each variable is standardised as soon
-    as it is drawn, before its children see it, where MANM-CS leaves it as it is (`standardize=False`) or standardises
-    all variables at the end.
+    Repeated squares overflow: 18 of 20 graphs of 50 variables exceed 1e150. So each variable is standardised before its
+    children are drawn, whereas MANM-CS does not standardise (`standardize=False`), or all variables at the end.
 
-    One PCG64 stream gives first the density, then the graph, then the noise variable by variable, so sets that differ
-    in n or in `standardize` share their graph. Sums are exactly rounded or accumulated parent by parent, and tanh is
-    made of the four basic operations: the same bits on every machine.
+    One PCG64 stream gives first the density, then the graph, then the noise variable by variable, so that sets which
+    differ in n or `standardize` share their graph. Sums are correctly rounded or accumulated parent by parent, and tanh
+    is made of basic operations, so that all machines have the same bits.
 
     Args:
         p: number of variables, at least 1 (the paper's N).
         n: number of samples, at least 2.
         seed: integer >= 0.
-        density: edge probability, in [0, 1]; by default one of 0.1, 0.2, ..., 0.5, each as likely.
-        degree: instead of density, the average number of neighbours: density is degree / (p - 1). The sparse graphs
-            of Table 10 have 1.5.
+        density: edge probability, in [0, 1]; by default one of 0.1, 0.2, ..., 0.5 with equal probability.
+        degree: the average number of neighbours, in the place of a density of degree / (p - 1). The sparse graphs of
+            Table 10 have 1.5.
         standardize: give every variable mean 0 and standard deviation 1.
 
     Returns:
@@ -65,7 +64,7 @@ def additive_noise(
 
     Raises:
         ValueError: an argument is out of range.
-        DataError: without `standardize`, a value exceeds 1e150; names the variable.
+        DataError: without `standardize`, a value exceeds 1e150; the message names the variable.
     """
     check_whole(1, p=p)
     check_whole(2, n=n)
@@ -81,15 +80,12 @@ def additive_noise(
         check_number(0, 1, density=density)
         chosen = density
     nodes = random_nodes(rng, p, chosen)
-    dag = np.zeros((p, p), dtype=bool)
-    for child, node in enumerate(nodes):
-        dag[node.parents, child] = True
     return Dataset(
         name=f"cgm-p{p}-n{n}-seed{seed}",
         values=sample(rng, nodes, n, standardize),
         names=tuple(f"V{i}" for i in range(p)),
         family="nonlinear",
-        true_dag=dag,
+        true_dag=dag(nodes),
         facts={
             "source": f"generated: GPU-CMIknn section 5.1, {p=}, {n=}, density={chosen:.6g}, {seed=}, {standardize=}",
             "density": chosen,
@@ -108,16 +104,24 @@ def random_nodes(rng: np.random.Generator, p: int, density: float) -> list[Node]
     return nodes
 
 
+def dag(nodes: list[Node]) -> np.ndarray:
+    """(p, p) bool: [i, j] is True where i is a parent of j."""
+    adjacency = np.zeros((len(nodes), len(nodes)), dtype=bool)
+    for child, node in enumerate(nodes):
+        adjacency[node.parents, child] = True
+    return adjacency
+
+
 def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: bool) -> np.ndarray:
-    """n samples of nodes given in topological order: (n, len(nodes)) float64.
+    """n samples of nodes in topological order: (n, len(nodes)) float64.
 
     Raises:
-        DataError: a value exceeds 1e150; names the variable.
+        DataError: a value exceeds 1e150; the message names the variable.
     """
-    rows = rng.standard_normal((len(nodes), n))  # a row a variable here, so that every pass is contiguous
+    rows = rng.standard_normal((len(nodes), n))  # a row a variable, so that every pass is contiguous
     for variable, node in enumerate(nodes):
         row = rows[variable]
-        with np.errstate(over="ignore", invalid="ignore"):  # found below
+        with np.errstate(over="ignore", invalid="ignore"):  # the check below reports it
             row += signal(node, rows)
         largest = np.abs(row).max()
         if not largest <= LARGEST_VALUE:
@@ -132,7 +136,7 @@ def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: boo
 
 
 def signal(node: Node, rows: np.ndarray) -> np.ndarray:
-    """What the parents, rows of (variables, n), bring to a node: (n,)."""
+    """The sum of a node's functions of its parents, which are rows of (variables, n): (n,)."""
     total = np.zeros(rows.shape[1])
     for parent, function, weight in zip(node.parents, node.functions, node.weights, strict=True):
         total += weight * FUNCTIONS[function](rows[parent])
@@ -148,10 +152,10 @@ def quadratic(x: np.ndarray) -> np.ndarray:
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
-    """tanh from basic operations, to 4e-16: libraries' differ in the last bit from machine to machine.
+    """tanh by basic operations, to within 4e-16: libraries differ in the last bit from machine to machine.
 
-    Lambert's continued fraction y / (1 + y^2 / (3 + y^2 / (5 + ...))) of an eighth of x, then three times
-    tanh(2y) = 2 tanh(y) / (1 + tanh(y)^2). Beyond 20, tanh rounds to 1.
+    Lambert's continued fraction y / (1 + y^2 / (3 + y^2 / (5 + ...))) gives tanh(y) of y = x / 8, and
+    tanh(2y) = 2 tanh(y) / (1 + tanh(y)^2) three times that of x. Beyond 20, tanh rounds to 1.
     """
     y = np.clip(x, -20.0, 20.0) / 2**TANH_HALVINGS
     square = y * y

@@ -1,8 +1,8 @@
-"""Files to matrices: CSV, npz and R data. Nothing is guessed, dropped or filled in: what is unclear is an error.
+"""Readers of CSV, npz and R data. Nothing is guessed, dropped or filled in: what is ambiguous is an error.
 
-Each reader returns ``(values, names)``: values (samples, variables) float64, all finite; names one a variable, all
-different and not empty, V0, V1, ... where the file has none. Each raises `DataError` naming the file, and the line or
-row and the column where there is one, and OSError when the file cannot be opened.
+Each reader returns ``(values, names)``: values (samples, variables) float64, all finite; names, one a variable, all
+different and not empty, V0, V1, ... where the file has none. Each raises `DataError`, which names the file and, where
+there is one, the line or row and the column, and OSError when the file cannot be opened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_table(path: str | Path, header: Header = "auto") -> pd.DataFrame:
 
     Args:
         path: .csv, .tsv (either may end in .gz), .npz (see `read_npz`), .RData or .rda (see `read_rdata`).
-        header: for .csv and .tsv, whether the first row holds the names; "auto": it does when it holds no number.
+        header: whether the first row of .csv and .tsv holds the names; "auto": it does when it holds no number.
 
     Raises:
         DataError: the file's kind or content cannot be used.
@@ -69,8 +69,8 @@ def read_rdata(path: str | Path, table: str | None = None, transpose: bool = Fal
 
     Args:
         path: the file.
-        table: the matrix or data frame to take, a member of a list written ``list$member``; by default the only one.
-        transpose: the file has variables in rows.
+        table: the matrix or data frame to read, where a member of a list is ``list$member``; by default the only one.
+        transpose: whether the file has variables in rows.
     """
     path = Path(path)
     workspace = _r_workspace(path)
@@ -78,20 +78,20 @@ def read_rdata(path: str | Path, table: str | None = None, transpose: bool = Fal
         return _r_matrix(workspace, table, transpose, path)
     except DataError:
         raise
-    except Exception as error:  # R knows matrices and columns of text, of lists, of unequal lengths
+    except Exception as error:  # R has matrices and columns of text, of lists, of unequal lengths
         raise DataError(f"{path} holds no matrix of numbers where one is expected: {error}") from error
 
 
 def _r_matrix(workspace: Mapping[str, Any], table: str | None, transpose: bool, path: Path) -> Matrix:
-    found = only_table(dict(_r_tables(workspace)), table, path)
-    if hasattr(found, "columns"):  # a data frame
-        names = list(found.columns)
-        values = np.column_stack([_r_numbers(found[name], name, path) for name in names])
+    matrix = only_table(dict(_r_tables(workspace)), table, path)
+    if hasattr(matrix, "columns"):  # a data frame
+        names = list(matrix.columns)
+        values = np.column_stack([_r_numbers(matrix[name], name, path) for name in names])
     else:  # an array, or an xarray with R's dimnames as coordinates
-        coordinates = getattr(found, "coords", {})
+        coordinates = getattr(matrix, "coords", {})
         dimension = "dim_0" if transpose else "dim_1"
         names = coordinates[dimension].values.tolist() if dimension in coordinates else None
-        values = np.ma.asarray(getattr(found, "values", found))
+        values = np.ma.asarray(getattr(matrix, "values", matrix))
         if values.dtype.kind not in "biuf":
             raise DataError(f"{path} holds {values.dtype}, not numbers")
         values = np.ma.filled(values.astype(np.float64), np.nan)
@@ -115,22 +115,22 @@ def _r_workspace(path: str | Path) -> dict[str, Any]:
     from rdata.conversion import DEFAULT_CLASS_MAP, dataframe_constructor
 
     def data_frame(columns: Any, attributes: Mapping[str, Any]) -> Any:
-        # R allows a matrix as a column of a data frame (riboflavin's x), pandas does not: then a plain dict.
+        # R allows a matrix as a column of a data frame (riboflavin's x), for which pandas has no form.
         if any(np.ndim(column) > 1 for column in columns.values()):
             return dict(columns)
         return dataframe_constructor(columns, attributes)
 
-    Path(path).stat()  # an absent file is an OSError, not a parser's complaint
+    Path(path).stat()  # raises OSError for an absent file, before the parser does otherwise
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # R classes rdata has no constructor for come as plain arrays
+            warnings.simplefilter("ignore")  # R classes without a constructor in rdata become plain arrays
             return rdata.read_rda(path, constructor_dict={**DEFAULT_CLASS_MAP, "data.frame": data_frame})
-    except Exception as error:  # the parser raises nearly anything on a damaged file
+    except Exception as error:  # a damaged file raises nearly any error
         raise DataError(f"{path} is not a readable R workspace: {error}") from error
 
 
 def _r_tables(contents: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every matrix and data frame, lists searched, as (name, table)."""
+    """Every matrix and data frame, also inside lists, as (name, table)."""
     for key, value in contents.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):

@@ -21,15 +21,15 @@ MERGE = "tag:yaml.org,2002:merge"
 
 
 def names(family: str | None = None) -> tuple[str, ...]:
-    """The registered data sets, in the registry's order; of one family when one is given."""
+    """The registered data sets in the registry's order, of one family if it is passed."""
     return tuple(name for name, entry in _registry().items() if family in (None, entry["family"]))
 
 
 def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
-    """The registry entry `name`, or `spec`, an entry declared elsewhere under that name, checked.
+    """The registry entry `name`, or `spec`, an entry of that name declared elsewhere, which is checked.
 
     Raises:
-        RegistryError: no such data set, a spec that is wrong, or one whose name the registry has taken.
+        RegistryError: no data set has this name, or the spec is invalid or has the name of a registered data set.
     """
     registry = _registry()
     if spec is not None:
@@ -44,10 +44,10 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
 
 
 def validate(entries: Any, source: str) -> dict[str, Entry]:
-    """`entries`, which must be a mapping of names to entries that keeps the schema.
+    """Check a mapping of names to entries against the schema, and return it.
 
     Raises:
-        RegistryError: what is wrong, a line a fault, with the entry and the key.
+        RegistryError: a line for each fault names the entry and the key.
     """
     try:
         faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
@@ -77,10 +77,10 @@ def _registry() -> dict[str, Entry]:
 
 
 def parse(text: str) -> Any:
-    """YAML in which a repeated key is an error, not a replacement.
+    """Parse YAML in which a repeated key is an error.
 
     Raises:
-        RegistryError: a repeated key, or what is no YAML.
+        RegistryError: a key is repeated, or the text is no YAML.
     """
     try:
         return yaml.load(text, Loader=_Loader)
@@ -88,15 +88,13 @@ def parse(text: str) -> Any:
         raise
     except RecursionError as error:
         raise RegistryError("not readable as YAML: it is nested too deeply") from error
-    except (
-        Exception
-    ) as error:  # YAML's own, and what converting odd values raises: a number of 5000 digits, a 13th month
+    except Exception as error:  # YAML errors, and those of values such as a number of 5000 digits or a 13th month
         raise RegistryError(f"not readable as YAML: {type(error).__name__}: {error}") from error
 
 
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        own = [key for key, _ in node.value if key.tag != MERGE]  # keys may replace what `<<` brings
+        own = [key for key, _ in node.value if key.tag != MERGE]  # keys may override those of `<<`
         keys = [self.construct_object(key, deep=True) for key in own]
         repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
         if repeated:

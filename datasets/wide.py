@@ -1,4 +1,4 @@
-"""Generated gene expressions: very many variables that share regulators, drawn block by block."""
+"""Generated gene expressions: very many variables that share regulators, generated block by block."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from datasets.generate import check_number, check_whole
 
 
 def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Dataset:
-    """Genes that follow one of a few regulators, which are measured too and follow a hidden factor.
+    """Genes that depend on one of a few regulators, which are observed too and depend on a hidden factor.
 
-    A stand-in for the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators), is
-    R_k = sqrt(coupling) Z + sqrt(1 - coupling) E_k; every other variable has a regulator drawn at random and
-    follows it with a loading L of either sign, |L| uniform in [weakest, 1], V = L R + sqrt(1 - L^2) E; Z, E_k, E
-    independent standard normal.
+    They take the place of the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators),
+    is R_k = sqrt(coupling) Z + sqrt(1 - coupling) E_k. Every other variable is V = L R + sqrt(1 - L^2) E with a random
+    regulator R and a loading L of random sign, |L| uniform in [weakest, 1]. Z, E_k and E are independent standard
+    normal.
 
-    Two genes of one regulator correlate as L L', two of different ones as coupling L L', and either's regulator
-    separates them. So `coupling` decides what level 0 leaves, at alpha 0.01 and n = 3189: with 0.41, two thirds of all
-    edges, as the paper reports; with 0, four fifths of the edges between genes of one regulator, and one in a hundred
-    of the others by chance. Level 1 leaves little more than the edges from genes to their regulators and, with a
-    coupling, those among regulators. Of genes with weak loadings it also leaves edges by chance, since nothing that
-    they have in common with others separates them; `weakest` = 0.7 and no coupling are for searches of all levels.
+    Two genes of one regulator have the correlation L L', two of different ones coupling L L', and the regulator of
+    either separates them. So `coupling` decides which edges level 0 leaves, at alpha 0.01 and n = 3189: with 0.41, two
+    thirds of all edges, as the paper reports; with 0, four fifths of the edges between genes of one regulator, and one
+    in a hundred of the others by chance. Level 1 leaves little more than the edges between genes and their regulators
+    and, with a coupling, those among regulators. Genes with weak loadings also keep edges by chance, since no common
+    neighbour separates them; `weakest` = 0.7 without coupling suits searches of all levels.
 
     Args:
         p: number of variables, at least 1.
         n: number of samples, at least 2.
-        seed: integer >= 0: of one PCG64 stream for the structure and one for the samples, row by row. Sets that
-            differ in n only have the same first samples.
-        regulators: 1 to p.
+        seed: integer >= 0, of a PCG64 stream for the structure and another for the samples, row by row. Sets that
+        differ
+            in n alone have the same first samples.
+        regulators: number of regulators, 1 to p.
         coupling: correlation of any two regulators, in [0, 1].
-        weakest: least magnitude of a loading, in [0, 1].
+        weakest: lower bound on the magnitude of a loading, in [0, 1].
 
     Returns:
-        values (n, p); names V0, V1, ... No true_dag: its p x p would be larger than the values.
+        values (n, p); names V0, V1, .... There is no true_dag, since p x p would be larger than the values.
 
     Raises:
         ValueError: an argument is out of range.
@@ -56,12 +57,12 @@ def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float,
 
 
 def rows(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Iterator[np.ndarray]:
-    """The samples of `regulated_genes`, some at a time: (at most 64 MiB of samples, p) float64.
+    """Yield the samples of `regulated_genes` in blocks of up to 64 MiB, each (samples, p) float64.
 
     The values do not depend on the size of the blocks.
 
     Raises:
-        ValueError: an argument is out of range; on the first block.
+        ValueError: an argument is out of range; raised with the first block.
     """
     check_whole(1, p=p, regulators=regulators)
     check_whole(2, n=n)

@@ -1,1 +1,1 @@
-"""The authors' own programs as methods: adapters alone, none of their code (docs/peers.md)."""
+"""Adapters that run the authors' own programs as methods, and contain none of their code (docs/peers.md)."""

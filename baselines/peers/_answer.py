@@ -1,6 +1,9 @@
-"""What a program of other people found, as a `Skeleton`."""
+"""What the adapters share: whether a library is there, and its answer as a `Skeleton`."""
 
+import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +13,29 @@ from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
 
 
+def unavailable(variable: str, load: Callable[[str], Any]) -> Callable[[], str | None]:
+    """A function that says why the library named by an environment variable cannot be used, or returns None.
+
+    Args:
+        variable: the environment variable with the library's path.
+        load: loads the library and looks up its functions.
+    """
+
+    def reason() -> str | None:
+        path = os.environ.get(variable)
+        if not path:
+            return f"{variable} does not name the library built from the authors' repository; docs/peers.md says how"
+        try:
+            load(path)
+        except (OSError, AttributeError) as error:
+            return f"{variable} names {path!r}, which cannot be used: {error}"
+        return None
+
+    return reason
+
+
 def deepest_level(problem: Problem, limit: int) -> int:
-    """The largest level that the problem allows, at most `limit`; -1 where no test can be made."""
+    """The largest level, up to `limit`, that the problem allows; -1 where it allows no test."""
     if stop_reason(problem, 0, problem.n_variables - 1) is not None:
         return -1
     most = min(limit, problem.n_variables - 2)
@@ -21,17 +45,17 @@ def deepest_level(problem: Problem, limit: int) -> int:
 
 
 def refuse_pmax(run: Run) -> None:
-    """These programs keep numbers of their own beside an edge.
+    """Refuse to record largest p-values, in whose place these programs keep numbers of their own.
 
     Raises:
-        InvalidParameter: largest p-values are asked for.
+        InvalidParameter: they are requested.
     """
     if run.pmax:
         raise InvalidParameter(f"method {run.facts.get('method')!r} records no largest p-values; leave pmax out")
 
 
 def untested(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """The answer where no level is run, in the form that `to_skeleton` takes."""
+    """The answer where no level is run: edges and sets as `to_skeleton` takes them."""
     p = problem.n_variables
     return complete_graph(p), np.empty((p, p, 0), np.int32)
 
@@ -39,22 +63,22 @@ def untested(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def to_skeleton(
     problem: Problem, run: Run, edges: np.ndarray, sets: np.ndarray, deepest: int, level_seconds: list[float]
 ) -> Skeleton:
-    """The answer as a `Skeleton`; ``facts["translation_s"]`` says how long that took, which is no time of theirs.
+    """A program's answer as a `Skeleton`; ``facts["translation_s"]`` is the time of the conversion, to be subtracted.
 
-    The programs count no tests: ``tests_per_level`` is 0 from level 1 on.
+    The programs do not count tests, so ``tests_per_level`` is 0 from level 1 on.
 
     Args:
-        problem: the problem as the program understood it.
-        edges: (p, p) numbers, not 0 for an edge.
-        sets: (p, p, width) int32: of a removed pair the set's members and then -1, at [i, j] or at [j, i] or both.
-        deepest: the level that the program was told to go to at most; -1 where it was not started.
-        level_seconds: what it says each level took; empty where it does not say, and then 0 is recorded.
+        problem: the problem that the program solved.
+        edges: (p, p) numbers, other than 0 for an edge.
+        sets: (p, p, width) int32: for a removed pair, the members of its set and then -1, at [i, j] or [j, i] or both.
+        deepest: the largest level that the program was allowed; -1 where it was not started.
+        level_seconds: the times of levels that the program reports; empty where it reports none, and 0 is recorded.
     """
     start = time.perf_counter()
     p = problem.n_variables
     adjacency = np.asarray(edges) != 0
-    pairs, found = _sets_of(adjacency, sets)
-    sizes = np.count_nonzero(found >= 0, axis=1)
+    pairs, members = _sets_of(adjacency, sets)
+    sizes = np.count_nonzero(members >= 0, axis=1)
     kept = adjacency.sum(axis=1)
 
     level, max_degree, edges_per_level = 0, p - 1, []
@@ -63,7 +87,7 @@ def to_skeleton(
         edges_per_level.append(int(kept.sum()) // 2 + len(left))
         max_degree = int((kept + np.bincount(left.ravel(), minlength=p)).max())
         level += 1
-    removed = [(pairs[sizes == k], np.sort(found[sizes == k, :k], axis=1)) for k in range(1, level)]
+    removed = [(pairs[sizes == k], np.sort(members[sizes == k, :k], axis=1)) for k in range(1, level)]
     sepsets = SeparatingSets.from_levels(adjacency, removed)
     seconds = (*level_seconds, *[0.0] * level)[:level]
     return Skeleton(
@@ -80,10 +104,10 @@ def to_skeleton(
 
 
 def _sets_of(adjacency: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(k, 2) removed pairs i < j, ascending, that have a set with members, and their (k, width) sets."""
+    """(k, 2) removed pairs i < j, ascending, whose set is not empty, and their (k, width) sets."""
     if not sets.shape[2]:
         return np.empty((0, 2), np.int64), np.empty((0, 0), np.int32)
-    given = sets[:, :, 0] >= 0
-    pairs = np.argwhere(np.triu((given | given.T) & ~adjacency, 1))
+    has_set = sets[:, :, 0] >= 0
+    pairs = np.argwhere(np.triu((has_set | has_set.T) & ~adjacency, 1))
     i, j = pairs.T
-    return pairs, np.where(given[i, j][:, None], sets[i, j], sets[j, i])
+    return pairs, np.where(has_set[i, j][:, None], sets[i, j], sets[j, i])

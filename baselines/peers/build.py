@@ -1,7 +1,7 @@
 """Build the libraries of authors' programs from clones that the user made: ``python -m baselines.peers.build --help``.
 
-Nothing is downloaded. The clone's sources must be those that the adapters were written for, of which the checksums are
-known; nvcc must be there, a GPU need not.
+Nothing is downloaded. The clone's sources must have the checksums of the version for which the adapter was written. The
+build needs nvcc, and no GPU.
 """
 
 import argparse
@@ -18,13 +18,13 @@ HERE = Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program of other people.
+    """A program by other authors.
 
     Attributes:
         repository: where it is published.
         commit: the version that its adapter calls.
-        sources: what is compiled or included, with sha256, from the clone's root.
-        flags: nvcc's, as the program's own build file has them.
+        sources: the files that are compiled or included, relative to the clone's root, with their sha256.
+        flags: those of nvcc in the program's own build file.
         variable: the environment variable that its adapter reads.
         adapter: a file of ours that is compiled with it.
     """
@@ -37,7 +37,7 @@ class Program:
     adapter: str | None = None
 
     def mismatch(self, clone: Path) -> str | None:
-        """Why a folder is not a clone of that version; None when it is."""
+        """Why a folder is not a clone of this version; None when it is."""
         for name, expected in self.sources.items():
             file = clone / name
             if not file.is_file():
@@ -47,7 +47,7 @@ class Program:
         return None
 
     def command(self, clone: Path, output: Path, architecture: str) -> list[str]:
-        """What builds the library."""
+        """The command that builds the library."""
         files = [clone / name for name in self.sources if name.endswith(".cu")]
         files += [HERE / self.adapter] if self.adapter else []
         folders = dict.fromkeys(f"-I{(clone / name).parent}" for name in self.sources)
@@ -98,8 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if shutil.which("nvcc") is None:
         parser.error("nvcc is not on the PATH; install the CUDA toolkit, or build on a machine that has it (--arch)")
     output = (options.output or Path(f"lib{options.program}.so")).resolve()
-    if failed := subprocess.run(program.command(options.clone, output, options.arch), check=False).returncode:
-        return failed
+    if code := subprocess.run(program.command(options.clone, output, options.arch), check=False).returncode:
+        return code
     print(f"export {program.variable}={output}")
     return 0
 

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, untested
+from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, unavailable, untested
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
@@ -16,23 +16,12 @@ LIBRARY = "GPUPC_CUPC_LIBRARY"
 """The environment variable with the library's path."""
 
 MAX_LEVEL = 14
-"""The deepest level that it has a kernel for, and the room in a separating set."""
+"""The deepest level that the program has a kernel for, and the length of a separating set."""
 
 MAX_VARIABLES = 12_288
-"""It keeps a row of the graph, 4 bytes a variable, in the 48 KB of shared memory that a block has unasked."""
+"""The program keeps a row of the graph, 4 bytes a variable, in the default 48 KB of a block's shared memory."""
 
 THRESHOLDS = 50
-
-
-def _unavailable() -> str | None:
-    path = os.environ.get(LIBRARY)
-    if not path:
-        return f"{LIBRARY} does not name the library built from the authors' repository; docs/peers.md says how"
-    try:
-        _skeleton_function(path)
-    except (OSError, AttributeError) as error:
-        return f"{LIBRARY} names {path!r}, which cannot be used: {error}"
-    return None
 
 
 @method(
@@ -43,18 +32,18 @@ def _unavailable() -> str | None:
     summary="cuPC-S as published by its authors",
     canonical=False,
     knowledge=False,
-    unavailable=_unavailable,
+    unavailable=unavailable(LIBRARY, lambda path: _skeleton_function(path)),
 )
 def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
     """Call the authors' ``Skeleton`` with the thresholds of the problem's own test.
 
-    Its R wrapper passes them shifted by one (docs/errata.md); here level l gets `GaussianProblem.threshold` of l under
-    either `df_convention`. A separating set is the first that any thread found. On an error of CUDA the program ends
-    the process.
+    Its R wrapper passes them shifted by one (docs/errata.md); here level l has `GaussianProblem.threshold` of l under
+    either `df_convention`. A separating set is the first that any thread found. The program ends the process on an
+    error of CUDA.
 
     Raises:
-        InvalidProblem: more than `MAX_VARIABLES` variables.
-        InvalidParameter: largest p-values are asked for.
+        InvalidProblem: there are more than `MAX_VARIABLES` variables.
+        InvalidParameter: largest p-values are requested.
     """
     refuse_pmax(run)
     p = problem.n_variables
@@ -92,5 +81,5 @@ def _skeleton_function(path: str):
 
 @functools.lru_cache(maxsize=1)
 def _outputs(p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays it writes to, made once, so that no call of it waits for their pages: graph, |z|, separating sets."""
+    """The arrays that the program writes (graph, |z|, sets), kept so that later calls do not fault in their pages."""
     return np.zeros((p, p), np.int32), np.zeros((p, p)), np.zeros((p, p, MAX_LEVEL), np.int32)

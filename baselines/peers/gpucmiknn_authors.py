@@ -1,7 +1,7 @@
 """GPU-CMIknn as its authors published it: a shared library that the user builds from their repository (docs/peers.md).
 
-Their host functions and kernels do the tests; the two searches around these follow ``gpu_row`` and ``gpu_single`` of
-their Python program, which needs another Python and packages than ours.
+Their host functions and kernels make the tests; the two searches here follow ``gpu_row`` and ``gpu_single`` of their
+Python program, which needs another version of Python and other packages than ours.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, untested
+from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, unavailable, untested
 from gpupc_impl.backends import DeviceMemoryError, KernelLaunchError
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
@@ -26,33 +26,22 @@ LIBRARY = "GPUPC_GPUCMIKNN_LIBRARY"
 """The environment variable with the library's path."""
 
 MAX_LEVEL = 10
-"""The members of a set that its kernel has room for; more overrun an array."""
+"""Upper bound on the members of a set: with more the program's kernel overruns an array."""
 
 MAX_K = 200
-"""Its array of nearest distances has 201 places, one of them for a sample itself."""
+"""The program's array of nearest distances has 201 places, one of them for the sample itself."""
 
 NEIGHBOURS = 15
-"""The neighbours among which a permutation draws are a constant of its kernels."""
+"""The number of neighbours among which a permutation draws is a constant of the program's kernels."""
 
 RESERVED_BYTES = 5_000_000_000
-"""Device memory that its search leaves free when it decides how many sets go into a call."""
+"""Device memory that the program's search leaves free when it decides how many sets a call has."""
 
 HOST_BYTES = 8 << 30
-"""Permuted samples that a call hands over at most, in host memory; its search knows no such limit."""
+"""Upper bound on the permuted samples of a call in host memory, for which the program's search has no limit."""
 
 OUT_OF_MEMORY = 2
-"""cudaErrorMemoryAllocation"""
-
-
-def _unavailable() -> str | None:
-    path = os.environ.get(LIBRARY)
-    if not path:
-        return f"{LIBRARY} does not name the library built from the authors' repository; docs/peers.md says how"
-    try:
-        _library(path)
-    except (OSError, AttributeError) as error:
-        return f"{LIBRARY} names {path!r}, which cannot be used: {error}"
-    return None
+"""The code of cudaErrorMemoryAllocation."""
 
 
 @method(
@@ -64,18 +53,19 @@ def _unavailable() -> str | None:
     params={"search": Parameter("parallel", "the paper's Parallel or Single", choices=("parallel", "single"))},
     random=True,
     knowledge=False,
-    unavailable=_unavailable,
+    unavailable=unavailable(LIBRARY, lambda path: _library(path)),
 )
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
-    """Run the authors' search on the problem's transformed samples, in float32 as all of their program.
+    """Run the authors' search on the problem's transformed samples, in float32 as their whole program.
 
-    Its significance level is put between two multiples of 1 / permutations, so that its p > alpha separates where the
-    problem's p >= alpha does. Its random numbers are its own, and threads race for samples: no run is like another.
+    Its significance level lies between two multiples of 1 / permutations, so that its p > alpha separates where the
+    problem's p >= alpha does. It draws random numbers of its own, and threads race for samples, so that no run repeats
+    another.
 
     Raises:
-        InvalidProblem: what its kernels cannot do, see `_check`.
-        InvalidParameter: largest p-values are asked for.
-        DeviceMemoryError, KernelLaunchError: an error of CUDA.
+        InvalidProblem: the program's kernels cannot solve the problem, see `_check`.
+        InvalidParameter: largest p-values are requested.
+        DeviceMemoryError, KernelLaunchError: CUDA reports an error.
     """
     refuse_pmax(run)
     _check(problem)
@@ -102,14 +92,16 @@ def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value, by the functions of the paper's Single."""
+    """A function (i, j, S) -> p-value for `measurement.single_tests`, by the functions of the paper's Single."""
     _check(problem)
     return _Program(problem).p_value
 
 
 def _check(problem: NonlinearProblem) -> None:
-    """Raises:
-    InvalidProblem: a number of neighbours that its kernels do not know.
+    """Check the numbers of neighbours.
+
+    Raises:
+        InvalidProblem: the program's kernels do not support them.
     """
     if problem.k_perm != NEIGHBOURS:
         raise InvalidProblem(
@@ -129,20 +121,21 @@ class _Program:
     def __init__(self, problem: NonlinearProblem):
         self._library = _library(os.environ[LIBRARY])
         self._values = np.ascontiguousarray(problem.values, np.float32)
-        self._permutations, self._k = problem.permutations, problem.k_cmi + 1  # a sample is its own neighbour
+        self._permutations = problem.permutations
+        self._k = problem.k_cmi + 1  # the program counts a sample as its own neighbour
         self._alpha = (problem.critical_count - 0.5) / problem.permutations
         p, n = self._values.shape
         room = self._library.gpucmiknn_free_bytes() - RESERVED_BYTES - 4 * (n * p + p * (self._permutations + 5))
-        a_set = 4 * n * self._permutations  # bytes; on the device there is as much again for who took which sample
-        self._sets_at_once = max(1, min(room // 2, HOST_BYTES) // a_set)
+        set_bytes = 4 * n * self._permutations  # twice on the device, which also notes the samples that are taken
+        self._sets_at_once = max(1, min(room // 2, HOST_BYTES) // set_bytes)
 
     def parallel_row(
         self, level: int, x: int, adjacent: np.ndarray, left: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """The variables that a set separates from x, with that set: ``gpu_test_row``.
+        """Yield the variables that a set separates from x, each with that set, as ``gpu_test_row`` does.
 
         Args:
-            adjacent: the neighbours of x as the level began; sets are taken from them.
+            adjacent: the neighbours of x at the start of the level, from which sets are drawn.
             left: those that are still neighbours.
         """
         (p, n), others = self._values.shape, left.astype(np.int32)
@@ -160,20 +153,20 @@ class _Program:
             sets = np.ascontiguousarray(sets)
             permuted = np.empty((len(sets), self._permutations, n), np.float32)
             self._call("row_permute", self._values, n, p, self._permutations, sets, level, len(sets), x, permuted)
-            found, p_values = np.full((p, level), -1, np.int32), np.zeros(p, np.float32)
+            separating, p_values = np.full((p, level), -1, np.int32), np.zeros(p, np.float32)
             remaining = ctypes.c_size_t(len(others))
             self._call(
                 *("row_level", self._values, permuted, n, p, self._k, NEIGHBOURS + 1, self._permutations, x, level),
                 *(sets, len(sets), self._alpha, others, ctypes.byref(remaining), len(adjacent), calls > 1),
-                *(found, p_values),
+                *(separating, p_values),
             )
             others = others[: remaining.value].copy()
-            yield from ((int(y), found[y]) for y in np.flatnonzero(p_values > np.float32(self._alpha)))
+            yield from ((int(y), separating[y]) for y in np.flatnonzero(p_values > np.float32(self._alpha)))
 
     def single_row(
         self, level: int, x: int, adjacent: np.ndarray, left: np.ndarray
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """The same, a test at a time: ``gpu_single``."""
+        """The same, one test at a time, as ``gpu_single`` does."""
         for y in map(int, left):
             for members in itertools.combinations([int(each) for each in adjacent if each != y], level):
                 if np.float32(self.p_value(x, y, members)) > np.float32(self._alpha):
@@ -181,25 +174,25 @@ class _Program:
                     break
 
     def p_value(self, x: int, y: int, members: tuple[int, ...]) -> float:
-        """Of one test, which permutes x."""
-        (_, n), found = self._values.shape, ctypes.c_float()
+        """The p-value of one test, which permutes x."""
+        (_, n), p_value = self._values.shape, ctypes.c_float()
         data = self._values[[x, y, *members]]
         if not members:
-            self._call("single_level_0", data, n, self._k, self._permutations, ctypes.byref(found))
-            return found.value
+            self._call("single_level_0", data, n, self._k, self._permutations, ctypes.byref(p_value))
+            return p_value.value
         order = np.empty((self._permutations, n), np.int32)
         self._call("single_permute", data[2:], n, len(members), self._permutations, order)
         self._call(
             *("single_level", data, data[0][order], n, len(data), self._k, NEIGHBOURS + 1, self._permutations),
-            ctypes.byref(found),
+            ctypes.byref(p_value),
         )
-        return found.value
+        return p_value.value
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the library; arrays, which must be contiguous, are passed by address.
 
         Raises:
-            DeviceMemoryError, KernelLaunchError: CUDA has an error to report.
+            DeviceMemoryError, KernelLaunchError: CUDA reports an error.
         """
         passed = [each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments]
         if code := getattr(self._library, f"gpucmiknn_{name}")(*passed):
@@ -222,7 +215,7 @@ FUNCTIONS = {
     "single_permute": [_A, _N, _N, _N, _A],
     "single_level": [_A, _A, _N, _N, _I, _I, _N, _A],
 }
-"""The arguments of the functions of gpucmiknn_authors.cu that return an error of CUDA."""
+"""The argument types of the functions of gpucmiknn_authors.cu that return an error of CUDA."""
 
 
 @functools.cache

@@ -22,13 +22,13 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 LIMITS = {"gaussian": range(5, 64, 3), "discrete": range(2, 64)}
-"""Limits that are tried for a problem without one. Discrete tables of a level more take a multiple of the memory."""
+"""Limits on the level that are tried for a problem without one, by family; a level more multiplies discrete tables."""
 
 HEADERS = {"cassert": "", "stdint.h": "typedef unsigned char uint8_t;\ntypedef unsigned int uint32_t;\n"}
-"""What its sources include and NVRTC lacks; `assert` it knows by itself."""
+"""Headers that its sources include and NVRTC lacks. NVRTC has `assert` without one."""
 
 MAX_CATEGORIES = 255
-"""It counts a variable's categories in 8 bits."""
+"""Upper bound on a variable's categories, whose number the program holds in 8 bits."""
 
 
 @method(
@@ -44,11 +44,11 @@ MAX_CATEGORIES = 255
 def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run GPUCSL's own search (see `_search`).
 
-    Of n samples it takes n - l - 4 degrees of freedom at level l: those of ``df_convention="cupc"``. The other
-    convention is reached by telling it of one sample more.
+    With n samples it uses n - l - 4 degrees of freedom at level l, those of ``df_convention="cupc"``. For the other
+    convention it is passed one sample more.
     """
-    p, told = problem.n_variables, problem.degrees_of_freedom(0) + 4
-    shape_of_data = np.empty((max(told, 0), 0))  # of the data it takes the number of samples alone
+    p, samples = problem.n_variables, problem.degrees_of_freedom(0) + 4
+    shape_of_data = np.empty((max(samples, 0), 0))  # the program reads only the number of samples
 
     def make_kernels(kinds, limit: int):
         return [kinds.for_gaussian_ci(p, 1, limit)]
@@ -61,12 +61,12 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
             problem.alpha,
             limit,
             p,
-            told,
+            samples,
             kernels=kernels,
         )
 
-    # It makes 50 thresholds, or as many as there are samples for, but for the last of either.
-    most = min(50, told - 3) - 3
+    # It has thresholds for 50 levels, or for as many as the samples allow, without the last of either.
+    most = min(50, samples - 3) - 3
     return _search(problem, run, "gpucsl.pc.discover_skeleton_gaussian", make_kernels, discover, most)
 
 
@@ -83,12 +83,12 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
 def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
     """Run GPUCSL's own search (see `_search`).
 
-    It knows the chi-square test with full degrees of freedom. Asked for another, it solves the problem by its own
-    rule, and the result's facts say so.
+    It implements the chi-square test with full degrees of freedom. A problem with another test is solved by this one,
+    and the result's facts say so.
 
     Raises:
-        InvalidProblem: the workload of a fixed number of tests an edge, a variable with more than `MAX_CATEGORIES`
-            categories, or one with a category that does not occur, which it would not count.
+        InvalidProblem: the problem is the workload of a fixed number of tests an edge, or has a variable with more than
+            `MAX_CATEGORIES` categories or with a category that does not occur, which the program would not count.
     """
     if not problem.decided_by_tests:
         raise InvalidProblem(
@@ -120,13 +120,13 @@ def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
 def _search(
     problem: Problem, run: Run, module_name: str, make_kernels: Callable, discover: Callable, most: int
 ) -> Skeleton:
-    """Search with the kernels of one limit on the level, which GPUCSL compiles and makes room for in advance.
+    """Search with the kernels of one limit on the level, for which GPUCSL compiles and allocates in advance.
 
-    The limit is the problem's `max_level`; without one, the smallest with which the search ends of itself, found by
-    trying in the first call and kept for the next. Compiling is told to the backend, as that of our kernels.
+    The limit is the problem's `max_level`; without one, the smallest with which the search ends by itself, which the
+    first call finds by trial and later ones reuse. The backend counts the time of compilation, as for our kernels.
 
     Args:
-        make_kernels: ``(Kernels, limit)`` -> what `discover` passes on as compiled kernels.
+        make_kernels: ``(Kernels, limit)`` -> the compiled kernels that `discover` passes on.
         discover: ``(module, limit, kernels)`` -> GPUCSL's result and its seconds.
         most: the deepest level that it can run.
     """
@@ -144,18 +144,18 @@ def _search(
 
     if problem.max_level is not None:
         return call(deepest)
-    known = _ENDS_WITH.get(problem.fingerprint)
-    if known is None:
+    limit_found = _ENDS_WITH.get(problem.fingerprint)
+    if limit_found is None:
         for limit in LIMITS[problem.family]:
             skeleton = call(min(limit, deepest))
             if limit >= deepest or _ended(problem, skeleton):
                 break
-        known = _ENDS_WITH[problem.fingerprint] = skeleton.levels_run - 1
-    return call(known)
+        limit_found = _ENDS_WITH[problem.fingerprint] = skeleton.levels_run - 1
+    return call(limit_found)
 
 
 _ENDS_WITH: dict[str, int] = {}
-"""By fingerprint of the problem: the smallest limit with which the search ends."""
+"""The smallest limit with which the search ends, by fingerprint of the problem."""
 
 
 def _ended(problem: Problem, skeleton: Skeleton) -> bool:
@@ -166,7 +166,7 @@ _COMPILED: dict[tuple[str, int], object] = {}
 
 
 def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
-    """Kernels made once a problem and limit."""
+    """The kernels for a problem and a limit, compiled once."""
     key = (problem.fingerprint, limit)
     if key not in _COMPILED:
         start = time.perf_counter()
@@ -180,10 +180,10 @@ def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
 
 @contextlib.contextmanager
 def _plain_nvrtc(management: ModuleType) -> Iterator[None]:
-    """While this is open, what GPUCSL compiles is compiled at once, by NVRTC alone.
+    """Within this context GPUCSL's modules are compiled immediately, and by NVRTC alone.
 
-    It asks CuPy for Jitify, which finds headers for NVRTC by compiling again and again, at the first launch; CuPy is to
-    drop it.
+    GPUCSL requests Jitify from CuPy, which compiles at the first launch, repeatedly, to find headers; CuPy deprecates
+    it.
     """
     original = management.get_module
     with tempfile.TemporaryDirectory() as headers:
@@ -210,7 +210,7 @@ def _plain_nvrtc(management: ModuleType) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _level_seconds(module) -> Iterator[list[float]]:
-    """The seconds that a search of GPUCSL logs for each level."""
+    """A list that receives the seconds which a search of GPUCSL logs for each level."""
     seconds: list[float] = []
 
     def note(message: str, value: float, **_) -> None:

@@ -9,39 +9,32 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.device import (
-    CELL_BYTES,
-    COUNTING,
-    TABLES,
-    DiscreteSearch,
-    Level,
-    largest_pair_table,
-    logger,
-)
+from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES
+from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table, logger
+from gpupc_impl.discrete.planes import COUNTING
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
-MAX_THREADS = 512  # disc_cupc.cu: launch bounds
 LEVEL_ZERO_THREADS = 32
 
 THREADS_A_MULTIPROCESSOR = 2048
 V100_MULTIPROCESSORS = 80
 
 SHARED_TABLE_CELLS = 111
-"""Cells that a thread's table may have in shared memory: more would leave room for few threads on a multiprocessor."""
+"""Cells that a thread's table may have in shared memory: with more, few threads would fit on a multiprocessor."""
 
 HOST_BLOCKS = 4
-"""Blocks launched for each core of the host backend: enough to share out the work."""
+"""Blocks that are launched for each core of the host backend, enough to balance the work."""
 
 
 class DiscCuPC(DiscreteSearch):
-    """A thread a test, each with a table of its own, and no plan for memory.
+    """Each thread makes a test of its own with a table of its own, and nothing plans the memory.
 
     The paper's threads allocate their tables inside the kernel, so the tables of all threads that run at the same time
-    exist together. Each is as large as the level's largest. Ours lie in shared memory where the level's largest fits
-    there, unless ``tables=global`` asks for the paper's device memory. On the host backend the device is the paper's
-    V100, so that a search runs out of memory there for the same reason; its cores run few blocks at a time, and use few
-    of the tables.
+    exist at once, each as large as the level's largest. Ours lie in shared memory where the level's largest fits there,
+    unless ``tables=global`` requests the paper's device memory. On the host backend there are as many tables as on the
+    paper's V100, so that a search runs out of memory for the same reason; cores run few blocks at a time and use few of
+    the tables.
     """
 
     name = "disc_cupc"
@@ -52,31 +45,31 @@ class DiscCuPC(DiscreteSearch):
         self.running = self.resident if multiprocessors else HOST_BLOCKS * MAX_THREADS * run.backend.threads
         super().__init__(problem, run)
 
-    def make_level_zero(self, arguments: list) -> None:
+    def launch_level_zero(self, arguments: list) -> None:
         p, cells = self.p, largest_pair_table(self.problem)
         width = ceil_div(p, LEVEL_ZERO_THREADS)
-        tables, held = self._tables(0, width * p, LEVEL_ZERO_THREADS, cells)
-        blocks = max(min(held, self.running // LEVEL_ZERO_THREADS), 1)
+        tables, resident = self._tables(0, width * p, LEVEL_ZERO_THREADS, cells)
+        blocks = max(min(resident, self.running // LEVEL_ZERO_THREADS), 1)
         width = min(width, blocks)
         grid = (width, min(p, blocks // width, MAX_GRID_Y))
         shared_bytes = LEVEL_ZERO_THREADS * CELL_BYTES * self._shared_cells(LEVEL_ZERO_THREADS)
         self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables], shared_bytes=shared_bytes)
 
-    def make_level(self, level: Level, sides: list[list]) -> None:
+    def launch_level(self, level: Level, sides: list[list]) -> None:
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
         threads, backend = beta * gamma, self.backend
         degrees = backend.download(level.rows.degrees).astype(np.int64)
         blocks = np.where(degrees > level.level, ceil_div(degrees, beta), 0)
         first_block = np.concatenate(([0], np.cumsum(blocks)))
-        tables, held = self._tables(level.level, int(first_block[-1]), threads, level.largest_table)
-        grid = max(min(held, self.running // threads), 1)
+        tables, resident = self._tables(level.level, int(first_block[-1]), threads, level.largest_table)
+        grid = max(min(resident, self.running // threads), 1)
         members = backend.empty(grid * threads * level.level, np.int32)
         shared_bytes, row_bytes = threads * CELL_BYTES * self._shared_cells(threads), 4 * level.max_degree
         use_shared = row_bytes <= backend.max_shared_bytes // 4
-        own = [tables, backend.upload(first_block), members, np.bool_(use_shared)]
+        after = [tables, backend.upload(first_block), members, np.bool_(use_shared)]
         shared_bytes += use_shared * row_bytes
         for arguments in sides:
-            self.kernel("level")((grid,), (beta, gamma), [*arguments, *own], shared_bytes=shared_bytes)
+            self.kernel("level")((grid,), (beta, gamma), [*arguments, *after], shared_bytes=shared_bytes)
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         p, params = self.p, self.run.params
@@ -85,36 +78,36 @@ class DiscCuPC(DiscreteSearch):
             threads, blocks = params["beta"] * params["gamma"], p * ceil_div(p, params["beta"])
         if cells <= self._shared_cells(threads):
             cells = 0
-        return min(self._held(blocks, threads) * threads * (cells * CELL_BYTES + 4 * level), left)
+        return min(self._resident_blocks(blocks, threads) * threads * (cells * CELL_BYTES + 4 * level), left)
 
     def _shared_cells(self, threads: int) -> int:
-        """Cells of each thread's table in shared memory."""
+        """Cells of each thread's table in shared memory: an odd number, so that the banks of equal cells differ."""
         if self.run.params["tables"] == "global":
             return 0
         room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # the rest is for rows
-        return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0  # odd, so that banks of equal cells differ
+        return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0
 
-    def _held(self, blocks: int, threads: int) -> int:
-        """Blocks that the device holds at once."""
+    def _resident_blocks(self, blocks: int, threads: int) -> int:
+        """Blocks that are resident on the device at once."""
         return max(min(blocks, self.resident // threads), 1)
 
     def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:
-        """The tables of the blocks that the device holds at once, and how many blocks those are.
+        """The tables of the blocks that are resident on the device at once, and the number of those blocks.
 
         Raises:
-            DeviceMemoryError: they do not fit.
+            DeviceMemoryError: the tables do not fit.
         """
-        held, shared_cells = self._held(blocks, threads), self._shared_cells(threads)
-        tables, table = held * threads, cells * CELL_BYTES
+        resident, shared_cells = self._resident_blocks(blocks, threads), self._shared_cells(threads)
+        tables, table = resident * threads, cells * CELL_BYTES
         if cells <= shared_cells:
             logger.info("level %d: %s tables of %s bytes in shared memory", level, f"{tables:,}", f"{table:,}")
-            return TABLES(first=None, cells=0, shared_cells=shared_cells), held
+            return TABLES(first=None, cells=0, shared_cells=shared_cells), resident
         logger.info(
             "level %d: %s tables of %s bytes, %s bytes of device memory",
             *(level, f"{tables:,}", f"{table:,}", f"{tables * table:,}"),
         )
         first = self.backend.empty(tables * cells, np.uint32)
-        return TABLES(first=first, cells=cells, shared_cells=shared_cells), held
+        return TABLES(first=first, cells=cells, shared_cells=shared_cells), resident
 
 
 def _check_block(params: dict) -> str | None:

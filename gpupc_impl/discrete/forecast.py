@@ -1,4 +1,4 @@
-"""A bound on the memory of a discrete search, known before it starts."""
+"""An upper bound on the memory of a discrete search, known before it starts."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import dataclasses
 import math
 from typing import Any
 
-from gpupc_impl.core.problem import Problem
+from gpupc_impl.discrete.problem import DiscreteProblem
 
 LEVELS_AHEAD = 6
-"""Levels for which a table of binomials is made in advance."""
+"""Levels after the present one for which a table of binomials has entries."""
 
 FIXED_HOST_BYTES = 4 * 2**20
-"""Tables of critical values, and other memory that does not grow with the problem."""
+"""Host memory that does not grow with the problem, such as the tables of critical values."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """Bytes that a search takes, at most.
+    """Upper bounds in bytes on the memory of a search.
 
     Attributes:
-        resident_bytes: device memory for codes, planes, graph and keys, from the start to the end.
-        level_bytes: device memory for what a level lists: neighbours, removed pairs and their sets.
-        table_bytes: device memory for tables outside of shared memory, at the last level that can be run.
-        level_zero_table_bytes: device memory for such tables at level 0, which are known exactly.
-        host_bytes: host memory for what the search makes there, the result included.
-        memory_limit: the budget for device memory, which holds whatever is forecast.
-        last_level: the last level that can be run, which `level_bytes` and `table_bytes` are for.
+        resident_bytes: device memory for codes, planes, graph and keys, held from the start to the end.
+        level_bytes: device memory for a level's lists of neighbours, removed pairs and their sets.
+        table_bytes: device memory for tables outside shared memory, at the last level that can be run.
+        level_zero_table_bytes: device memory for such tables at level 0, whose sizes are known exactly.
+        host_bytes: host memory for what the search allocates there, the result included.
+        memory_limit: the budget for device memory, which no search exceeds.
+        last_level: the last level that can be run, to which `level_bytes` and `table_bytes` refer.
     """
 
     resident_bytes: int
@@ -39,7 +39,7 @@ class Forecast:
 
     @property
     def device_bytes(self) -> int:
-        """Device memory; on the host backend it is host memory as well."""
+        """Upper bound on device memory, which on the host backend is part of host memory."""
         return min(self.resident_bytes + self.level_bytes + self.table_bytes, self.memory_limit)
 
     def facts(self) -> dict[str, Any]:
@@ -54,12 +54,12 @@ class Forecast:
         )
 
 
-def last_level(problem: Problem) -> int:
+def last_level(problem: DiscreteProblem) -> int:
     """The last level that a search can reach."""
     level = max(problem.n_variables - 2, 0)
     if problem.max_level is not None:
         level = min(level, problem.max_level)
-    low, high = 0, level  # an obstacle at one level is one at all later levels; level 0 has none
+    low, high = 0, level  # what is an obstacle at one level is one at all later levels; level 0 has none
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if problem.obstacle(middle) is None else (low, middle - 1)
@@ -67,7 +67,7 @@ def last_level(problem: Problem) -> int:
 
 
 def largest_table(descending: list[int], level: int) -> int:
-    """A bound on the cells of a level's tables, with the sums of their columns (tables.cu: largest_table).
+    """An upper bound on the cells of a level's tables, with the sums of their columns (levels.cu, largest_table).
 
     Args:
         descending: all numbers of categories, the largest first.
@@ -78,25 +78,26 @@ def largest_table(descending: list[int], level: int) -> int:
 
 
 def list_bytes(p: int, level: int) -> int:
-    """Device memory for the lists of levels up to `level`, and for the result."""
+    """An upper bound on device memory for the lists of levels up to `level`, and for the result."""
     pairs, result = p * (p - 1) // 2, p * p
     if level == 0:
         return result + 4 * p
-    neighbours = 8 * p * (p - 1) + 4 * p  # of a level and of the one before
+    neighbours = 8 * p * (p - 1) + 4 * p  # lists of a level and of the one before
     removed = pairs * (8 + 4 * level)
-    if level > 1:  # merged at the end, perhaps in several steps
+    if level > 1:  # the lists of levels are merged at the end, perhaps in several steps
         result += 2 * pairs * (17 + 4 * level) + 16
     return max(neighbours, result) + removed + 8 * (level + LEVELS_AHEAD + 1) * p + 4096
 
 
-def host_bytes(p: int, n: int, level: int, *, g_square: bool, pmax: bool, room: int) -> int:
-    """Host memory of a search whose last level is `level`."""
+def host_bytes(problem: DiscreteProblem, level: int, pmax: bool, undecided: int) -> int:
+    """Host memory of a search whose last level is `level`, with room for that many undecided tests."""
+    p, n = problem.n_variables, problem.n_samples
     pairs = p * (p - 1) // 2
-    start = 32 * (n + 1) if g_square else 0
+    start = 32 * (n + 1) if problem.test == "g-square" else 0
     graph = 2 * p * p
     sets = pairs * (8 + 4 * level) if level else 0
     if level > 1:
         sets += 9 * pairs
     binomials = 24 * p * (level + LEVELS_AHEAD + 1)
     largest_p = 40 * p * p + (200 * pairs + 80 * n if level else 0) if pmax else 0
-    return FIXED_HOST_BYTES + max(start, graph + sets + largest_p) + binomials + 200 * p + 64 * room
+    return FIXED_HOST_BYTES + max(start, graph + sets + largest_p) + binomials + 200 * p + 64 * undecided

@@ -1,32 +1,37 @@
-"""Level 0 for all pairs as one product of bits: the planes of all categories with themselves (kernels/products.cu).
+"""Level 0 for all pairs as one product of bits: the matrix of planes with its transpose (kernels/products.cu).
 
 A block counts a tile of 64 x 64 planes, so that each plane is read once for 64 others. Where the tables of all pairs
-take little of the memory, they are made at a time and kept for level 1; else those of a band of variables are, as many
-as fit into `BAND_BYTES`.
+take little of the memory, one launch makes all of them, and they are kept for level 1; else a launch makes those of a
+band of consecutive variables, with as many as fit into `BAND_BYTES`.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Filled
+from gpupc_impl.backends import Backend, Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
-from gpupc_impl.discrete.device import CELL_BYTES, DECIDE_PAIRS, PAIR_TABLES, PLANE_PRODUCTS, PRODUCTS, logger
+from gpupc_impl.discrete.declarations import (
+    CELL_BYTES,
+    DECIDE_PAIRS,
+    PAIR_TABLES,
+    PLANE_PRODUCTS,
+    PRODUCT_STEP,
+    PRODUCT_THREADS,
+    PRODUCT_TILE,
+    PRODUCTS,
+)
+from gpupc_impl.discrete.device import NO_TESTS, LevelTests, largest_pair_table, logger
+from gpupc_impl.discrete.planes import MAX_PLANES, Planes
+from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
-if TYPE_CHECKING:
-    from gpupc_impl.discrete.gpupc import GpuPC
-
-TILE, THREADS, STEP = 64, 256, 16
-"""products.cu: planes a side of a tile, threads of a block, and words in shared memory at a time."""
-
 BAND_BYTES = 32 << 20
-"""Tables that are made at a time: a GPU's second cache holds them until they are read."""
+"""Tables of a band: a GPU's L2 cache holds them until they are read."""
 
 KEPT_SHARE = 8
 """The tables of all pairs are kept where they take at most one part in so many of the device memory that is left."""
@@ -35,93 +40,106 @@ BLOCKS_A_MULTIPROCESSOR = 4
 DECIDING_THREADS = 128
 
 
-class Made(enum.Enum):
-    """Which pairs have been tested."""
+class PairProducts:
+    """The tests of level 0 of the pairs whose tables are counted as products of planes.
 
-    NONE, SOME, ALL = range(3)
-
-
-def make_tests(search: GpuPC, argument: Filled) -> tuple[Made, Filled | None]:
-    """Launch the tests of level 0 of the pairs whose tables are counted by planes, where there is memory for that.
+    Attributes:
+        kept: the `PAIR_TABLES` of all pairs after `level_zero`; None where they are not kept.
+        cells: upper bound on the cells of such a table; on a GPU, whose tensor cores count them, that of any.
 
     Args:
-        search: the search, with its planes.
-        argument: the `SEARCH` that kernels take.
-
-    Returns:
-        which pairs have been tested, and the `PAIR_TABLES` of all of them where they are kept for level 1.
+        keeps: whether level 1 may use the tables of all pairs. On a GPU it counts its own tables faster.
     """
-    backend, p = search.backend, search.p
-    if search.planes is None:
-        return Made.NONE, None
-    planes = search.plane_counts
-    cells, ends = search.pair_cells, np.cumsum(planes)
-    left = max(backend.memory_limit - backend.memory_used, 0)
-    kept = kept_bytes(search, left)
-    room = (kept or min(BAND_BYTES, left // 2)) // CELL_BYTES
-    if cells.max() > room or not cells.any():
-        return Made.NONE, None
-    number, bands = int(ends[-1]), list(_bands(np.cumsum(cells), room))
-    counts = backend.empty(max(int(cells[first:last].sum()) for first, last in bands), np.uint32)
-    logger.info("level 0: products of planes, with tables of %s bytes at a time", f"{counts.nbytes:,}")
-    variables, starts, gpu = search.given["variables"], search.given["starts"], backend.warp_threads > 1
-    for first, last in bands:
-        first_row = int(ends[first] - planes[first])
-        pairs = PAIR_TABLES(
-            counts=counts,
-            starts=starts,
-            categories=search.categories,
-            first_plane=search.first_plane,
-            first=first,
-            plane_cells=search.product_cells,
-        )
+
+    def __init__(self, problem: DiscreteProblem, backend: Backend, planes: Planes, keeps: bool):
+        self._problem, self._backend, self._planes = problem, backend, planes
+        self._keeps = keeps and backend.warp_threads == 1
+        self.cells = MAX_PLANES**2 if backend.warp_threads > 1 else planes.cells
+        self.kept: Filled | None = None
+        counts = planes.counts
+        self._row_cells = np.where(counts > 0, (counts + 1) * (counts.sum() - np.cumsum(counts)), 0)
+        """(p,) int64: cells of the tables of each variable with those behind it, sums of columns included."""
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """The variable of each plane, and where each variable's tables start among those of all pairs."""
+        variables = np.repeat(np.arange(self._problem.n_variables, dtype=np.int32), self._planes.counts)
+        return {"variables": variables, "starts": np.cumsum(self._row_cells) - self._row_cells}
+
+    def device_bytes(self, left: int) -> int:
+        """Device memory of level 0's tables, of `left` bytes."""
+        return self.kept_bytes(left) or min(BAND_BYTES, CELL_BYTES * int(self._row_cells.sum()), left // 2)
+
+    def kept_bytes(self, left: int) -> int:
+        """Device memory of the tables of all pairs, of `left` bytes, if they are kept for level 1; else 0."""
+        needed = CELL_BYTES * int(self._row_cells.sum())
+        return needed if self._keeps and needed <= left // KEPT_SHARE else 0
+
+    def level_zero(self, device_tables: dict[str, Any]) -> LevelTests:
+        """Pairs whose variables have planes and whose tables have up to `cells` cells, if there is memory for them.
+
+        Args:
+            device_tables: those of the search, among them those of `tables`.
+        """
+        backend, row_cells, planes = self._backend, self._row_cells, self._planes
+        left = max(backend.memory_limit - backend.memory_used, 0)
+        kept = self.kept_bytes(left)
+        room = (kept or min(BAND_BYTES, left // 2)) // CELL_BYTES
+        if planes.bits is None or row_cells.max() > room or not row_cells.any():
+            return NO_TESTS
+        bands = list(_bands(np.cumsum(row_cells), room))
+        counts = backend.empty(max(int(row_cells[first:last].sum()) for first, last in bands), np.uint32)
+        logger.info("level 0: products of planes, with tables of %s bytes at a time", f"{counts.nbytes:,}")
+        tables = [
+            PAIR_TABLES(
+                counts=counts,
+                starts=device_tables["starts"],
+                categories=device_tables["categories"],
+                first_plane=device_tables["first_plane"],
+                first=first,
+                plane_cells=self.cells,
+            )
+            for first, _ in bands
+        ]
+        self.kept = tables[0] if kept else None
+        largest = math.prod(self._problem.descending[:2])
+        covers_all = (planes.counts > 0).all() and largest <= self.cells
+
+        def launch(arguments: list) -> None:
+            for (_, last), pairs in zip(bands, tables, strict=True):
+                self._launch_band(last, pairs, device_tables["variables"], arguments[-1])
+
+        return LevelTests(largest_pair_table(self._problem) if covers_all else 0, launch)
+
+    def _launch_band(self, last: int, pairs: Filled, variables: Any, search: Filled) -> None:
+        """Count the tables of the variables from `pairs`' first one to below `last`, and decide their pairs."""
+        backend, planes, p = self._backend, self._planes, self._problem.n_variables
+        first, ends = pairs.values["first"], np.cumsum(planes.counts)
+        number, first_row = int(ends[-1]), int(ends[first] - planes.counts[first])
         product = PRODUCTS(
-            planes=search.planes,
+            planes=planes.bits,
             variables=variables,
             pairs=pairs,
             p=p,
             number=number,
-            words=search.plane_words,
+            words=planes.words,
             last=last,
             first_row=first_row,
         )
-        across, down = ceil_div(number - first_row, TILE), ceil_div(int(ends[last - 1] - first_row), TILE)
+        planes_across, planes_down = number - first_row, int(ends[last - 1] - first_row)
+        across, down = ceil_div(planes_across, PRODUCT_TILE), ceil_div(planes_down, PRODUCT_TILE)
         splits, block, threads, width = 1, (1,), 1, 1
-        if gpu:
-            backend.fill(counts, 0)
+        if backend.warp_threads > 1:
+            backend.fill(pairs.values["counts"], 0)
             tiles = across * down - down * (down - 1) // 2
-            most = ceil_div(search.plane_words, STEP)
+            most = ceil_div(planes.words, PRODUCT_STEP)
             splits = max(1, min(BLOCKS_A_MULTIPROCESSOR * backend.multiprocessors // tiles, most))
-            block, threads, width = (THREADS,), DECIDING_THREADS, ceil_div(p, DECIDING_THREADS)
+            block, threads, width = (PRODUCT_THREADS,), DECIDING_THREADS, ceil_div(p, DECIDING_THREADS)
         backend.kernel(*PLANE_PRODUCTS)((across, down, splits), block, [product])
-        backend.kernel(*DECIDE_PAIRS)((width, min(last - first, MAX_GRID_Y)), (threads,), [argument, product])
-    largest = math.prod(search.problem.descending[:2])
-    made = Made.ALL if (planes > 0).all() and largest <= search.product_cells else Made.SOME
-    return made, pairs if kept else None
-
-
-def tables(search: GpuPC) -> dict[str, np.ndarray]:
-    """What the kernels take of each plane, and of each variable: it goes up with `DiscreteSearch.tables`."""
-    cells = search.pair_cells
-    variables = np.repeat(np.arange(search.p, dtype=np.int32), search.plane_counts)
-    return {"variables": variables, "starts": np.cumsum(cells) - cells}
-
-
-def device_bytes(search: GpuPC, left: int) -> int:
-    """What `make_tests` takes, of `left` bytes."""
-    return kept_bytes(search, left) or min(BAND_BYTES, CELL_BYTES * int(search.pair_cells.sum()), left // 2)
-
-
-def kept_bytes(search: GpuPC, left: int) -> int:
-    """What the tables of all pairs take of `left` bytes, if they are kept for level 1; else 0."""
-    if search.batched or search.backend.warp_threads > 1:
-        return 0
-    needed = CELL_BYTES * int(search.pair_cells.sum())
-    return needed if search.last_level > 0 and needed <= left // KEPT_SHARE else 0
+        backend.kernel(*DECIDE_PAIRS)((width, min(last - first, MAX_GRID_Y)), (threads,), [search, product])
 
 
 def _bands(ends: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Ranges of variables whose tables have at most `room` cells together; `ends`: cells up to each variable's last."""
+    """Ranges of variables whose tables have at most `room` cells in all; `ends`: cells up to each variable's last."""
     first, before = 0, 0
     while first < len(ends):
         last = int(np.searchsorted(ends, before + room, side="right"))

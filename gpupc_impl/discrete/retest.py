@@ -1,4 +1,4 @@
-"""The discrete CI test from scratch, for verification: NumPy and SciPy, sharing nothing with the methods."""
+"""The discrete CI test from scratch, for verification: with NumPy and SciPy, and no code of the methods."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 NEAR = 1e-9
-"""Relative distance from the critical value within which rounding may decide."""
+"""Relative tolerance around the critical value, within which rounding may decide."""
 
 ROWS_AFFORDED = 2 * 10**9
-"""Samples to count, over all tests, when the removed edges of one answer are tested again: about half a minute."""
+"""Upper bound on the samples that the tests of an answer's removed edges count in all, which takes half a minute."""
 
 _DENSE_CELLS = 1 << 16
+"""Numbers below this bound are counted in an array, others are sorted."""
 
 
 class Retest:
@@ -25,11 +26,11 @@ class Retest:
         self.affordable = max(ROWS_AFFORDED // problem.n_samples, 1000)
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Statistics over critical values of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
+        """Ratios of statistic to critical value of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
 
-        A test without degrees of freedom has the ratio 0.
+        The ratio of a test without degrees of freedom is 0.
         """
-        from scipy import stats  # takes seconds, which every process that lists the families would pay
+        from scipy import stats  # imported here, since it takes seconds and every process lists the families
 
         tested = [self.test(i, j, np.sort(S)) for (i, j), S in zip(pairs, sets, strict=True)]
         statistics, df = np.array(tested, np.float64).reshape(-1, 2).T
@@ -49,20 +50,19 @@ class Retest:
         of_row, of_column = np.searchsorted(rows, cells // b), np.searchsorted(columns, of_cell * b + cells % b)
         expected = row_counts[of_row].astype(np.float64) * column_counts[of_column] / stratum_counts[of_cell]
         if self._problem.test == "chi-square":
-            # (N - E)^2 / E adds up to N^2 / E - n, since the expected counts of a stratum add up to its samples.
+            # The sum of (N - E)^2 / E is that of N^2 / E less n, since the E of a stratum add up to its samples.
             statistic = max(math.fsum(counts.astype(np.float64) ** 2 / expected) - self._problem.n_samples, 0.0)
         else:
             statistic = 2 * math.fsum(counts * np.log(counts / expected))
         if self._problem.df_rule == "adjusted":
-            met_rows = np.bincount(rows // a, minlength=strata)
-            met_columns = np.bincount(columns // b, minlength=strata)
-            occurs = met_rows > 0
-            return statistic, int(((met_rows - 1) * (met_columns - 1))[occurs].sum())
+            rows_of_stratum = np.bincount(rows // a, minlength=strata)
+            columns_of_stratum = np.bincount(columns // b, minlength=strata)
+            occurs = rows_of_stratum > 0
+            return statistic, int(((rows_of_stratum - 1) * (columns_of_stratum - 1))[occurs].sum())
         return statistic, self._problem.degrees_of_freedom(i, j, S)
 
     def _strata(self, S: np.ndarray) -> tuple[np.ndarray, int]:
-        """Each sample's stratum, and the number of strata; where there could be many, only those that occur are
-        numbered."""
+        """Each sample's stratum and the number of strata; if many are possible, only those that occur are numbered."""
         stratum, strata = np.zeros(self._problem.n_samples, np.int64), 1
         for v in S:
             stratum = stratum * int(self._problem.categories[v]) + self._problem.codes[v]
@@ -74,9 +74,9 @@ class Retest:
 
 
 def _occurring(numbers: np.ndarray, beyond: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers below `beyond` that occur, ascending, and how often; found by sorting where `beyond` is large."""
+    """The numbers below `beyond` that occur, ascending, with multiplicities; by sorting if `beyond` is large."""
     if beyond > max(_DENSE_CELLS, len(numbers)):
         return np.unique(numbers, return_counts=True)
     counts = np.bincount(numbers)
-    found = np.flatnonzero(counts)
-    return found, counts[found]
+    occurring = np.flatnonzero(counts)
+    return occurring, counts[occurring]

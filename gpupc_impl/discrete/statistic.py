@@ -1,4 +1,4 @@
-"""The statistic of single tests, in plain NumPy and pandas: for reports, never for decisions."""
+"""The statistic of single tests with NumPy and pandas, for reports; it decides nothing."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> 
         stratum = _crossed(problem, stratum, v)
     row, column = _crossed(problem, stratum, i), _crossed(problem, stratum, j)
     cell = _crossed(problem, row, j)
-    of_stratum, of_row, of_column, of_cell = map(np.bincount, (stratum, row, column, cell))
-    met = _a_sample_of(cell, of_cell)
-    observed = of_cell[cell[met]]
-    expected = of_row[row[met]] * (of_column[column[met]] / of_stratum[stratum[met]])
+    in_stratum, in_row, in_column, in_cell = map(np.bincount, (stratum, row, column, cell))
+    samples = _a_sample_of(cell, in_cell)
+    observed = in_cell[cell[samples]]
+    expected = in_row[row[samples]] * (in_column[column[samples]] / in_stratum[stratum[samples]])
     if problem.test == "g-square":
-        found = 2 * float(observed @ np.log(observed / expected))
-    else:  # a cell that is empty adds what is expected of it
-        found = float(((observed - expected) ** 2 / expected).sum() + problem.n_samples - expected.sum())
+        value = 2 * float(observed @ np.log(observed / expected))
+    else:  # an empty cell contributes its expected count
+        value = float(((observed - expected) ** 2 / expected).sum() + problem.n_samples - expected.sum())
     if problem.df_rule == "full":
-        return max(found, 0.0), problem.degrees_of_freedom(i, j, members)
-    rows, columns = (np.bincount(stratum[_a_sample_of(*one)]) for one in ((row, of_row), (column, of_column)))
-    return max(found, 0.0), int(((rows - 1) * (columns - 1))[of_stratum > 0].sum())
+        return max(value, 0.0), problem.degrees_of_freedom(i, j, members)
+    rows, columns = (np.bincount(stratum[_a_sample_of(*one)]) for one in ((row, in_row), (column, in_column)))
+    return max(value, 0.0), int(((rows - 1) * (columns - 1))[in_stratum > 0].sum())
 
 
 def _crossed(problem: DiscreteProblem, cell: np.ndarray, v: int) -> np.ndarray:
-    """Each sample's cell in the table of (cell, Vv); where that would be large, only cells that occur are numbered."""
+    """Each sample's cell in the table of (cell, Vv); in a large one only cells that occur are numbered."""
     cell = cell * int(problem.categories[v]) + problem.codes[v]
     if cell.max() > len(cell):
-        import pandas as pd  # here, as in discrete/problem.py
+        import pandas as pd  # imported here, since it takes time
 
         cell = pd.factorize(cell)[0]
     return cell
 
 
 def _a_sample_of(cell: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """A sample of each cell that occurs, in the order of the cells."""
+    """The index of one sample of each cell that occurs, in the order of the cells."""
     samples = np.empty(len(counts), np.int64)
     samples[cell] = np.arange(len(cell))
     return samples[counts > 0]

@@ -1,4 +1,4 @@
-"""Chi-square and G-square tests with an effect: in plain NumPy, for reports."""
+"""Effect sizes of chi-square and G-square tests, for reports."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpupc_impl.discrete.statistic import statistic
 class Strength:
     """See `core.family.Strength`.
 
-    Of chi-square the effect is Cramér's V (1946) with the statistic X summed over the strata,
-    sqrt(X / (n (min(|Vi|, |Vj|) - 1))), which lies in [0, 1] as without strata. G-square over 2 n is the conditional
-    mutual information in nats.
+    The effect size of chi-square is Cramér's V (1946) with the statistic X summed over the strata,
+    sqrt(X / (n (min(|Vi|, |Vj|) - 1))), which lies in [0, 1] as without strata. That of G-square is G / (2 n), the
+    conditional mutual information in nats.
     """
 
     def __init__(self, problem: DiscreteProblem, backend: str):
@@ -23,10 +23,10 @@ class Strength:
     def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         problem = self._problem
         tests = [statistic(problem, i, j, members) for (i, j), members in zip(pairs, np.sort(sets), strict=True)]
-        found, df = np.array(tests, np.float64).reshape(-1, 2).T
+        statistics, df = np.array(tests, np.float64).reshape(-1, 2).T
         if problem.test == "g-square":
-            effects = found / (2 * problem.n_samples)
+            effects = statistics / (2 * problem.n_samples)
         else:
             most = problem.n_samples * (problem.categories[pairs].min(axis=1) - 1)
-            effects = np.sqrt(np.minimum(found / np.maximum(most, 1), 1.0))
-        return np.asarray(problem.p_value(found, df)), effects
+            effects = np.sqrt(np.minimum(statistics / np.maximum(most, 1), 1.0))
+        return np.asarray(problem.p_value(statistics, df)), effects

@@ -117,7 +117,11 @@ class BitGraphs:
     def launch(self, source: str, kernel: str, *arguments: Any, constants: Mapping[str, int] = NO_CONSTANTS) -> None:
         """Queue a kernel each of whose warps has a range of rows."""
         structs = tuple(argument.struct for argument in arguments if isinstance(argument, Filled))
-        self.backend.kernel(source, kernel, structs, constants)(self._grid, self._block, arguments)
+        self.launch_kernel(KernelSource(source, kernel, structs, constants), *arguments)
+
+    def launch_kernel(self, kernel: KernelSource, *arguments: Any) -> None:
+        """The same for a kernel that is declared whole."""
+        self.backend.kernel(*kernel)(self._grid, self._block, arguments)
 
     def count(self, before: int, after: int, level: int) -> None:
         """Queue the counting of what is left after a level."""

@@ -12,7 +12,7 @@ FAMILY = Family(
     problem=GaussianProblem,
     retest=Retest,
     strength=Strength,
-    # pair-scan is the fastest on a GPU and on cores alike (docs/design/gaussian.md); the compiled reference needs no C++
+    # pair-scan is the fastest, on a GPU and on CPU cores (docs/design/gaussian.md). The compiled reference needs no C++
     # compiler.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
     packages=(

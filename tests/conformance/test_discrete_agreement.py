@@ -190,11 +190,11 @@ def compiled():
     """The references' compiled test: ``(problem, i, j, members) -> (statistic, adjusted df)``."""
     if reason := unavailable(methods()["discrete-serial"]):
         pytest.skip(reason)
-    from baselines import _discrete, _discrete_search
+    from baselines import _discrete, _discrete_counts, _discrete_search
 
     def test(problem: DiscreteProblem, i: int, j: int, members: tuple[int, ...]) -> tuple[float, int]:
         data = _discrete_search.prepared(problem)
-        space = _discrete.new_space(data, len(members))
+        space = _discrete_counts.new_space(data, len(members))
         return _discrete.test(data, space, i, j, np.array(members, np.int32))
 
     return test

@@ -144,7 +144,7 @@ def test_permutations_are_tigramites_given_its_lists(n, k):
     rng = np.random.default_rng(n)
     problem = NonlinearProblem.from_data(rng.standard_normal((n, 3)), k_perm=k, k_cmi=5, permutations=4, seed=7)
     key = _cmiknn.permutation_key(problem.seed, 0, (2,))
-    neighbours = CmiknnTest(problem)._neighbours(problem.values[[2]])
+    neighbours = CmiknnTest(problem)._neighbours([2])
     columns = np.empty((n, problem.permutations), np.float32)
     _cmiknn.permute(problem.values[0], neighbours, key, np.arange(problem.permutations), columns)
     for permutation in range(problem.permutations):

@@ -84,7 +84,7 @@ def test_neighbours_of_a_category_are_all_of_it():
     each its own, so that a permutation takes nearly all values."""
     data = dependent_given_a_category(120, 0.0, 0)
     problem = MixedProblem.from_data(data, permutations=20, k_perm=5)
-    lists = MixedTest(problem)._nearest([2])
+    lists = MixedTest(problem)._neighbours([2])
     codes = problem.values[2]
     assert (codes[lists] == codes[:, None]).all()
     assert (np.bincount(lists.ravel(), minlength=120) == 5).all()

@@ -52,10 +52,7 @@ MAY_USE = {
 """Room by room, what it may import. Rooms are the folders and modules of gpupc_impl, `gpupc_impl` its own top, and the
 other packages of the project. Families are found by name, which is no arrow."""
 
-KNOWN_CIRCLES = (
-    {"gpupc_impl.discrete.gpupc", "gpupc_impl.discrete.products"},
-    {"workflow.lib.gpu_records", "workflow.lib.gpu_shares"},
-)
+KNOWN_CIRCLES = ({"workflow.lib.gpu_records", "workflow.lib.gpu_shares"},)
 """Modules that still import each other."""
 
 INTERFACES = {"core": ("gpupc_impl.backends", "gpupc_impl.backends.base")}

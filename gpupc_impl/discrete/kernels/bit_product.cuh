@@ -1,15 +1,15 @@
-// Products of matrices of bits, where a product of two bits is an AND and a sum their number, by a GPU's tensor cores.
+// Products of matrices of bits by a GPU's tensor cores: the product of two bits is their AND, and a sum counts them.
 #pragma once
 
 #include "engine/kernels/warp.cuh"
 
-constexpr int ROWS = 16, COLUMNS = 8;  // of a tile
+constexpr int ROWS = 16, COLUMNS = 8;  // of a tensor core tile
 
 #ifndef GPUPC_HOST
 
-// Adds the product of a tile. Of the group of four lanes number g lane t has bits of rows g and g + 8 and of column g;
-// it gets, for each of these two rows, the sums of columns 2 t and 2 t + 1. Which bits a lane has does not matter, as
-// long as lanes t have the same samples' of all rows and columns.
+// Adds the product of a tile. Lane t of group g (lane 4 g + t of the warp) holds bits of rows g and g + 8 and of column
+// g, and receives, for each of these two rows, the sums of columns 2 t and 2 t + 1. The order of the samples does not
+// matter, as long as the lanes t of all groups hold bits of the same samples.
 __device__ __forceinline__ void add_product(unsigned (&sums)[4], unsigned long long row, unsigned long long row_below,
                                             unsigned long long column) {
     const unsigned rows[] = {static_cast<unsigned>(row), static_cast<unsigned>(row_below),

@@ -1,14 +1,14 @@
-// Decisions: critical values by degrees of freedom, p-values for reports.
+// How a test is decided: critical values by degrees of freedom, and p-values for reports.
 #pragma once
 
-#include "discrete/kernels/tables.cuh"
+#include "discrete/kernels/statistic.cuh"
 #include "engine/kernels/keys.cuh"
 
-// Critical values: all up to `listed` degrees of freedom, and some beyond. Where a statistic lies between the critical
-// values of the two nearest entries, only its own critical value can tell: such tests are listed for the host to
-// decide.
+// Critical values of up to `listed` degrees of freedom, and of some beyond. They ascend with the degrees of freedom, so
+// the values of the two nearest entries decide a statistic that does not lie between them; others are listed for the
+// host, which computes the exact critical value.
 struct Critical {
-    const double* values;  // (listed + 1) of 0, 1, 2, ... degrees of freedom
+    const double* values;  // (listed + 1) of 0, 1, 2, ..., `listed` degrees of freedom
     int listed;
     const unsigned long long* df;  // (known), ascending, from `listed` on
     const double* of_df;           // (known)
@@ -30,18 +30,18 @@ __device__ __forceinline__ Verdict judge(const Critical& critical, double statis
             high = middle;
         }
     }
-    // Room for the rounding of the values themselves.
+    // The factors allow for the rounding of the critical values themselves.
     if (statistic <= critical.of_df[low] * (1.0 - 1e-9)) return INDEPENDENT;
     if (statistic > critical.of_df[high] * (1.0 + 1e-9)) return DEPENDENT;
     return UNCLEAR;
 }
 
-// Where a level's counters (engine/kernels/tally.cuh) have how many tests the host decides.
+// The place in a level's counters (engine/kernels/tally.cuh) that counts the tests which the host decides.
 constexpr int UNDECIDED_COUNTER = 7;
 
-// Tests that the host decides.
+// The tests that the host decides.
 struct Unclear {
-    unsigned long long* counters;  // their number may exceed the capacity; the level is then made again with more room
+    unsigned long long* counters;  // their number may exceed the capacity: the level is then run again with more room
     unsigned long long capacity;
     int* pairs;                // (capacity, 2)
     unsigned long long* keys;  // (capacity)
@@ -49,7 +49,7 @@ struct Unclear {
     double* statistics;        // (capacity)
 };
 
-// Logarithm and exponential in plain arithmetic: p-values, too, have the same bits on every backend.
+// Logarithm and exponential are made of basic operations, so that p-values have the same bits on every backend.
 constexpr double LN2_HIGH = 6.93147180369123816490e-01, LN2_LOW = 1.90821492927058770002e-10;
 
 // log(x) of a positive normal number.
@@ -69,7 +69,7 @@ __device__ inline double natural_log(double x) {
     return fma(exponent, LN2_HIGH, fma(exponent, LN2_LOW, 2.0 * f * fma(sum, square, 1.0)));
 }
 
-// exp(x), 0 where it would not be normal.
+// exp(x), with 0 in the place of subnormal numbers and a finite number in the place of infinity.
 __device__ inline double exponential(double x) {
     if (x < -708.0) return 0.0;
     if (x > 709.0) x = 709.0;
@@ -93,8 +93,8 @@ __device__ inline double gamma_density(double a, double x) {
     return exponential(power);
 }
 
-// P(chi-square with df degrees of freedom > statistic), for reports: the upper incomplete gamma function by its series
-// or its continued fraction.
+// P(chi-square with df degrees of freedom > statistic), for reports: the regularized upper incomplete gamma function
+// Q(df / 2, statistic / 2), by the series of its complement or by its continued fraction (Lentz's algorithm).
 __device__ inline double tail(double statistic, unsigned long long df) {
     if (df == 0 || !(statistic > 1e-290)) return 1.0;
     const double a = 0.5 * static_cast<double>(df), x = 0.5 * statistic;
@@ -120,20 +120,22 @@ __device__ inline double tail(double statistic, unsigned long long df) {
     return scale * h;
 }
 
+// What the tests of a search share: how they are decided, and where the outcomes go.
 struct DiscreteSearch {
     BestKeys best;
-    unsigned long long* largest_p;  // (p, p) bits of the largest p-value met, upper triangle; or null
+    unsigned long long* largest_p;  // (p, p) bits of the largest p-value of each pair, in the upper triangle; or null
     bool workload;                  // outcomes are ignored
     Rules rules;
     Critical critical;
     Unclear unclear;
 
-    // Early termination (Algorithm 3, line 34).
+    // Whether an earlier set already separates the edge (Algorithm 3, line 34).
     __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
         return !workload && best.settled(i, j, key);
     }
 
-    // Decides the test that `key` names. `df` holds the adjusted degrees of freedom, if they count.
+    // Decides the test of the set that `key` encodes, by the sum of the terms of its statistic. `df` are the adjusted
+    // degrees of freedom, which are unused under the full rule.
     __device__ __forceinline__ void decide(const Shape& shape, double sum, unsigned long long df,
                                            unsigned long long key) const {
         const int i = shape.low, j = shape.high;

@@ -1,14 +1,18 @@
-// disc-cupc (gpuPC, section 4.1): cuPC-E's strategy, a thread a test with a table of its own in device memory.
+// disc-cupc, the baseline of gpuPC (section 4.1): cuPC-E's strategy, a thread a test, each with a table of its own.
+//
+// Every thread counts all samples into its table and adds up the statistic alone, so that threads never wait for each
+// other; but the device needs as many tables as it has threads, each as large as the level's largest.
 #include "discrete/kernels/level.cuh"
+#include "discrete/kernels/planes.cuh"
+#include "discrete/kernels/samples.cuh"
 
-// Where the threads' tables lie: up to `shared_cells` cells in shared memory, larger ones in device memory, one after
-// another.
+// Where the threads' tables lie: tables of up to `shared_cells` cells in shared memory, larger ones in device memory.
 struct Tables {
     unsigned* first;           // null where all fit into shared memory
-    unsigned long long cells;  // of each
-    unsigned shared_cells;     // of each, odd, so that the banks of equal cells differ; 0: none
+    unsigned long long cells;  // of a thread's table in device memory
+    unsigned shared_cells;  // of a thread's table in shared memory: odd, so that the banks of equal cells differ; or 0
 
-    // A thread's table: `thread` counts those of the grid, `here` those of the block, whose tables begin at `shared`.
+    // A thread's table. `thread` is its number in the grid, `here` in the block, whose tables begin at `shared`.
     __device__ __forceinline__ unsigned* of(const Shape& shape, unsigned* shared, unsigned long long thread,
                                             int here) const {
         if (shape.cells() <= shared_cells) return shared + static_cast<unsigned long long>(here) * shared_cells;
@@ -16,7 +20,7 @@ struct Tables {
     }
 };
 
-// One thread's test, table and all.
+// Makes a test by one thread: counts its table, adds up the statistic in the order of statistic.cuh, and decides.
 template <class Code>
 __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& data, const Shape& shape,
                                 const int* members, int level, unsigned* table, unsigned long long key) {
@@ -39,9 +43,9 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
     search.decide(shape, total, df, key);
 }
 
-// Level 0: a thread a pair. Grid (ceil(p / 32), p), block (32), or less: then threads take several.
+// Level 0: a thread a pair, or several pairs one after the other. Grid (up to ceil(p / 32), up to p), block (32).
 template <class Code>
-__global__ void __launch_bounds__(512, 1)
+__global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                          const __grid_constant__ Tables tables) {
     GPUPC_DYNAMIC_SHARED(unsigned, shared);
@@ -58,11 +62,11 @@ __global__ void __launch_bounds__(512, 1)
     }
 }
 
-// Levels from 1 on (cuPC, Algorithm 4): beta edges of a row a block, gamma threads an edge, the row in shared memory
-// where it fits. Row i's blocks are those from first_block[i] to first_block[i + 1]; rows without a test have none.
-// Grid (first_block[p]), or less: then blocks take several. Block (beta, gamma).
+// Levels from 1 on (cuPC, Algorithm 4): a block works on beta edges of a row, gamma threads an edge, with the row in
+// shared memory where it fits. Blocks first_block[i] to first_block[i + 1] - 1 are those of row i; rows without a test
+// have none. Grid (up to first_block[p], whose blocks take several in turn), block (beta, gamma).
 template <class Code>
-__global__ void __launch_bounds__(512, 1)
+__global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                     const __grid_constant__ Level level, const __grid_constant__ Tables tables,
                     const long long* first_block, int* all_members, bool use_shared) {

@@ -1,36 +1,45 @@
 // gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
+//
+// A test counts the samples of every cell, adds up the terms of each stratum, and then the strata in chunks. A thread a
+// test, as in cuPC, would need as many tables as there are threads; a team of threads needs one, which fits into shared
+// memory where it is small. Each step of a test is divided among the threads of its team, and ends with a barrier of
+// the block: the counting by samples or words of planes, the statistic by strata or, of small tables, by cells.
+// Additions of floating point numbers keep one order whatever the number of threads.
 #include "discrete/kernels/batches.cuh"
 #include "discrete/kernels/level.cuh"
+#include "discrete/kernels/pair_tables.cuh"
+#include "discrete/kernels/planes.cuh"
+#include "discrete/kernels/samples.cuh"
 #include "discrete/kernels/sorted.cuh"
 
 // Where the tables of a launch lie: in shared memory, in scratch space, or as sorted samples in scratch space. Each of
-// the three has a kernel of its own, so that the compiler knows which memory it is.
+// the three is a kernel of its own, so that the compiler knows the address space.
 enum Where { SHARED, SCRATCH, SORTED };
 
-// The tables of a launch, by their size.
+// The tables of a launch: those of a range of sizes.
 struct Places {
-    unsigned long long above, up_to;   // cells: tables of other sizes are made in other launches
-    unsigned* scratch;                 // null for those in shared memory
-    unsigned long long scratch_cells;  // of each table, wherever it lies
-    int bits;                          // of the largest number of a cell that is sorted
-    int splits;                        // blocks that share out the sets of an edge, from level 1 on
+    unsigned long long above, up_to;   // in cells; tables of other sizes are made in other launches
+    unsigned* scratch;                 // device memory; null for tables in shared memory
+    unsigned long long scratch_cells;  // of each table, also in shared memory
+    int bits;                          // of the largest cell number that is sorted
+    int splits;                        // blocks that share the sets of an edge, from level 1 on
 
-    __device__ __forceinline__ bool have(const Shape& shape) const {
+    __device__ __forceinline__ bool take(const Shape& shape) const {
         const unsigned long long cells = shape.cells();
         return cells > above && cells <= up_to;
     }
 };
 
-// What spares a test with a table in shared memory some of its work; all null: nothing.
+// What spares a test with a table in shared memory some work; zeros where nothing does.
 struct Shortcuts {
     const PairTables* pairs;
-    bool any_told;  // whether they tell a part of a table of this block
-    double* terms;  // of the team: room for terms of the statistic, which its threads work out side by side
+    bool any_completed;  // whether a table of this block is completed from those of its pairs
+    double* terms;       // (most_terms) of the team: terms of the statistic, which its threads compute in parallel
     int most_terms;
 };
 
-// The test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block must call it; they meet
-// before it reads the unit, and must meet again before the unit or the table changes.
+// Makes the test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block call it, with a
+// barrier between writing the unit and the call, and between the call and the next change of the unit or the table.
 template <Where WHERE, class Code>
 __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data,
                                           const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
@@ -38,17 +47,19 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     const bool testing = unit.testing != 0;
     const Shape shape = unit.shape;
     const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;
-    const bool any_told = WHERE == SHARED && shortcuts.any_told, told = testing && any_told && unit.told != 0;
+    const bool any_completed = WHERE == SHARED && shortcuts.any_completed;
+    const bool completed = testing && any_completed && unit.completed != 0;
     double* const terms = shortcuts.terms;
-    const bool side_by_side = WHERE == SHARED && strata <= CHUNK &&  // more keep threads busy anyway
-                              strata * shape.rows * shape.columns <= static_cast<unsigned>(shortcuts.most_terms);
+    // Terms in parallel, one chunk: with more strata there is one for every thread anyway.
+    const bool by_terms = WHERE == SHARED && strata <= CHUNK &&
+                          strata * shape.rows * shape.columns <= static_cast<unsigned>(shortcuts.most_terms);
     if (testing) {
         for (unsigned long long c = team.rank; c < cells; c += team.size) table[c] = 0;
     }
     sync_block();
     if (testing) {
-        if (told || has_planes(data, shape, members, level)) {
-            count_planes(data, shape, members, level, team, table, told);
+        if (completed || has_planes(data, shape, members, level)) {
+            count_planes(data, shape, members, level, team, table, completed);
         } else if (WHERE == SHARED && team.size > 1) {
             count_packed(data, shape, members, level, team, table);
         } else {
@@ -56,46 +67,46 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
         }
     }
     sync_block();
-    if (any_told) complete(*shortcuts.pairs, shape, members, told, team, table, [] { sync_block(); });
+    if (any_completed) complete(*shortcuts.pairs, shape, members, completed, team, table, [] { sync_block(); });
     if (WHERE == SHARED && shortcuts.most_terms != 0) {
-        if (testing && side_by_side) sum_columns(shape, team, table);
+        if (testing && by_terms) sum_columns(shape, team, table);
         sync_block();
     }
     unsigned long long df = 0;
-    if (testing && side_by_side) {
-        work_out_terms(search.rules, shape, team, table, terms);
+    if (testing && by_terms) {
+        compute_terms(search.rules, shape, team, table, terms);
     } else if (testing) {
         for (unsigned long long s = team.rank; s < strata; s += team.size) {
             unsigned* const counts = table + s * block;
-            keep(counts, stratum_statistic(search.rules, shape.rows, shape.columns, counts, df));
+            store_part(counts, stratum_statistic(search.rules, shape.rows, shape.columns, counts, df));
         }
         if (df != 0) atomicAdd(&unit.df, df);
     }
     sync_block();
-    if (testing && side_by_side) {
+    if (testing && by_terms) {
         sum_terms(search.rules, shape, team, table, terms, df);
         if (df != 0) atomicAdd(&unit.df, df);
     } else if (testing) {
         for (unsigned long long first = team.rank * CHUNK; first < strata; first += team.size * CHUNK) {
             double sum = 0.0;
-            for (unsigned long long s = first; s < min(first + CHUNK, strata); ++s) sum += kept(table + s * block);
-            keep(table + first * block, sum);
+            for (unsigned long long s = first; s < min(first + CHUNK, strata); ++s) sum += load_part(table + s * block);
+            store_part(table + first * block, sum);
         }
     }
     sync_block();
     if (testing && team.rank == 0) {
         double sum = 0.0;
-        if (side_by_side) {
-            const int of_stratum = shape.rows * shape.columns;
-            for (int s = 0; s < static_cast<int>(strata); ++s) sum += terms[s * of_stratum];
+        if (by_terms) {
+            const int stratum_terms = shape.rows * shape.columns;
+            for (int s = 0; s < static_cast<int>(strata); ++s) sum += terms[s * stratum_terms];
         } else {
-            for (unsigned long long first = 0; first < strata; first += CHUNK) sum += kept(table + first * block);
+            for (unsigned long long first = 0; first < strata; first += CHUNK) sum += load_part(table + first * block);
         }
         search.decide(shape, sum, unit.df, unit.key);
     }
 }
 
-// As make_test, by one way or the other.
+// Makes a test by its table, or by sorted samples.
 template <Where WHERE, class Code>
 __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data,
                                              const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
@@ -107,10 +118,11 @@ __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const
     }
 }
 
-// Level 0 (Algorithm 2): a block a pair, of those with planes only pairs of more cells than `product_cells`
-// (products.cu). Grid (p, p), or less: then blocks take several.
+// Level 0 (Algorithm 2), but for the pairs that products.cu tests: those whose variables have planes and whose tables
+// have up to `product_cells` cells. A block makes the test of pair (i, j) for each j = blockIdx.x + k gridDim.x and i
+// likewise. Grid (up to p, up to p), block (delta).
 template <class Code, Where WHERE>
-__global__ void __launch_bounds__(512, 1)
+__global__ void __launch_bounds__(MAX_THREADS, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                      const __grid_constant__ Places places, unsigned product_cells) {
     GPUPC_DYNAMIC_SHARED(Unit, unit);
@@ -126,7 +138,7 @@ __global__ void __launch_bounds__(512, 1)
             shape.set(data.categories, i, j, nullptr, 0);
             const bool small =
                 static_cast<unsigned>(shape.rows) * static_cast<unsigned>(shape.columns) <= product_cells;
-            if (!places.have(shape) || (small && all_have_planes(data, shape, nullptr, 0))) continue;
+            if (!places.take(shape) || (small && all_have_planes(data, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1, 0};
             sync_block();
             make_test_by<WHERE>(search, data, Shortcuts{}, *unit, nullptr, 0, team, table, places.bits);
@@ -135,12 +147,12 @@ __global__ void __launch_bounds__(512, 1)
     }
 }
 
-// Levels from 1 on (Algorithm 3). Grid (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta): beta
-// edges of one of the `busy` rows that have tests, gamma tests of each at a time, delta threads a table. Room for
-// terms behind the units: where tables have enough threads. Blocks start in the order of their numbers, so those with
-// the first sets of all edges come first.
+// Levels from 1 on (Algorithm 3). A block works on beta edges of one of the `busy` rows that have tests, with gamma
+// tests of each at a time and delta threads a table; its threads choose the next tests together. Blocks start in the
+// order of their numbers, so those with the first sets of all edges come first, and later ones find edges settled. Grid
+// (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta).
 template <class Code, Where WHERE>
-__global__ void __launch_bounds__(512, 1)
+__global__ void __launch_bounds__(MAX_THREADS, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
                 const __grid_constant__ PairTables pairs, const __grid_constant__ Batches batches,
@@ -153,7 +165,7 @@ __global__ void __launch_bounds__(512, 1)
     Unit& unit = units[number];
     double* const all_terms = reinterpret_cast<double*>(units + here);
     Shortcuts shortcuts{&pairs, false, all_terms + number * most_terms, most_terms};
-    const bool from_pairs = WHERE == SHARED && size == 1 && pairs.counts != nullptr;  // as far as they tell
+    const bool from_pairs = WHERE == SHARED && size == 1 && pairs.counts != nullptr;
     int* const all_members = reinterpret_cast<int*>(all_terms + here * most_terms);
     int* const members = all_members + number * size;
     int* const shared_row = all_members + here * size;
@@ -185,7 +197,7 @@ __global__ void __launch_bounds__(512, 1)
                 sets = level.sets_to_try(i, j);
             }
             for (;;) {
-                if (team.rank == 0) {  // find the next test
+                if (team.rank == 0) {  // choose the next test
                     unit.testing = 0;
                     for (; t < sets && unit.testing == 0; t += static_cast<unsigned long long>(places.splits) * gamma) {
                         const unsigned long long key = set_key(i, j, t);
@@ -199,17 +211,18 @@ __global__ void __launch_bounds__(512, 1)
                         }
                         Shape shape;
                         shape.set(data.categories, i, j, members, size);
-                        if (!places.have(shape) || batches.take(data, shape, members, size)) continue;
-                        const bool told = from_pairs && pairs_tell(pairs, shape, members[0]);
-                        unit = Unit{shape, key, 0, 1, told};
+                        if (!places.take(shape) || batches.take(data, shape, members, size)) continue;
+                        const bool completed = from_pairs && completes(pairs, shape, members[0]);
+                        unit = Unit{shape, key, 0, 1, completed};
                         ++tally.tests;
                     }
                 }
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
-                shortcuts.any_told = false;
+                shortcuts.any_completed = false;
                 for (int u = 0; from_pairs && u < here; ++u) {
-                    shortcuts.any_told = shortcuts.any_told || (units[u].testing != 0 && units[u].told != 0);
+                    shortcuts.any_completed =
+                        shortcuts.any_completed || (units[u].testing != 0 && units[u].completed != 0);
                 }
                 make_test_by<WHERE>(search, data, shortcuts, unit, members, size, team, table, places.bits);
                 sync_block();

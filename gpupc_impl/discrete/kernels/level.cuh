@@ -1,4 +1,4 @@
-// What the kernels of levels from 1 on share.
+// One level from 1 on, as the kernels that make its tests take it.
 #pragma once
 
 #include "discrete/kernels/decide.cuh"
@@ -8,13 +8,13 @@
 struct Level {
     Rows rows;
     int level;
-    int side;                           // 0: of an edge (i, j), i < j, the sets from adj(i); 1: those from adj(j)
-    unsigned long long tests_per_edge;  // of a workload; 0: all
+    int side;                           // 0: the sets from adj(i) of an edge (i, j), i < j; 1: those from adj(j)
+    unsigned long long tests_per_edge;  // of a workload; 0: all tests are made
     unsigned long long* counters;       // see Tally
 
-    // How many of row i's sets are tried for its edge to j in this launch. The sets of side 1 can only be the answer
-    // where none of side 0 separates, so they wait for those; then: all, or a workload's, which are the edge's first
-    // ones and start with those of the smaller index (gpuPC, section 4.1).
+    // The number of row i's sets that are tried for its edge to j in this launch. A set of side 1 can be the answer
+    // only where none of side 0 separates, so each side has a launch of its own. A workload tries the first
+    // tests_per_edge sets of an edge, those from the neighbours of the smaller index first (gpuPC, section 4.1).
     __device__ __forceinline__ unsigned long long sets_to_try(int i, int j) const {
         if ((i < j) != (side == 0)) return 0;
         const unsigned long long sets = rows.binomial(rows.degrees[i] - 1, level);

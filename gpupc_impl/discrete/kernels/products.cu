@@ -1,18 +1,24 @@
-// Level 0 for all pairs whose tables are counted by planes: the product of the matrix of planes with its transpose,
-// where a product of bits is an AND and a sum their number.
+// Level 0 for all pairs whose tables are counted by planes.
+//
+// The cell of category a of Vi and category b of Vj is the number of samples with both, the bits that two planes have
+// in common. So all tables of all pairs are the product of the matrix of planes with its transpose, in which a product
+// of two bits is their AND and a sum counts them. A block counts a tile of 64 x 64 planes, which reads each plane once
+// for 64 others; on a GPU tensor cores multiply, on the host a core keeps 4 x 4 counts in vector registers.
+// `decide_pairs` then computes the statistic of each table, a thread a pair.
 #include "discrete/kernels/bit_product.cuh"
 #include "discrete/kernels/decide.cuh"
+#include "discrete/kernels/pair_tables.cuh"
 
-// Variables and planes of a band of rows, and their tables. discrete/device.py, PRODUCTS, declares the same.
+// A band of consecutive variables: their planes are the rows of the product, and their tables are counted.
 struct Products {
     const unsigned long long* planes;  // (planes, words)
-    const int* variables;              // (planes): whose each is
+    const int* variables;              // (planes): the variable of each
     PairTables pairs;
     int p, number, words;  // variables, planes, words of a plane
-    int last;              // the band: variables from pairs.first to below `last`
-    int first_row;         // the first of the band's planes
+    int last;              // the band is of variables pairs.first to last - 1
+    int first_row;         // its first plane
 
-    // The cell of two planes' categories; null where their variables are no pair of the band.
+    // The cell of the categories of two planes; null where their variables are no pair of the band.
     __device__ __forceinline__ unsigned* cell(int row, int column) const {
         if (row >= number || column >= number) return nullptr;
         const int i = variables[row], j = variables[column];
@@ -21,11 +27,13 @@ struct Products {
     }
 };
 
-constexpr int PRODUCT_TILE = 64;  // planes a side of what a block makes
+constexpr int PRODUCT_TILE = 64;  // planes along a side of a block's tile
+constexpr int PRODUCT_STEP = 16;  // words in shared memory at a time
+constexpr int WARPS_DOWN = 4, WARPS_ACROSS = 2, PRODUCT_THREADS = WARPS_DOWN * WARPS_ACROSS * LANES;
 
 #ifdef GPUPC_HOST
 
-constexpr int EACH = 4;  // planes a side of what stays in registers
+constexpr int EACH = 4;  // planes along a side of the counts that stay in registers
 
 struct Corner {
     Counts counts[EACH][EACH] = {};
@@ -37,32 +45,32 @@ struct Corner {
     }
 };
 
-// Words of 2 * PRODUCT_TILE planes that stay in a core's second cache, and of 2 * EACH in its first.
-constexpr int STEP = 512;
+// Words at a time, of which 2 * PRODUCT_TILE planes fit into a core's L2 cache and 2 * EACH into its L1 cache.
+constexpr int HOST_STEP = 512;
 
-// Grid (tiles of columns, tiles of rows), block (1).
+// Counts the tables of the band. Grid (tiles of columns, tiles of rows), block (1).
 __global__ void plane_products(const __grid_constant__ Products product) {
     const int row = product.first_row + blockIdx.y * PRODUCT_TILE,
               column = product.first_row + blockIdx.x * PRODUCT_TILE;
     if (column < row) return;
     unsigned sums[PRODUCT_TILE][PRODUCT_TILE] = {};
-    for (int first = 0; first < product.words; first += STEP) {
-        const int last = min(first + STEP, product.words);
+    for (int first = 0; first < product.words; first += HOST_STEP) {
+        const int last = min(first + HOST_STEP, product.words);
         for (int y = 0; y < PRODUCT_TILE && row + y < product.number; y += EACH) {
             for (int x = 0; x < PRODUCT_TILE && column + x < product.number; x += EACH) {
                 if (column + x + EACH <= row + y) continue;  // below the diagonal
-                const unsigned long long *of_rows[EACH], *of_columns[EACH];
-                for (int a = 0; a < EACH; ++a) {  // beyond the last plane: that again, for nobody
+                const unsigned long long *row_planes[EACH], *column_planes[EACH];
+                for (int a = 0; a < EACH; ++a) {  // indices are clamped to the last plane; their counts are unused
                     const long long words = product.words, end = product.number - 1;
-                    of_rows[a] = product.planes + min(static_cast<long long>(row + y + a), end) * words;
-                    of_columns[a] = product.planes + min(static_cast<long long>(column + x + a), end) * words;
+                    row_planes[a] = product.planes + min(static_cast<long long>(row + y + a), end) * words;
+                    column_planes[a] = product.planes + min(static_cast<long long>(column + x + a), end) * words;
                 }
                 Corner corner;
                 for (int w = first; w < last; w += WORDS_AT_ONCE) {
                     Bits rows[EACH], columns[EACH];
                     for (int a = 0; a < EACH; ++a) {
-                        rows[a] = *reinterpret_cast<const Bits*>(of_rows[a] + w);
-                        columns[a] = *reinterpret_cast<const Bits*>(of_columns[a] + w);
+                        rows[a] = *reinterpret_cast<const Bits*>(row_planes[a] + w);
+                        columns[a] = *reinterpret_cast<const Bits*>(column_planes[a] + w);
                     }
                     corner.add(rows, columns);
                 }
@@ -82,41 +90,39 @@ __global__ void plane_products(const __grid_constant__ Products product) {
 
 #else
 
-constexpr int STEP = 16;        // words in shared memory at a time
-constexpr int ROOM = STEP + 4;  // so that groups of lanes meet in few banks
-constexpr int WARPS_DOWN = 4, WARPS_ACROSS = 2, THREADS = WARPS_DOWN * WARPS_ACROSS * LANES;
-constexpr int ACROSS = PRODUCT_TILE / WARPS_ACROSS / COLUMNS;  // tiles of a warp, side by side
-static_assert(WARPS_DOWN * ROWS == PRODUCT_TILE, "a warp has one tile's height");
+constexpr int PADDED_STEP = PRODUCT_STEP + 4;                  // so that groups of lanes have few bank conflicts
+constexpr int ACROSS = PRODUCT_TILE / WARPS_ACROSS / COLUMNS;  // tensor core tiles of a warp, side by side
+static_assert(WARPS_DOWN * ROWS == PRODUCT_TILE, "a warp has one tensor core tile down");
 
-// `counts` are zero before. Grid (tiles of columns, tiles of rows, any), block (THREADS): blocks of a tile share out
-// the words.
-__global__ void __launch_bounds__(THREADS, 4) plane_products(const __grid_constant__ Products product) {
-    __shared__ unsigned long long of_rows[PRODUCT_TILE][ROOM], of_columns[PRODUCT_TILE][ROOM];
+// The blocks of a tile share its words, and add up their counts, which are zeros before the launch.
+// Grid (tiles of columns, tiles of rows, any), block (PRODUCT_THREADS).
+__global__ void __launch_bounds__(PRODUCT_THREADS, 4) plane_products(const __grid_constant__ Products product) {
+    __shared__ unsigned long long row_words[PRODUCT_TILE][PADDED_STEP], column_words[PRODUCT_TILE][PADDED_STEP];
     const int row = product.first_row + blockIdx.y * PRODUCT_TILE,
               column = product.first_row + blockIdx.x * PRODUCT_TILE;
     if (column < row) return;
     const int thread = threadIdx.x, warp = thread / LANES, group = thread % LANES / 4, own = thread % 4;
     const int down = warp / WARPS_ACROSS * ROWS, across = warp % WARPS_ACROSS * ACROSS * COLUMNS;
     unsigned sums[ACROSS][4] = {};
-    for (int first = blockIdx.z * STEP; first < product.words; first += gridDim.z * STEP) {
-        for (int q = thread; q < PRODUCT_TILE * STEP; q += THREADS) {
-            const int plane = q / STEP, w = q % STEP;
-            const bool there = first + w < product.words;
+    for (int first = blockIdx.z * PRODUCT_STEP; first < product.words; first += gridDim.z * PRODUCT_STEP) {
+        for (int q = thread; q < PRODUCT_TILE * PRODUCT_STEP; q += PRODUCT_THREADS) {
+            const int plane = q / PRODUCT_STEP, w = q % PRODUCT_STEP;
+            const bool present = first + w < product.words;
             const unsigned long long* const word = product.planes + first + w;
-            of_rows[plane][w] =
-                there && row + plane < product.number ? word[static_cast<long long>(row + plane) * product.words] : 0;
-            of_columns[plane][w] = there && column + plane < product.number
-                                       ? word[static_cast<long long>(column + plane) * product.words]
-                                       : 0;
+            row_words[plane][w] =
+                present && row + plane < product.number ? word[static_cast<long long>(row + plane) * product.words] : 0;
+            column_words[plane][w] = present && column + plane < product.number
+                                         ? word[static_cast<long long>(column + plane) * product.words]
+                                         : 0;
         }
         __syncthreads();
 #pragma unroll
-        for (int step = 0; step < STEP; step += 4) {
+        for (int step = 0; step < PRODUCT_STEP; step += 4) {
             const int w = step + own;
-            const unsigned long long above = of_rows[down + group][w], below = of_rows[down + group + 8][w];
+            const unsigned long long above = row_words[down + group][w], below = row_words[down + group + 8][w];
 #pragma unroll
             for (int n = 0; n < ACROSS; ++n) {
-                add_product(sums[n], above, below, of_columns[across + n * COLUMNS + group][w]);
+                add_product(sums[n], above, below, column_words[across + n * COLUMNS + group][w]);
             }
         }
         __syncthreads();

@@ -1,24 +1,27 @@
-// Tests whose table would be too large: the samples' cells are sorted, so that memory and time grow with the samples
-// and not with strata that never occur. The same numbers are added in the same order as of a table (tables.cuh).
+// Tests whose table would be too large. The numbers of the samples' cells are sorted, so that memory and time grow with
+// the samples and not with strata that never occur. Terms are added in the same order as of a table (statistic.cuh), so
+// that the statistic has the same bits.
 #pragma once
 
 #include "discrete/kernels/decide.cuh"
 
-// A pass of the sort orders by so many bits; each thread of the team has a counter for each of their values.
+// A pass of the radix sort orders by one digit, of which each thread of the team counts every value.
+constexpr int CUDA_DIGITS = 16, HOST_DIGITS = 256;
 #ifdef GPUPC_HOST
 constexpr int DIGIT_BITS = 8;
+constexpr int DIGITS = HOST_DIGITS;
 #else
 constexpr int DIGIT_BITS = 4;
+constexpr int DIGITS = CUDA_DIGITS;
 #endif
-constexpr int DIGITS = 1 << DIGIT_BITS;  // discrete/gpupc.py: the same
+static_assert(DIGITS == 1 << DIGIT_BITS, "a digit has this many values");
 
-// One test that is being made; in shared memory.
+// The test that a team is making, in shared memory.
 struct Unit {
     Shape shape;
     unsigned long long key, df;
-    short testing, told;  // whether there is one, and whether tables of pairs tell a part of its table
+    short testing, completed;  // whether there is one, and whether its table is completed from those of its pairs
 };
-static_assert(sizeof(Unit) == 48, "discrete/gpupc.py: UNIT_BYTES");
 
 __device__ __forceinline__ bool single_thread() { return blockDim.x * blockDim.y * blockDim.z == 1; }
 
@@ -26,22 +29,24 @@ __device__ __forceinline__ void sync_block() {
     if (!single_thread()) __syncthreads();
 }
 
-// Scratch space of a team: discrete/gpupc.py, sorted_cells, says how much.
+// A team's scratch space, whose size discrete/memory_plan.py computes (sorted_cells).
 struct Sorting {
-    unsigned long long *cells, *other;  // (n) each: of every sample its cell's number, and room to sort them
-    double* sums;                       // (n) of chunks
-    unsigned* counts;                   // (DIGITS, team), and DIGITS more for their sums
-    int first, last;                    // a thread's share of the samples
+    unsigned long long *cells, *other;  // (n) each: the number of every sample's cell, and room to sort them
+    double* sums;                       // (n): of chunks
+    unsigned* counts;                   // (DIGITS, team) counts of digits
+    unsigned* totals;                   // (DIGITS) the same of the whole team
+    int first, last;                    // the samples of this thread
 
     __device__ Sorting(unsigned* memory, int n, const Team& team)
         : cells(reinterpret_cast<unsigned long long*>(memory)),
           other(cells + n),
           sums(reinterpret_cast<double*>(other + n)),
           counts(reinterpret_cast<unsigned*>(sums + n)),
+          totals(counts + static_cast<long long>(DIGITS) * team.size),
           first(static_cast<int>(static_cast<long long>(n) * team.rank / team.size)),
           last(static_cast<int>(static_cast<long long>(n) * (team.rank + 1) / team.size)) {}
 
-    // Calls f(k) for each k of the share where a group of `width` consecutive cells begins.
+    // Calls f(k) for each sorted sample k of this thread that is the first one in a group of `width` consecutive cells.
     template <class F>
     __device__ __forceinline__ void each_start(unsigned long long width, F f) const {
         unsigned long long end = first == 0 ? 0 : (cells[first - 1] / width + 1) * width;
@@ -53,7 +58,7 @@ struct Sorting {
     }
 };
 
-// Writes the cell of each sample, numbered as in a table without sums.
+// Writes the number of each sample's cell in a table without the sums of columns.
 template <class Code>
 __device__ void number_cells(const Data<Code>& data, const Shape& shape, const int* members, int level,
                              const Team& team, unsigned long long* cells) {
@@ -69,14 +74,14 @@ __device__ void number_cells(const Data<Code>& data, const Shape& shape, const i
     }
 }
 
-// A stratum's share of the statistic, as stratum_statistic makes it: of cells[start] up to cells[stop], which belong to
-// it and are sorted. used: room for as many.
+// A stratum's part of the statistic, as stratum_statistic computes it, from the sorted cells of its samples,
+// cells[start] to cells[stop - 1]. `base` is the number of the stratum's first cell; `used` has room for as many
+// columns as there are samples: the number of a column that occurs in the upper 32 bits, its sum in the lower.
 __device__ double sorted_stratum(const Rules& rules, int columns, unsigned long long base,
                                  const unsigned long long* cells, int start, int stop, unsigned long long* used,
                                  unsigned long long& df) {
     const unsigned total = stop - start, width = columns;
     int columns_met = 0, rows_met = 0;
-    // The columns that occur, ascending, with their sums below.
     for (int k = start; k < stop;) {
         const unsigned long long cell = cells[k];
         const int begin = k;
@@ -122,28 +127,21 @@ __device__ double sorted_stratum(const Rules& rules, int columns, unsigned long 
     return sum;
 }
 
-// As make_test. The cells are numbers of up to `bits` bits, the same for all threads of the block.
-template <class Code>
-__device__ void make_sorted_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit, const int* members,
-                                 int level, const Team& team, unsigned* memory, int bits) {
-    const bool testing = unit.testing != 0;
-    const Shape shape = unit.shape;
-    const unsigned long long stratum = static_cast<unsigned long long>(shape.rows) * shape.columns;
-    const int n = data.n, size = team.size;
-    Sorting sorting(memory, n, team);
-    unsigned* const counts = sorting.counts;
-    unsigned* const totals = counts + static_cast<long long>(DIGITS) * size;
-    if (testing) number_cells(data, shape, members, level, team, sorting.cells);
-    sync_block();
-    for (int shift = 0; shift < bits; shift += DIGIT_BITS) {  // radix sort, least significant digit first
-        const bool sorts = testing && (shape.strata * stratum - 1) >> shift != 0;
+// Sorts the team's cells, which are numbers of up to `bits` bits, below `end`: a radix sort, least significant digit
+// first.
+__device__ __forceinline__ void sort_cells(Sorting& sorting, const Team& team, bool testing, unsigned long long end,
+                                           int bits) {
+    unsigned *const counts = sorting.counts, *const totals = sorting.totals;
+    const int size = team.size;
+    for (int shift = 0; shift < bits; shift += DIGIT_BITS) {
+        const bool sorts = testing && (end - 1) >> shift != 0;
         const auto digit = [&](int k) { return static_cast<int>(sorting.cells[k] >> shift & (DIGITS - 1)); };
         if (sorts) {
             for (int d = 0; d < DIGITS; ++d) counts[d * size + team.rank] = 0;
             for (int k = sorting.first; k < sorting.last; ++k) ++counts[digit(k) * size + team.rank];
         }
         sync_block();
-        if (sorts) {
+        if (sorts) {  // prefix sums over the threads, then over the digits
             for (int d = team.rank; d < DIGITS; d += size) {
                 unsigned before = 0;
                 for (int r = 0; r < size; ++r) {
@@ -172,45 +170,74 @@ __device__ void make_sorted_test(const DiscreteSearch& search, const Data<Code>&
             sorting.cells = sorted;
         }
     }
+}
+
+// Writes the part of each stratum of this thread to parts[start], where the stratum's samples begin and, where there is
+// more than one, their end to parts[start + 1]. Returns the adjusted degrees of freedom.
+__device__ __forceinline__ unsigned long long write_parts(const Rules& rules, const Sorting& sorting,
+                                                          const Shape& shape, int n) {
+    const unsigned long long stratum = static_cast<unsigned long long>(shape.rows) * shape.columns;
     const unsigned long long* const cells = sorting.cells;
     unsigned long long* const parts = sorting.other;
-    if (testing) {  // of each stratum its part, where it begins, and behind it, if there is room, where it ends
-        unsigned long long df = 0;
-        sorting.each_start(stratum, [&](int start) {
-            const unsigned long long base = cells[start] / stratum * stratum;
-            int stop = start + 1;
-            while (stop < n && cells[stop] < base + stratum) ++stop;
-            double part = 0.0;  // a single sample is as expected
-            if (stop - start > 1) {
-                part = sorted_stratum(search.rules, shape.columns, base, cells, start, stop, parts + start, df);
-                parts[start + 1] = stop;
-            }
-            parts[start] = __double_as_longlong(part);
-        });
+    unsigned long long df = 0;
+    sorting.each_start(stratum, [&](int start) {
+        const unsigned long long base = cells[start] / stratum * stratum;
+        int stop = start + 1;
+        while (stop < n && cells[stop] < base + stratum) ++stop;
+        double part = 0.0;  // a single sample is as expected
+        if (stop - start > 1) {
+            part = sorted_stratum(rules, shape.columns, base, cells, start, stop, parts + start, df);
+            parts[start + 1] = stop;
+        }
+        parts[start] = __double_as_longlong(part);
+    });
+    return df;
+}
+
+// Adds the parts of the strata of one chunk, whose first sample is `start`.
+__device__ __forceinline__ double sum_of_chunk(const Sorting& sorting, unsigned long long stratum, int start, int n) {
+    const unsigned long long *const cells = sorting.cells, *const parts = sorting.other;
+    const unsigned long long end = (cells[start] / (stratum * CHUNK) + 1) * (stratum * CHUNK);
+    double sum = 0.0;
+    for (int k = start; k < n && cells[k] < end;) {
+        sum += __longlong_as_double(static_cast<long long>(parts[k]));
+        const bool single = k + 1 == n || cells[k + 1] / stratum != cells[k] / stratum;
+        k = single ? k + 1 : static_cast<int>(parts[k + 1]);
+    }
+    return sum;
+}
+
+// As make_test, with the samples sorted in `memory` instead of a table. `bits`, of the largest number of a cell, is the
+// same for all threads of the block.
+template <class Code>
+__device__ void make_sorted_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit, const int* members,
+                                 int level, const Team& team, unsigned* memory, int bits) {
+    const bool testing = unit.testing != 0;
+    const Shape shape = unit.shape;
+    const unsigned long long stratum = static_cast<unsigned long long>(shape.rows) * shape.columns;
+    const int n = data.n;
+    Sorting sorting(memory, n, team);
+    if (testing) number_cells(data, shape, members, level, team, sorting.cells);
+    sync_block();
+    sort_cells(sorting, team, testing, shape.strata * stratum, bits);
+    if (testing) {
+        const unsigned long long df = write_parts(search.rules, sorting, shape, n);
         if (df != 0) atomicAdd(&unit.df, df);
         int chunks = 0;
         sorting.each_start(stratum * CHUNK, [&](int) { ++chunks; });
-        counts[team.rank] = chunks;
+        sorting.counts[team.rank] = chunks;
     }
     sync_block();
     if (testing) {
         int place = 0;
-        for (int r = 0; r < team.rank; ++r) place += counts[r];
-        sorting.each_start(stratum * CHUNK, [&](int start) {
-            const unsigned long long end = (cells[start] / (stratum * CHUNK) + 1) * (stratum * CHUNK);
-            double sum = 0.0;
-            for (int k = start; k < n && cells[k] < end;) {
-                sum += __longlong_as_double(static_cast<long long>(parts[k]));
-                const bool single = k + 1 == n || cells[k + 1] / stratum != cells[k] / stratum;
-                k = single ? k + 1 : static_cast<int>(parts[k + 1]);
-            }
-            sorting.sums[place++] = sum;
-        });
+        for (int r = 0; r < team.rank; ++r) place += sorting.counts[r];
+        sorting.each_start(stratum * CHUNK,
+                           [&](int start) { sorting.sums[place++] = sum_of_chunk(sorting, stratum, start, n); });
     }
     sync_block();
     if (testing && team.rank == 0) {
         int chunks = 0;
-        for (int r = 0; r < size; ++r) chunks += counts[r];
+        for (int r = 0; r < team.size; ++r) chunks += sorting.counts[r];
         double sum = 0.0;
         for (int k = 0; k < chunks; ++k) sum += sorting.sums[k];
         search.decide(shape, sum, unit.df, unit.key);

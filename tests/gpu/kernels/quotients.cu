@@ -1,4 +1,4 @@
-#include "discrete/kernels/tables.cuh"
+#include "discrete/kernels/statistic.cuh"
 
 __global__ void quotients(const double* x, const double* y, int number, double* out) {
     const int stride = gridDim.x * blockDim.x;

@@ -220,7 +220,7 @@ def test_wrong_checksum_keeps_nothing(server, tmp_path):
 
 @pytest.mark.parametrize("behaviour", ["whole", "endless"])
 def test_a_download_that_is_too_long_is_given_up(server, tmp_path, monkeypatch, behaviour):
-    monkeypatch.setattr(fetching, "MOST_BYTES", len(CONTENT) - 1)
+    monkeypatch.setattr(fetching, "MAX_BYTES", len(CONTENT) - 1)
     server.script = [behaviour]
     with pytest.raises(DatasetUnavailable, match=rf"{len(CONTENT) - 1:,}") as caught:
         fetch("t", tmp_path, spec=spec(server))
@@ -238,7 +238,7 @@ def test_redirects_without_end_are_given_up(server, tmp_path):
     server.script = [(f"{server.url}?{k}",) for k in range(100)]
     with pytest.raises(DatasetUnavailable, match="infinite loop"):
         fetch("t", tmp_path, spec=spec(server))
-    assert len(server.requests) <= (1 + fetching.RETRIES) * (1 + fetching.MOST_REDIRECTS)
+    assert len(server.requests) <= (1 + fetching.RETRIES) * (1 + fetching.MAX_REDIRECTS)
     assert kept(tmp_path) == []
 
 

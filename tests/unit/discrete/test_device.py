@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import itertools
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -17,13 +16,23 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
-from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
-from gpupc_impl.core.registry import InvalidParameter, Run, get_method
+from gpupc_impl.core.registry import InvalidParameter, get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.discrete import device, disc_cupc, gpupc, products
-from gpupc_impl.discrete.problem import MAX_SAMPLES, DiscreteProblem
+from gpupc_impl.discrete import (
+    batches,
+    block_tables,
+    decisions,
+    declarations,
+    device,
+    disc_cupc,
+    gpupc,
+    memory_plan,
+    planes,
+    products,
+)
+from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
 
 METHODS = ("gpupc", "disc-cupc")
@@ -80,10 +89,6 @@ def run(problem, method, backend, params=None, **options):
     return solve(problem, get_method(method), backend, params or {}, **options)
 
 
-def run_of(backend, method, params):
-    return Run(backend=backend, params=get_method(method).parse_params(params))
-
-
 def assert_same(found, expected):
     assert found.sha256 == expected.sha256
     assert found.sepsets == expected.sepsets
@@ -131,13 +136,13 @@ def test_large_tables_and_codes_of_16_bits(backend, most):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
-    """By samples and by planes, with tables in shared memory and outside of it, and with some of either."""
+    """Tables are counted by samples or planes, all in shared memory, all outside, or some of either."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
     assert expected.levels_run >= 3
-    module = {"gpupc": gpupc, "disc-cupc": disc_cupc}[method]
+    module = {"gpupc": memory_plan, "disc-cupc": disc_cupc}[method]
     for plane_cells, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 9), (1 << 30, 9), (40, 41)):
-        monkeypatch.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        monkeypatch.setattr(planes, "PLANE_CELLS", {"host": plane_cells})
         monkeypatch.setattr(module, "SHARED_TABLE_CELLS", shared_cells)
         for params in SHAPES[method]:
             assert_same(run(problem, method, backend, params), expected)
@@ -149,8 +154,8 @@ def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 1033])
 def test_samples_are_counted_many_at_a_time(backend, n):
-    """Codes of either width, sets of more members than are loaded at once, and numbers of samples that leave some over:
-    every p-value to the bit."""
+    """p-values have the same bits for codes of either width, for sets with more members than are loaded at once, and
+    for numbers of samples that are no multiple of a step."""
     problem = sampled(7, p=8, n=n, most=3, noise=0.5, alpha=0.01, df_rule="adjusted", max_level=4)
     paper = {"counting": "samples", "tables": "global", "delta": 1}
     expected = run(problem, "gpupc", backend, paper, pmax=True)
@@ -173,12 +178,12 @@ def test_samples_are_counted_many_at_a_time(backend, n):
     plane_cells=st.sampled_from([2048, 12]),
 )
 def test_level_zero_by_products_of_planes(seed, p, n, most, band, test, plane_cells):
-    """Statistics to the bit, as p-values: of all pairs, of some, or of none where a variable's tables are no band."""
+    """p-values have the same bits whether products make all pairs' tables, some, or none where a band has no memory."""
     problem = sampled(seed, p=p, n=n, most=most, alpha=0.05, max_level=0, test=test, df_rule="adjusted")
     expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples"}, pmax=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(products, "BAND_BYTES", band)
-        patched.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        patched.setattr(planes, "PLANE_CELLS", {"host": plane_cells})
         watched = WatchedBackend()
         found = run(problem, "gpupc", watched, pmax=True)
     assert_same(found, expected)
@@ -205,12 +210,12 @@ def test_level_zero_by_products_of_planes(seed, p, n, most, band, test, plane_ce
     plane_cells=st.sampled_from([2048, 16]),
 )
 def test_level_one_from_the_tables_of_pairs(seed, p, n, most, shape, tables, test, plane_cells):
-    """Statistics to the bit, as p-values: of tables of which a part is counted, by one thread or by several; from 32 on
-    these work out the statistic of a small table side by side."""
+    """p-values have the same bits where tables are counted in part and completed, by one thread or by several, of which
+    32 or more compute the terms of a small table in parallel."""
     problem = sampled(seed, p=p, n=n, most=most, alpha=0.05, max_level=2, test=test, df_rule="adjusted")
     expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples", "delta": 1}, pmax=True)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(device, "PLANE_CELLS", {"host": plane_cells})
+        patched.setattr(planes, "PLANE_CELLS", {"host": plane_cells})
         found = run(problem, "gpupc", open_backend("host"), {**shape, "tables": tables}, pmax=True)
     assert_same(found, expected)
     assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)
@@ -218,18 +223,18 @@ def test_level_one_from_the_tables_of_pairs(seed, p, n, most, shape, tables, tes
 
 @pytest.mark.parametrize("room", [True, False])
 def test_tables_of_pairs_are_kept_until_level_one(backend, monkeypatch, room):
-    """Where they take little of the memory, and are given back then."""
+    """They are kept where they take a small part of the memory, and freed after level 1."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     if not room:
         monkeypatch.setattr(products, "KEPT_SHARE", 1 << 60)
     expected, kept = run(problem, "gpupc", backend), []
-    make_level = gpupc.GpuPC.make_level
+    launch_level = gpupc.GpuPC.launch_level
 
     def watched(search, level, sides):
-        kept.append(search.pair_tables is not None)
-        make_level(search, level, sides)
+        kept.append(search.products.kept is not None)
+        launch_level(search, level, sides)
 
-    monkeypatch.setattr(gpupc.GpuPC, "make_level", watched)
+    monkeypatch.setattr(gpupc.GpuPC, "launch_level", watched)
     assert_same(run(problem, "gpupc", backend), expected)
     assert kept == [room] + [False] * (len(kept) - 1)
     assert len(kept) >= 2
@@ -237,12 +242,12 @@ def test_tables_of_pairs_are_kept_until_level_one(backend, monkeypatch, room):
 
 @pytest.mark.parametrize("small_cells", [4, 40, 1280])
 def test_small_tables_have_blocks_of_their_own(backend, monkeypatch, small_cells):
-    """On a GPU with work enough: no table is made twice or left out, wherever the line is."""
+    """On a busy GPU; no table is made twice or omitted, whatever the size up to which a table is small."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
-    monkeypatch.setattr(gpupc, "SMALL_CELLS", small_cells)
-    monkeypatch.setattr(gpupc, "THREADS_A_MULTIPROCESSOR", 2)
-    monkeypatch.setattr(gpupc, "DEFAULTS", {"host": gpupc.DEFAULTS["cuda"]})
+    monkeypatch.setattr(block_tables, "SMALL_CELLS", small_cells)
+    monkeypatch.setattr(block_tables, "THREADS_A_MULTIPROCESSOR", 2)
+    monkeypatch.setattr(block_tables, "DEFAULTS", {"host": block_tables.DEFAULTS["cuda"]})
     watched = WatchedBackend()
     watched.multiprocessors = 1
     assert_same(run(problem, "gpupc", watched, {"batches": "no"}), expected)
@@ -260,35 +265,35 @@ def test_small_tables_have_blocks_of_their_own(backend, monkeypatch, small_cells
     test=st.sampled_from(["chi-square", "g-square"]),
     df_rule=st.sampled_from(["full", "adjusted"]),
     splits=st.sampled_from([0, 3]),
-    together=st.booleans(),
+    block_an_edge=st.booleans(),
     limits=st.sampled_from([(256, 2688, 1024), (40, 2688, 1024), (1 << 20, 300, 1024), (1 << 20, 2688, 70)]),
 )
-def test_many_tests_are_made_at_a_time(seed, p, n, most, test, df_rule, splits, together, limits):
-    """Statistics to the bit, as p-values: by a warp or by the warps of a block, with tables of several strata and more
-    rows than a tile has, and with some that are left to the other kernels, whatever for."""
+def test_many_tests_are_made_at_once(seed, p, n, most, test, df_rule, splits, block_an_edge, limits):
+    """p-values have the same bits whether a warp or a block makes batches, with tables of several strata or with more
+    rows than a tile has, and with tables that any of the limits leaves to the other kernels."""
     problem = sampled(seed, p=p, n=n, most=most, alpha=0.01, max_level=4, test=test, df_rule=df_rule)
     expected = run(problem, "gpupc", open_backend("host"), {"counting": "samples", "delta": 1}, pmax=True)
     with pytest.MonkeyPatch.context() as patched:
         for name, limit in zip(("BATCH_CELLS", "BATCH_WORDS", "BATCH_PARTS"), limits, strict=True):
-            patched.setattr(gpupc, name, limit)
-        patched.setattr(gpupc, "BATCH_CELLS_IN_COMMON", limits[0])
-        patched.setattr(gpupc, "BATCH_WARPS_A_MULTIPROCESSOR", 1 << 20 if together else 1)
+            patched.setattr(batches, name, limit)
+        patched.setattr(batches, "BATCH_CELLS_IN_COMMON", limits[0])
+        patched.setattr(batches, "WARPS_A_MULTIPROCESSOR", 1 << 20 if block_an_edge else 1)
         watched = WatchedBackend()
         watched.multiprocessors = 1
         found = run(problem, "gpupc", watched, {"batches": "yes", "splits": splits, "delta": 1}, pmax=True)
     assert_same(found, expected)
     assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)
-    batches, others = (watched.launches[name] for name in ("gpupc_batches", "gpupc_level"))
-    event(f"batches: {batches > 0}, others: {others > 0}")
+    batched, others = (watched.launches[name] for name in ("gpupc_batches", "gpupc_level"))
+    event(f"batches: {batched > 0}, others: {others > 0}")
     if expected.levels_run > 1 and most < 40:
-        assert batches == 2 * (expected.levels_run - 1)
+        assert batched == 2 * (expected.levels_run - 1)
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("block_an_edge", [False, True])
 @pytest.mark.parametrize("rule", [{"tests_per_edge": 5, "decay": 0.3}, "first-come", "knowledge", "many categories"])
-def test_batches_keep_the_rules_of_a_search(backend, monkeypatch, together, rule):
-    """Workloads, sets that come first, edges that are required or forbidden, and variables without planes."""
-    monkeypatch.setattr(gpupc, "BATCH_WARPS_A_MULTIPROCESSOR", 1 << 20 if together else 1)
+def test_batches_keep_the_rules_of_a_search(backend, monkeypatch, block_an_edge, rule):
+    """Batches in workloads, with first-come sets, with fixed edges, and with variables without planes."""
+    monkeypatch.setattr(batches, "WARPS_A_MULTIPROCESSOR", 1 << 20 if block_an_edge else 1)
     workload = rule if isinstance(rule, dict) else {}
     problem = sampled(3, p=10, n=900, most=4, alpha=0.05, **workload)
     if rule == "knowledge":
@@ -309,10 +314,10 @@ def test_batches_keep_the_rules_of_a_search(backend, monkeypatch, together, rule
 
 
 def test_batches_are_for_long_rows(backend, monkeypatch):
-    """On a GPU, where neither delta, gamma nor beta is asked for."""
+    """Batches are made on a GPU with long rows if neither delta, gamma nor beta is set."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
-    monkeypatch.setattr(gpupc, "DEFAULTS", {"host": gpupc.DEFAULTS["cuda"]})
+    monkeypatch.setattr(block_tables, "DEFAULTS", {"host": block_tables.DEFAULTS["cuda"]})
     for length, params, made in (
         (1, {}, True),
         (100, {}, False),
@@ -320,7 +325,7 @@ def test_batches_are_for_long_rows(backend, monkeypatch):
         (1, {"delta": 32}, False),
         (100, {"batches": "yes"}, True),
     ):
-        monkeypatch.setattr(gpupc, "BATCH_RUN", length)
+        monkeypatch.setattr(batches, "BATCH_RUN", length)
         watched = WatchedBackend()
         watched.multiprocessors = 1
         assert_same(run(problem, "gpupc", watched, params), expected)
@@ -337,13 +342,14 @@ def test_no_memory_for_products_of_planes(backend, monkeypatch):
 
 
 def test_the_papers_choices_are_taken(backend):
-    """Without planes nothing is packed; with global tables only gpuPC's level 0 has any in shared memory."""
+    """Counting by samples packs no planes; with global tables only gpuPC's level 0 has tables in shared memory."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     paper = {"counting": "samples", "tables": "global"}
-    search = disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", paper))
-    assert search.planes is None
-    assert disc_cupc.DiscCuPC(problem, run_of(backend, "disc-cupc", {})).planes is not None
-    assert search._tables(1, 5, 64, 30)[1] == 5
+    for method in METHODS:
+        for params, packed in (({}, 1), (paper, 0)):
+            watched = WatchedBackend()
+            run(problem, method, watched, params)
+            assert watched.launches["pack_planes"] == packed
     found = run(problem, "gpupc", backend, paper)
     plans = found.facts["memory_plans"]
     assert plans[0]["shared_cells"] > 0
@@ -353,25 +359,25 @@ def test_the_papers_choices_are_taken(backend):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_unclear_tests_are_decided_on_the_host(backend, monkeypatch, method):
-    """With only every 2^k-th critical value at hand, and room for one test, the answers stay."""
+    """Answers stay the same if only every 2^k-th critical value is tabulated, with room for a single undecided test."""
     problem = sampled(6, p=9, n=600, most=6, alpha=0.05)
     expected = run(problem, method, backend)
-    table = device.critical_table(0.05)
+    table = decisions.critical_table(0.05)
     df = 2 ** np.arange(1, 63, dtype=np.uint64)
     sparse = (table[0][:3], df, stats.chi2.isf(0.05, df.astype(float)))
-    monkeypatch.setattr(device, "LISTED_DF", 2)
-    monkeypatch.setattr(device, "critical_table", lambda alpha: sparse)
-    monkeypatch.setattr(device, "UNCLEAR_AT_FIRST", 1)
+    monkeypatch.setattr(decisions, "LISTED_DF", 2)
+    monkeypatch.setattr(decisions, "critical_table", lambda alpha: sparse)
+    monkeypatch.setattr(device, "UNDECIDED_AT_FIRST", 1)
     found = run(problem, method, backend)
     assert found.sha256 == expected.sha256
     assert found.sepsets == expected.sepsets
 
 
 def test_critical_values_beyond_the_listed_ones():
-    listed, df, values = device.critical_table(0.01)
+    listed, df, values = decisions.critical_table(0.01)
     assert listed[0] == 0
-    assert np.array_equal(listed[1:], stats.chi2.isf(0.01, np.arange(1, device.LISTED_DF + 1)))
-    assert df[0] <= device.LISTED_DF
+    assert np.array_equal(listed[1:], stats.chi2.isf(0.01, np.arange(1, decisions.LISTED_DF + 1)))
+    assert df[0] <= decisions.LISTED_DF
     assert df[-1] == 2**62
     assert (np.diff(df.astype(np.float64)) > 0).all()
     assert (np.diff(values) > 0).all()
@@ -414,7 +420,7 @@ def test_largest_p_values(backend, method, options):
 
 
 def first_tests(problem, level, adjacency):
-    """How many tests the workload makes at a level."""
+    """The number of tests of the workload at a level."""
     count = 0
     for i, j in np.argwhere(np.triu(adjacency)):
         sides = [int(adjacency[v].sum()) - 1 for v in (i, j)]
@@ -425,7 +431,7 @@ def first_tests(problem, level, adjacency):
 
 def first_set(adjacency: np.ndarray, i: int, j: int, level: int) -> tuple[int, ...]:
     """The first set that would be tried; where neither end has enough neighbours, the variables with the smallest
-    indexes stand for it."""
+    indices."""
     everybody = np.ones(len(adjacency), bool)
     choices = [np.flatnonzero(row).tolist() for row in (adjacency[i], adjacency[j], everybody)]
     others = [[v for v in choice if v not in (i, j)] for choice in choices]
@@ -450,106 +456,7 @@ def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
         assert found.levels_run >= 2
 
 
-@pytest.mark.parametrize("name", gpupc.DEFAULTS)
-def test_blocks_fit_with_any_parameters(name):
-    """Those that are not asked for make way for those that are."""
-    sizes = [0, 1, 2, 3, 13, 64, 300, 512]
-    for delta, gamma, beta in itertools.product(sizes, sizes, sizes):
-        asked = {"delta": delta, "gamma": gamma, "beta": beta}
-        if max(delta, 1) * max(gamma, 1) * max(beta, 1) > gpupc.MAX_THREADS:
-            continue
-        shape = gpupc.block_shape(asked, name)
-        assert np.prod(list(shape.values())) <= gpupc.MAX_THREADS
-        assert all(size == asked[each] for each, size in shape.items() if asked[each])
-        if not any(asked.values()):
-            assert shape == gpupc.DEFAULTS[name]
-
-
 # --- memory -----------------------------------------------------------------------------------------------------------
-
-
-def plan(**changes):
-    arguments = {
-        "level": 2,
-        "largest_table": 100_000,
-        "grid": (100, 20),
-        "tables": 2,
-        "row_bytes": 400,
-        "max_shared_bytes": 49_152,
-        "memory_used": 10**6,
-        "memory_limit": 10**9,
-        "resident_blocks": 10**6,
-        "running_blocks": 1,
-        "dense_cells": 10**6,
-        "sorted_cells": 200_000,
-    }
-    return gpupc.plan_memory(**{**arguments, **changes})
-
-
-def test_no_more_blocks_have_room_than_run():
-    """Where few run at a time each may have more."""
-    large = {"largest_table": 10**7, "dense_cells": 10**7}
-    few = plan(running_blocks=500, resident_blocks=20, **large).dense_cells
-    assert few == plan(running_blocks=20, resident_blocks=20, **large).dense_cells
-    assert few > plan(running_blocks=500, **large).dense_cells
-
-
-def test_small_tables_are_shared():
-    found = plan(largest_table=500)
-    assert found.shared_cells == 500
-    assert found.shared_bytes == 2 * (gpupc.UNIT_BYTES + 4 * 2) + 400 + 2 * 4 * 500
-    assert found.scratch_bytes == 0
-    assert found.z == 1
-
-
-def test_large_tables_take_scratch_space_as_far_as_it_goes():
-    found = plan(max_shared_bytes=1 << 17)
-    assert found.scratch_cells == 100_000
-    assert found.shared_cells == gpupc.SHARED_TABLE_CELLS
-    block = 2 * 4 * 100_000
-    blocks = found.scratch_grid[0] * found.scratch_grid[1]
-    assert found.scratch_bytes == blocks * block <= 10**9 - 10**6
-    assert found.scratch_grid == (62, 20)
-    assert found.z == 2  # of 100 rows, 62 at a time
-    assert plan(memory_limit=10**11).z == 1
-    assert plan(memory_limit=10**6 + 3 * block).scratch_grid == (1, 3)
-    assert plan(memory_limit=10**6 + 3 * block).z == 100
-    assert plan(resident_blocks=40).scratch_grid == (2, 20)
-
-
-def test_samples_are_sorted_where_tables_are_too_large():
-    few = {"dense_cells": 30_000, "sorted_cells": 20_001}
-    found = plan(**few)
-    assert (found.dense_cells, found.scratch_cells) == (30_000, 30_000)
-    assert plan(largest_table=20_000, **few).scratch_cells == 20_000
-    assert plan(dense_cells=9000, sorted_cells=20_001).scratch_cells == 20_002  # of 64 bits each
-    assert plan(dense_cells=9000, sorted_cells=20_001).dense_cells == 9000
-    tight = plan(memory_limit=10**6 + 2 * 4 * 50_000, sorted_cells=20_000)  # not even one block's tables
-    assert (tight.dense_cells, tight.scratch_grid) == (50_000, (1, 1))
-    assert "samples are sorted instead of tables beyond 200,000 bytes" in str(tight)
-    block = 2 * 4 * 20_000
-    with pytest.raises(DeviceMemoryError) as caught:
-        plan(memory_limit=10**6 + block - 1, sorted_cells=20_000)
-    assert caught.value.requested == block
-
-
-def test_tables_are_made_where_all_blocks_that_run_have_room():
-    """Else samples are sorted, unless that takes as much memory."""
-    block, given = 2 * 4 * 100_000, {"memory_used": 0, "sorted_cells": 50_000}
-    assert plan(running_blocks=100, memory_limit=100 * block, **given).dense_cells == 100_000
-    half = plan(running_blocks=200, memory_limit=150 * block, **given)
-    assert (half.dense_cells, half.scratch_cells) == (75_000, 75_000)
-    assert plan(running_blocks=200, memory_limit=50 * block, **given).dense_cells == 50_000
-    few = plan(running_blocks=200, memory_limit=6 * block, grid=(3, 2), **given)
-    assert few.dense_cells == 100_000  # there are no more blocks
-    assert plan(running_blocks=200, memory_limit=block, **{**given, "sorted_cells": 200_000}).dense_cells == 100_000
-
-
-def test_shared_memory_is_never_overdrawn():
-    for level, tables, row_bytes in itertools.product((1, 9), (1, 8, 512), (0, 4000, 40_000)):
-        found = plan(level=level, tables=tables, row_bytes=row_bytes)
-        if tables < 512:
-            assert found.shared_bytes <= 49_152
 
 
 def test_a_small_budget_gives_the_same_answer(backend):
@@ -586,35 +493,6 @@ def test_no_memory_at_all(method):
 def test_blocks_that_are_too_large_are_refused(backend, method, params):
     with pytest.raises(InvalidParameter, match="at most 512 threads"):
         run(sampled(0), method, backend, params)
-
-
-def test_threads_a_table_fill_a_gpu(backend, monkeypatch):
-    """The paper's 64, more where a level has few edges, fewer for all pairs, and what is asked for."""
-    monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
-    problem = sampled(0)
-    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {}))
-    assert [search._delta(tables, 64) for tables in (10**6, 400, 399, 200, 1)] == [64, 128, 128, 256, 256]
-    assert search._delta(1, 64, 128) == 128
-    assert search._delta(10**6, 32) == 32
-    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"delta": 7}))
-    assert search._delta(1, 64) == search._delta(10**6, 32) == 7
-
-
-def test_blocks_share_out_the_sets_of_few_edges(backend, monkeypatch):
-    """Some more than a GPU has room for, as many as an edge has sets, two at a time; none where the paper's are asked
-    for."""
-    monkeypatch.setattr(backend, "multiprocessors", 100, raising=False)
-    problem, grid = sampled(0), (200, 12)
-    search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2}))
-    monkeypatch.setattr(gpupc, "QUEUED", 4)
-    monkeypatch.setattr(gpupc, "MOST_BLOCKS", 1 << 18)
-    given = {(4000, 64): 1, (1600, 64): 1, (800, 64): 2, (24, 64): 66, (24, 256): 16, (0, 256): 109}
-    assert {(units, delta): search._splits(units, delta, 462, grid) for units, delta in given} == given
-    assert search._splits(24, 64, 5, grid) == 3
-    assert search._splits(1, 64, 10**6, (gpupc.MOST_BLOCKS // 24, 12)) == 2
-    for asked in ({"delta": 64}, {"splits": 1}):
-        search = gpupc.GpuPC(problem, run_of(backend, "gpupc", {"gamma": 2, **asked}))
-        assert search._splits(1, 64, 462, grid) == 1
 
 
 # --- degenerate data -------------------------------------------------------------------------------------------------
@@ -663,7 +541,7 @@ def test_tables_beyond_64_bits_end_the_search(params):
 
 @pytest.mark.parametrize("test", ["chi-square", "g-square"])
 def test_few_strata_among_very_many(test):
-    """A level whose tables would have 10^10 cells, in a megabyte, and by every team."""
+    """A level whose tables would have 10^10 cells runs in a megabyte, with teams of every size."""
     options = {"alpha": 0.01, "max_level": 3, "test": test, "df_rule": "adjusted"}
     problem = sampled(14, p=9, n=600, most=4, noise=0.2, **options)
     huge = dataclasses.replace(problem, categories=np.full(9, 100, np.int32))
@@ -681,12 +559,13 @@ def test_few_strata_among_very_many(test):
 
 @pytest.mark.parametrize("test", ["chi-square", "g-square"])
 def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
-    """Largest p-values are made of the statistics' last bits, so they tell."""
+    """Largest p-values depend on the last bits of the statistics."""
     problem = sampled(15, p=7, n=700, most=6, alpha=0.2, test=test, df_rule="adjusted")
     expected = run(problem, "gpupc", backend, pmax=True)
     assert expected.levels_run >= 3
-    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 3)
-    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 0})
+    monkeypatch.setattr(memory_plan, "SHARED_TABLE_CELLS", 3)
+    monkeypatch.setattr(block_tables, "SHARED_TABLE_CELLS", 3)
+    monkeypatch.setattr(block_tables, "SORTED_FROM", {"host": 0})
     for params in SHAPES["gpupc"]:
         found = run(problem, "gpupc", backend, params, pmax=True)
         assert all(plan["dense_cells"] <= 3 for plan in found.facts["memory_plans"])
@@ -699,11 +578,11 @@ def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
 
 @pytest.fixture
 def launches(backend, monkeypatch):
-    """The grids of disc-cupc's launches, by the kernel's part."""
+    """The grid and block of the last launch of each kernel, by its name."""
     found, kernel = {}, type(backend).kernel
 
-    def watched(self, source, expression, structs):
-        made = kernel(self, source, expression, structs)
+    def watched(self, source, expression, *declared):
+        made = kernel(self, source, expression, *declared)
 
         def launch(grid, block, args, **options):
             found[expression.split("<")[0]] = (grid, block)
@@ -717,7 +596,7 @@ def launches(backend, monkeypatch):
 
 @pytest.mark.parametrize("threads", [2, 128])
 def test_disc_cupc_has_no_more_blocks_than_tables(backend, monkeypatch, launches, threads):
-    """A machine of many cores runs more threads than the paper's device holds tables for."""
+    """Also on a machine whose cores run more threads than the paper's device has tables for."""
     problem = sampled(12, p=40, n=64, alpha=0.5, max_level=1)
     expected = run(problem, "gpupc", backend)
     monkeypatch.setattr(backend, "threads", threads)
@@ -732,7 +611,7 @@ def test_disc_cupc_has_no_more_blocks_than_tables(backend, monkeypatch, launches
 
 
 def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launches):
-    """Even where a row of pairs has more blocks than there are tables."""
+    """Also where a row of pairs has more blocks than there are tables."""
     problem = sampled(13, p=70, n=64, alpha=0.5, max_level=0)
     monkeypatch.setattr(disc_cupc, "THREADS_A_MULTIPROCESSOR", 32)
     monkeypatch.setattr(disc_cupc, "V100_MULTIPROCESSORS", 2)
@@ -741,7 +620,7 @@ def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launch
 
 
 class WatchedBackend(HostBackend):
-    """Counts launches and allocations, and keeps what is copied."""
+    """Counts launches and allocations, and records the bytes of copies."""
 
     def __init__(self):
         super().__init__()
@@ -757,8 +636,8 @@ class WatchedBackend(HostBackend):
         self.allocated = before + 1  # of a GPU
         return made
 
-    def kernel(self, source, expression, structs=()):
-        kernel = super().kernel(source, expression, structs)
+    def kernel(self, source, expression, *declared):
+        kernel = super().kernel(source, expression, *declared)
 
         def launch(*arguments, **options):
             self.launches[expression.split("<")[0]] += 1
@@ -780,7 +659,7 @@ class WatchedBackend(HostBackend):
 
 
 def test_a_level_is_five_launches_and_one_read():
-    """docs/design/discrete.md: four where it removes nothing. Codes go up once and without padding."""
+    """There are four launches where a level removes nothing. Codes are uploaded once and without padding."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     watched = WatchedBackend()
     found = run(problem, "gpupc", watched)
@@ -802,12 +681,13 @@ def test_a_level_is_five_launches_and_one_read():
 
 
 def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
-    """All tables of a level in shared memory, in scratch space, and sorted; then with room for sorting alone."""
+    """Tables of a level all lie in shared memory, in scratch space, or are replaced by sorted samples."""
     codes = np.random.default_rng(0).integers(0, 6, (400, 12))
     problem = DiscreteProblem.from_data(codes, tests_per_edge=3, decay=0.2, max_level=3)
     expected = run(problem, "gpupc", open_backend("host"), {"tables": "global"})
-    monkeypatch.setattr(gpupc, "SHARED_TABLE_CELLS", 50)
-    monkeypatch.setattr(gpupc, "SORTED_FROM", {"host": 1})
+    monkeypatch.setattr(memory_plan, "SHARED_TABLE_CELLS", 50)
+    monkeypatch.setattr(block_tables, "SHARED_TABLE_CELLS", 50)
+    monkeypatch.setattr(block_tables, "SORTED_FROM", {"host": 1})
     watched = WatchedBackend()
     found = run(problem, "gpupc", watched, {"counting": "samples"})
     assert_same(found, expected)
@@ -815,11 +695,11 @@ def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
     assert watched.launches["gpupc_level"] == 2 * 3  # 252, 1,512 and 9,072 cells
     plans = found.facts["memory_plans"]
     assert [plan["dense_cells"] for plan in plans] == [42, 252, 50, 50]
-    assert plans[2]["scratch_cells"] == gpupc.sorted_cells(400, 1, gpupc.DIGITS["host"])
+    assert plans[2]["scratch_cells"] == memory_plan.sorted_cells(400, 1, declarations.DIGITS["host"])
 
 
 def test_later_levels_make_their_own_binomials_and_lists(backend, monkeypatch):
-    """Levels beyond those thought of at the start, and rows too long to have room from there on."""
+    """Beyond the levels of the first table of binomials, and with rows too long for lists that are allocated once."""
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
     assert expected.levels_run >= 4
@@ -842,12 +722,6 @@ def test_a_run_does_not_describe_the_device(backend, monkeypatch, method):
     monkeypatch.setattr(type(backend), "describe", lambda self: described.append(1) or describe(self))
     assert run(sampled(0), method, backend).levels_run > 1
     assert not described  # it takes CUDA a millisecond
-
-
-def test_samples_are_numbered_beyond_the_last_without_overflow():
-    source = (PACKAGE_ROOT / "discrete/kernels/tables.cuh").read_text()
-    at_once = max(map(int, re.findall(r"ROWS_AT_ONCE = (\d+);", source)))
-    assert MAX_SAMPLES + gpupc.MAX_THREADS * at_once < 2**31
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -918,7 +792,7 @@ print((kilobytes("VmHWM") - before) * 1024, forecast["device_bytes"] + forecast[
     ],
 )
 def test_a_process_grows_by_no_more_than_its_forecast(tmp_path, p, n, options, pmax):
-    """Host memory and device memory, which on the host backend are one; and they are not said to be many times more."""
+    """The forecast bounds host and device memory, which are one here, and is at most five times too large."""
     rng = np.random.default_rng(0)
     for name, shape, each in (("small", (300, 12), {**options, "max_level": 2}), ("large", (n, p), options)):
         DiscreteProblem.from_data(rng.integers(0, 2, shape), **each).save(tmp_path / f"{name}.npz")

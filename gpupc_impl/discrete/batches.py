@@ -1,0 +1,109 @@
+"""Many tests of an edge at once: those whose sets share all members but the last (kernels/batches.cu)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gpupc_impl.backends import Filled
+from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.core.registry import Run
+from gpupc_impl.discrete.declarations import BATCHES, MAX_BATCH_COLUMNS, MAX_BATCH_STRATA, batches_kernel
+from gpupc_impl.discrete.device import NO_TESTS, Level, LevelTests
+from gpupc_impl.discrete.planes import Planes
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.integers import ceil_div
+
+BATCH_CELLS, BATCH_CELLS_IN_COMMON = 512, 256
+"""Upper bound on the cells of a table that is made in a batch: at level 1, and from level 2 on, where sets have members
+in common."""
+
+BATCH_WORDS, BATCH_PARTS = 3584, 1024
+"""A warp's counts and parts of statistics in shared memory, such that a multiprocessor holds 12 warps."""
+
+BATCH_SETS = 32
+"""Consecutive sets that a block takes at a time where several share an edge: a warp tests as many at once."""
+
+BATCH_WARPS, WARPS_A_MULTIPROCESSOR = 4, 12
+"""Warps of a block, which read the same planes where their edges have an end in common; and warps resident at once."""
+
+MAX_BATCH_BLOCKS = 1 << 15
+"""Upper bound on the blocks of a launch in which edges have several."""
+
+BATCH_RUN = 4
+"""Batches are made where, in a row of mean length, at least so many consecutive sets share all members but the last:
+with fewer, starting a batch takes longer than it saves."""
+
+MAX_PLANE_WORDS = 1 << 33
+"""Words of all planes that the kernel can index."""
+
+
+class BatchedTests:
+    """Batches of tests, where tables are small and all variables have planes.
+
+    Attributes:
+        wanted: whether batches may be made.
+
+    Args:
+        chooses: whether they may be made without a request: on a GPU, where no shape of blocks is requested.
+    """
+
+    def __init__(self, problem: DiscreteProblem, run: Run, planes: Planes, chooses: bool):
+        self._problem, self._backend, self._params, self._planes = problem, run.backend, run.params, planes
+        self.wanted = run.params["batches"] == "yes" or (run.params["batches"] == "auto" and chooses)
+
+    def level(self, level: Level) -> tuple[Filled, LevelTests]:
+        """Which tests of a level are made in batches (`BATCHES`), and their launch."""
+        planes = self._planes
+        long = level.busy_ends - level.busy >= BATCH_RUN * level.level * level.busy
+        wanted = self.wanted and (long or self._params["batches"] == "yes")
+        if not wanted or planes.bits is None or planes.bits.size >= MAX_PLANE_WORDS:
+            return BATCHES(cells=0, words=0, parts=0, splits=1), NO_TESTS
+        first, second, *_ = descending = [*self._problem.descending, 1]
+        strata, stride = math.prod(descending[: level.level]), first * second + first | 1
+        words = min(2 * MAX_BATCH_COLUMNS * stride, BATCH_WORDS)
+        parts = min(max(MAX_BATCH_COLUMNS // 2 * (strata // first), MAX_BATCH_COLUMNS), BATCH_PARTS)
+        cells = BATCH_CELLS if level.level == 1 else BATCH_CELLS_IN_COMMON
+        covered = [cells]  # the smallest of them: a larger table, with the sums of its columns, may not fit a batch
+        if strata > parts:
+            covered.append(2 * parts)
+        if stride * first > words:
+            covered.append(2 * words // 3)
+        batches = BATCHES(cells=cells, words=words, parts=parts, splits=self._blocks_an_edge(level))
+        all_have_planes = (planes.counts > 0).all()
+        return batches, self._launch(level, batches, min(covered) if all_have_planes else 0)
+
+    def _blocks_an_edge(self, level: Level) -> int:
+        """Blocks that share the sets of each edge: an edge that stays may have hundreds, others none to test."""
+        most = max(1, MAX_GRID_Y // level.max_degree)
+        if requested := self._params["splits"]:
+            return min(requested, most)
+        if not self._backend.multiprocessors:
+            return 1
+        blocks = max(level.busy, 1) * ceil_div(level.max_degree, BATCH_WARPS)
+        sets = math.comb(level.max_degree - 1, level.level)
+        return max(1, min(MAX_BATCH_BLOCKS // blocks, ceil_div(sets, BATCH_SETS), most))
+
+    def _launch(self, level: Level, batches: Filled, covered: int) -> LevelTests:
+        """The launch of batches: a warp an edge or, where there are too few edges for that, a block an edge."""
+        backend, splits = self._backend, batches.values["splits"]
+        doubles = batch_doubles(level.level, batches.values["words"], batches.values["parts"])
+        warps_at_once = WARPS_A_MULTIPROCESSOR * backend.multiprocessors
+        block_an_edge = level.edges_with_tests * splits * BATCH_WARPS <= warps_at_once
+        edges = 1 if block_an_edge else min(BATCH_WARPS, max(1, backend.max_shared_bytes // (8 * doubles)))
+        grid = max(level.busy, 1), min(ceil_div(level.max_degree, edges) * splits, MAX_GRID_Y)
+        block = ((BATCH_WARPS if block_an_edge else edges) * backend.warp_threads,)
+        after = [batches, level.busy_rows, np.int32(level.busy), np.int32(doubles)]
+        kernel = backend.kernel(*batches_kernel(self._problem.codes.dtype.name, block_an_edge))
+
+        def launch(arguments: list) -> None:
+            kernel(grid, block, [*arguments, *after], shared_bytes=8 * edges * doubles)
+
+        return LevelTests(covered, launch)
+
+
+def batch_doubles(level: int, words: int, parts: int) -> int:
+    """Shared memory of a batch in units of 8 bytes (batches.cu, Room)."""
+    ints = 2 * MAX_BATCH_COLUMNS + level + 1 + MAX_BATCH_STRATA * (level - 1) + words
+    return parts + 32 + ceil_div(ints, 2)

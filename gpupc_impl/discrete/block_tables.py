@@ -1,0 +1,297 @@
+"""gpuPC's own way of testing: the threads of a block make tables together (gpuPC, section 3.3, Algorithms 2 and 3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Filled
+from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.core.registry import Run
+from gpupc_impl.discrete.declarations import CELL_BYTES, DIGITS, MAX_THREADS, PAIR_TABLES, PLACES, tests_kernel
+from gpupc_impl.discrete.device import Level, LevelTests, largest_pair_table, logger
+from gpupc_impl.discrete.memory_plan import (
+    SHARED_TABLE_CELLS,
+    MemoryPlan,
+    plan_memory,
+    shared_cells,
+    sorted_cells,
+    unit_bytes,
+)
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.integers import ceil_div
+
+EVERY_SIZE = 2**64 - 1
+TERM_BYTES = 8
+
+SORTED_FROM = {"cuda": 40, "host": 4}
+"""Cells a sample beyond which no table is made, by backend: sorting the samples is faster."""
+
+DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
+"""The paper's values on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
+
+MAX_DELTA, PAIR_DELTA = 256, 32
+"""Upper bound on the threads of a table where a level has too few edges to fill a GPU; and the threads of a table at
+level 0, where there are all pairs."""
+
+TERMS_FROM, MAX_TERMS = 32, 1024
+"""With at least so many threads a table, these compute the terms of its statistic in parallel. The terms of a table of
+up to so many cells have room in shared memory, of which they take at most a quarter."""
+
+SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
+"""On a busy GPU tables of up to so many cells are made by blocks of their own, of which more are resident than of those
+with room for the largest table. A block then makes this many tests of an edge at a time, which read the planes of the
+edge from the L1 cache together, with one of these numbers of threads a table: the smaller one at level 1, whose tables
+are counted by few planes."""
+
+THREADS_A_MULTIPROCESSOR = 512
+"""Threads of gpupc.cu for which a multiprocessor has registers."""
+
+SAMPLES_A_THREAD = {"shared": 256, "scratch": 64}
+"""Lower bound on the samples of each thread of a table, by where the table lies: cells in device memory have a longer
+latency to hide, and sorting does more work for each sample."""
+
+QUEUED = 4
+"""Blocks with tests that are launched where edges have several, for each block that is resident: chains of tests differ
+in length, and queued blocks take the places of those that end early."""
+
+MAX_BLOCKS = 1 << 15
+"""Upper bound on the blocks of a launch in which edges have several: blocks without a test take time as well."""
+
+BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
+"""Blocks that have scratch space: those that are resident, and a few more that fill gaps."""
+
+
+def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
+    """delta, gamma and beta: those requested, and else the backend's defaults, halved until a block fits.
+
+    Args:
+        params: the three, 0 for those not requested; their product is at most `MAX_THREADS`.
+        backend: its name.
+    """
+    shape = {name: params[name] or 1 for name in DEFAULTS[backend]}
+    for name in ("gamma", "delta", "beta"):
+        size = 1 if params[name] else DEFAULTS[backend][name]
+        while size * math.prod(shape.values()) > MAX_THREADS:
+            size //= 2
+        shape[name] *= size
+    return shape
+
+
+class BlockTables:
+    """Tests by tables that delta threads make together, gamma tests of an edge at a time, beta edges a block.
+
+    A table lies in shared memory, larger ones in scratch space in device memory; instead of the largest the samples are
+    sorted there. Each of the three has a launch of its own.
+
+    Attributes:
+        shape: delta, gamma and beta.
+        plans: the memory plans of the levels so far.
+        threads_at_once: threads that a GPU runs at once; 0 on the host.
+        chooses: whether this class chooses the shape of blocks by the level's edges: on a GPU, unless one is requested.
+    """
+
+    def __init__(self, problem: DiscreteProblem, run: Run):
+        self._problem, self._backend, self._params = problem, run.backend, run.params
+        backend, params = run.backend, run.params
+        self.plans: list[MemoryPlan] = []
+        self.shape = block_shape(params, backend.name)
+        multiprocessors = backend.multiprocessors
+        self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
+        self.chooses = bool(multiprocessors) and not any(params[name] for name in ("delta", "gamma", "beta"))
+        self._resident_blocks = (
+            BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * backend.threads
+        )
+        most = SORTED_FROM[backend.name] * problem.n_samples
+        self._dense_cells = EVERY_SIZE if params["tables"] == "global" else max(most, SHARED_TABLE_CELLS)
+        self._digits = DIGITS[backend.name]
+
+    def scratch_bytes(self, level: int, cells: int, left: int) -> int:
+        """An upper bound on the scratch space of a level, with tables of up to `cells` cells and `left` bytes."""
+        backend, p = self._backend, self._problem.n_variables
+        row_bytes, tables, columns = 0, 1, min(p, MAX_GRID_Y)
+        if level:
+            row_bytes = min(4 * (p - 1), backend.max_shared_bytes // 4)
+            tables = self.shape["gamma"] * self.shape["beta"]
+            columns = ceil_div(p, self.shape["beta"])
+        where = self._params["tables"]
+        if cells <= shared_cells(level, cells, tables, row_bytes, backend.max_shared_bytes, where):
+            return 0
+        sorting = sorted_cells(self._problem.n_samples, MAX_THREADS, self._digits)
+        if cells > self._dense_cells:
+            cells = max(self._dense_cells, sorting)
+        elif cells * tables * CELL_BYTES > left:
+            cells = max(cells, sorting)
+        return min(self._resident_blocks, p * columns) * tables * (cells + 1) * CELL_BYTES
+
+    def level_zero(self, product_cells: int) -> LevelTests:
+        """All pairs but those whose variables have planes and whose tables have up to `product_cells` cells."""
+        p = self._problem.n_variables
+        grid = (p, min(p, MAX_GRID_Y)) if self._backend.name == "cuda" else (1, p)
+        delta = self.threads_a_table(p * (p - 1) // 2, PAIR_DELTA)
+        plan = self._plan(0, largest_pair_table(self._problem), grid, delta, tables=1, row_bytes=0)
+        blocks = dict.fromkeys(SAMPLES_A_THREAD, (delta,))
+        return self._tests("level_zero", plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
+
+    def level(self, level: Level, pair_tables: Filled | None, batches: Filled, above: int) -> LevelTests:
+        """The tests of a level from 1 on.
+
+        Args:
+            level: the level's graph.
+            pair_tables: the tables of all pairs, where they were kept.
+            batches: the tests that are made elsewhere (`BATCHES`).
+            above: tables of up to this many cells are all made elsewhere.
+        """
+        backend, n = self._backend, self._problem.n_samples
+        gamma, beta = self.shape["gamma"], self.shape["beta"]
+        tables = gamma * beta
+        edges, most = level.edges_with_tests, min(MAX_DELTA, MAX_THREADS // tables)
+        deltas = {
+            where: self.threads_a_table(edges * gamma, self.shape["delta"], min(most, n // samples))
+            for where, samples in SAMPLES_A_THREAD.items()
+        }
+        grid = (max(level.busy, 1), min(ceil_div(level.max_degree, beta), MAX_GRID_Y))
+        splits = self.blocks_an_edge(edges, deltas["shared"], math.comb(level.max_degree - 1, level.level), grid)
+        row_bytes = 4 * level.max_degree
+        use_shared = backend.name == "cuda" and row_bytes <= backend.max_shared_bytes // 4
+        row_shared = row_bytes if use_shared else 0
+        plan = self._plan(level.level, level.largest_table, grid, deltas["scratch"], tables, row_shared)
+        pairs = pair_tables or PAIR_TABLES(
+            **dict.fromkeys(("counts", "starts", "categories", "first_plane")), first=0, plane_cells=0
+        )
+        after = [pairs, batches, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
+        blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
+        small_bytes = row_shared + SMALL_GAMMA * beta * unit_bytes(level.level, min(plan.shared_cells, SMALL_CELLS))
+        fits = small_bytes <= backend.max_shared_bytes
+        if fits and self.chooses and deltas["shared"] == self.shape["delta"]:
+            fewer, more = SMALL_DELTAS
+            delta = fewer if level.level == 1 or n < more * SAMPLES_A_THREAD["shared"] else more
+            blocks["small"] = (delta, SMALL_GAMMA, beta)
+        return self._tests("level", plan, grid, blocks, after, splits, above)
+
+    def threads_a_table(self, tables: int, fewest: int, most: int = MAX_DELTA) -> int:
+        """The delta requested or, on a GPU, the number of threads that keeps it busy with so many tables."""
+        if self._params["delta"] or not self.threads_at_once:
+            return self.shape["delta"]
+        delta = fewest
+        while 2 * delta <= most and 2 * delta * tables <= self.threads_at_once:
+            delta *= 2
+        return delta
+
+    def blocks_an_edge(self, edges: int, delta: int, sets: int, grid: tuple[int, int]) -> int:
+        """Blocks that share the sets of each edge: as many as keep a GPU busy, where an edge has up to `sets`.
+
+        In late levels few variables have enough neighbours, and each of their edges has hundreds of sets.
+        """
+        rows, columns = grid
+        if requested := self._params["splits"]:
+            return min(requested, MAX_GRID_Y // columns)
+        if self._params["delta"] or not self.threads_at_once:
+            return 1
+        gamma, beta = self.shape["gamma"], self.shape["beta"]
+        blocks, edge_blocks = QUEUED * self.threads_at_once // (delta * gamma * beta), ceil_div(edges, beta)
+        most = min(MAX_GRID_Y // columns, MAX_BLOCKS // (rows * columns))
+        return max(1, min(blocks // max(edge_blocks, 1), ceil_div(sets, gamma), most))
+
+    def _tests(
+        self,
+        part: str,
+        plan: MemoryPlan,
+        grid: tuple[int, int],
+        blocks: Mapping[str, tuple[int, ...]],
+        after: list,
+        splits: int,
+        above: int,
+    ) -> LevelTests:
+        """The launches of a plan: tables in shared memory, in scratch space, and sorted samples.
+
+        Args:
+            part: which kernel, see `tests_kernel`.
+            plan: where tables lie.
+            grid: blocks in x and y without splits.
+            blocks: the shape of a block, by where its tables lie; ``"small"`` is for small tables in shared memory.
+            after: arguments of the kernel after its `PLACES`.
+            splits: blocks that share the sets of an edge, where tables lie in shared memory.
+            above: tables of up to this many cells are made elsewhere.
+        """
+        cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
+        tables, smallest = math.prod(blocks["shared"][1:]), self._smallest_table(plan.level)
+        row_bytes = plan.shared_bytes - tables * unit_bytes(plan.level, cells)
+        launches, small = [], min(cells, SMALL_CELLS) if "small" in blocks else 0
+        for lower, upper, where in ((above, small, "small"), (max(above, small), cells, "shared")):
+            if upper > lower:
+                places = PLACES(above=lower, up_to=upper, scratch=None, scratch_cells=upper, bits=0, splits=splits)
+                block_tables = math.prod(blocks[where][1:])
+                shared_bytes = row_bytes + block_tables * unit_bytes(plan.level, upper)
+                terms = self._terms(max(lower, smallest), upper, block_tables, shared_bytes) if plan.level else 0
+                shared_bytes += block_tables * TERM_BYTES * terms
+                launches.append((places, (grid[0], grid[1] * splits), blocks[where], shared_bytes, "SHARED", terms))
+        scratch = self._backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32) if plan.scratch_bytes else None
+        shared_bytes = row_bytes + tables * unit_bytes(plan.level, 0)
+        for lower, upper, where in ((cells, dense, "SCRATCH"), (dense, EVERY_SIZE, "SORTED")):
+            if min(upper, largest) > lower:
+                places = PLACES(
+                    above=max(above, lower),
+                    up_to=upper,
+                    scratch=scratch,
+                    scratch_cells=plan.scratch_cells,
+                    bits=(largest - 1).bit_length(),
+                    splits=1,
+                )
+                launches.append((places, plan.scratch_grid, blocks["scratch"], shared_bytes, where, 0))
+
+        code = self._problem.codes.dtype.name
+
+        def launch(arguments: list) -> None:
+            for places, launch_grid, block, block_bytes, where, terms in launches:
+                if places.values["up_to"] < smallest:
+                    continue
+                last = [np.int32(terms)] if plan.level else []
+                kernel = self._backend.kernel(*tests_kernel("gpupc", part, code, where))
+                kernel(launch_grid, block, [*arguments, places, *after, *last], shared_bytes=block_bytes)
+
+        return LevelTests(EVERY_SIZE, launch)
+
+    def _terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
+        """Terms of the statistic for which each of a block's tables has room; 0 where none has so few cells.
+
+        Args:
+            smallest, largest: bounds on the cells of the tables.
+            tables: tables of the block.
+            shared_bytes: what else the block has in shared memory.
+        """
+        if self.shape["delta"] < TERMS_FROM or smallest > MAX_TERMS:
+            return 0
+        most = self._backend.max_shared_bytes
+        return min(largest, MAX_TERMS, min(most // 4, most - shared_bytes) // (tables * TERM_BYTES))
+
+    def _smallest_table(self, level: int) -> int:
+        """A lower bound on the cells of a level's tables."""
+        return math.prod(self._problem.descending[-(level + 2) :])
+
+    def _plan(
+        self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
+    ) -> MemoryPlan:
+        backend = self._backend
+        every_table = self._dense_cells == EVERY_SIZE
+        plan = plan_memory(
+            level,
+            largest_table,
+            grid=grid,
+            tables=tables,
+            row_bytes=row_bytes,
+            max_shared_bytes=backend.max_shared_bytes,
+            memory_used=backend.memory_used,
+            memory_limit=backend.memory_limit,
+            resident_blocks=self._resident_blocks,
+            running_blocks=1 if every_table else self.threads_at_once // (delta * tables),
+            dense_cells=self._dense_cells if self._smallest_table(level) <= self._dense_cells else 0,
+            sorted_cells=sorted_cells(self._problem.n_samples, delta, self._digits),
+            where=self._params["tables"],
+        )
+        logger.info("%s", plan)
+        self.plans.append(plan)
+        return plan

@@ -1,0 +1,128 @@
+"""How kernels decide tests (kernels/decide.cuh), and how the host decides those that they cannot."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from gpupc_impl.backends import Backend, Filled
+from gpupc_impl.discrete.declarations import BETWEEN_LEVELS, CRITICAL, RULES, SEARCH, UNCLEAR
+from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
+from gpupc_impl.integers import ceil_div
+
+LISTED_DF = 4096
+"""Up to this many degrees of freedom every critical value is tabulated."""
+
+UNDECIDED_AT_FIRST = 1 << 12
+"""Tests that a level may leave to the host before it has to be run again with more room."""
+
+SETTLE_THREADS = 128
+
+
+class Decisions:
+    """The rule that decides tests on the device, and the list of those that it leaves to the host.
+
+    Critical values are tabulated for up to `LISTED_DF` degrees of freedom, and for some numbers beyond. A statistic
+    that lies between two tabulated values is listed with its degrees of freedom, and decided here with the exact value.
+
+    Attributes:
+        room: the length of the list.
+        search: the `SEARCH` that kernels take.
+
+    Args:
+        tables: the arrays of `tables`, on the device.
+        undecided: the arrays of `undecided_arrays`, on the device.
+        counters: a level's counters, on the device.
+        best_keys: the `BEST_KEYS` of the search.
+        largest_p: (p, p) uint64 on the device, for the bits of the largest p-values; None where they are not wanted.
+    """
+
+    def __init__(
+        self,
+        problem: DiscreteProblem,
+        backend: Backend,
+        tables: dict[str, Any],
+        undecided: dict[str, Any],
+        counters: Any,
+        best_keys: Filled,
+        largest_p: Any,
+    ):
+        self._problem, self._backend, self._counters, self._best_keys = problem, backend, counters, best_keys
+        logs = backend.upload(log_table(problem.n_samples)) if problem.test == "g-square" else None
+        critical = CRITICAL(
+            values=tables["critical_values"],
+            listed=LISTED_DF,
+            df=tables["critical_df"],
+            of_df=tables["critical_of_df"],
+            known=len(tables["critical_df"]),
+        )
+        self._rule = {
+            "best": best_keys,
+            "largest_p": largest_p,
+            "workload": problem.tests_per_edge is not None,
+            "rules": RULES(logs=logs, adjusted=problem.df_rule == "adjusted"),
+            "critical": critical,
+        }
+        self._list_into(undecided)
+
+    @staticmethod
+    def tables(alpha: float) -> dict[str, np.ndarray]:
+        """What the kernels look up, in host memory."""
+        values, df, of_df = critical_table(alpha)
+        return {"critical_values": values, "critical_df": df, "critical_of_df": of_df}
+
+    def enlarge(self, undecided: int) -> None:
+        """Make room for twice that many tests of a level."""
+        self._list_into(self._backend.empty_all(**undecided_arrays(2 * undecided)))
+
+    def settle(self, undecided: int) -> bool:
+        """Decide the tests listed; True when any of their sets separates."""
+        backend = self._backend
+        pairs, keys, df, statistics = (array[:undecided] for array in map(backend.download, self._undecided.values()))
+        separates = statistics <= self._problem.critical_values(df)
+        if not separates.any():
+            return False
+        count = int(separates.sum())
+        arguments = [
+            self._best_keys,
+            backend.upload(pairs[separates]),
+            backend.upload(keys[separates]),
+            np.int32(count),
+        ]
+        backend.kernel(*BETWEEN_LEVELS["settle"])((ceil_div(count, SETTLE_THREADS),), (SETTLE_THREADS,), arguments)
+        return True
+
+    def _list_into(self, undecided: dict[str, Any]) -> None:
+        self._undecided, self.room = undecided, len(undecided["pairs"])
+        unclear = UNCLEAR(counters=self._counters, capacity=self.room, **undecided)
+        self.search = SEARCH(unclear=unclear, **self._rule)
+
+
+def undecided_arrays(tests: int) -> dict[str, tuple[int | tuple[int, ...], type]]:
+    """What `Backend.empty_all` takes to make room for tests that the host decides."""
+    return {
+        "pairs": ((tests, 2), np.int32),
+        "keys": (tests, np.uint64),
+        "df": (tests, np.uint64),
+        "statistics": (tests, np.float64),
+    }
+
+
+@functools.lru_cache(maxsize=4)
+def log_table(n: int) -> np.ndarray:
+    """(n + 1,) float64: log(k), and 0 for k = 0, which no test looks up."""
+    return np.log(np.maximum(np.arange(n + 1), 1).astype(np.float64))
+
+
+@functools.lru_cache(maxsize=32)
+def critical_table(alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Critical values of 0 to `LISTED_DF` degrees of freedom; then (df, value) of some beyond, ascending, to 2^62."""
+    listed = np.zeros(LISTED_DF + 1)
+    listed[1:] = special.chdtri(np.arange(1.0, LISTED_DF + 1), alpha)
+    steps = np.geomspace(LISTED_DF, float(MAX_CELLS), 1 + 16 * 50 * 8)
+    df = np.unique(np.rint(steps).astype(np.uint64))
+    df[-1] = MAX_CELLS
+    return listed, df, special.chdtri(df.astype(np.float64), alpha)

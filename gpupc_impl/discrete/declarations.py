@@ -1,0 +1,197 @@
+"""The kernels of this family as Python declares them: their sources, their structs, the constants shared with them.
+
+Every kernel is compiled with assertions that its C++ source declares the same (`KernelSource`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.backends import KernelSource, Pointer, Struct
+from gpupc_impl.discrete.labels import MAX_SAMPLES
+from gpupc_impl.engine import bit_graph, graph, separating_sets
+from gpupc_impl.engine.bit_graph import GRAPHS
+
+CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}
+"""The C++ types of codes, by the name of their NumPy type."""
+
+MAX_THREADS = 512
+"""Threads of a block: the kernels' launch bounds leave each thread 128 registers for the counts of a tile."""
+
+CELL_BYTES = 4
+"""Bytes of a cell of a table."""
+
+UNIT_BYTES = 48
+"""Shared memory for the description of one test."""
+
+DIGITS = {"cuda": 16, "host": 256}
+"""Values of a digit of the radix sort, by backend."""
+
+MAX_BATCH_COLUMNS, MAX_BATCH_STRATA = 64, 4
+"""Columns and strata of a batch (batches.cu) that are counted at once, at most."""
+
+PRODUCT_TILE, PRODUCT_THREADS, PRODUCT_STEP = 64, 256, 16
+"""Planes along a side of a tile (products.cu); on a GPU, threads of its block and words in shared memory at once."""
+
+COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "UNDECIDED": 7, "LARGEST": 8}
+"""Places in a level's counters (`engine.bit_graph.Counted`) to which levels.cu gives a meaning of its own."""
+
+DATA = {
+    code: Struct(
+        f"Data<{CODE_TYPES[code]}>",
+        codes=Pointer(code),
+        stride=np.int64,
+        n=np.int32,
+        categories=Pointer(np.int32),
+        planes=Pointer(np.uint64),
+        first_plane=Pointer(np.int32),
+        words=np.int32,
+        plane_cells=np.uint32,
+    )
+    for code in CODE_TYPES
+}
+RULES = Struct("Rules", logs=Pointer(np.float64), adjusted=np.bool_)
+CRITICAL = Struct(
+    "Critical",
+    values=Pointer(np.float64),
+    listed=np.int32,
+    df=Pointer(np.uint64),
+    of_df=Pointer(np.float64),
+    known=np.int32,
+)
+UNCLEAR = Struct(
+    "Unclear",
+    counters=Pointer(np.uint64),
+    capacity=np.uint64,
+    pairs=Pointer(np.int32),
+    keys=Pointer(np.uint64),
+    df=Pointer(np.uint64),
+    statistics=Pointer(np.float64),
+)
+SEARCH = Struct(
+    "DiscreteSearch",
+    best=graph.BEST_KEYS,
+    largest_p=Pointer(np.uint64),
+    workload=np.bool_,
+    rules=RULES,
+    critical=CRITICAL,
+    unclear=UNCLEAR,
+)
+LEVEL = Struct(
+    "Level", rows=graph.ROWS, level=np.int32, side=np.int32, tests_per_edge=np.uint64, counters=Pointer(np.uint64)
+)
+PLACES = Struct(
+    "Places",
+    above=np.uint64,
+    up_to=np.uint64,
+    scratch=Pointer(np.uint32),
+    scratch_cells=np.uint64,
+    bits=np.int32,
+    splits=np.int32,
+)
+TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32)
+PAIR_TABLES = Struct(
+    "PairTables",
+    counts=Pointer(np.uint32),
+    starts=Pointer(np.int64),
+    categories=Pointer(np.int32),
+    first_plane=Pointer(np.int32),
+    first=np.int32,
+    plane_cells=np.uint32,
+)
+BATCHES = Struct("Batches", cells=np.uint32, words=np.int32, parts=np.int32, splits=np.int32)
+PRODUCTS = Struct(
+    "Products",
+    planes=Pointer(np.uint64),
+    variables=Pointer(np.int32),
+    pairs=PAIR_TABLES,
+    **dict.fromkeys(("p", "number", "words", "last", "first_row"), np.int32),
+)
+
+BETWEEN_LEVELS = {
+    name: KernelSource("discrete/kernels/levels.cu", name, structs, COUNTER_PLACES)
+    for name, structs in {
+        "begin_level": (GRAPHS,),
+        "finish_level": (GRAPHS, graph.BEST_KEYS),
+        "list_removed": (GRAPHS, graph.BEST_KEYS, graph.ROWS),
+        "settle": (graph.BEST_KEYS,),
+        "count_upper": (GRAPHS,),
+        "decay": (GRAPHS, graph.BEST_KEYS),
+    }.items()
+}
+PACK_PLANES = {
+    code: KernelSource("discrete/kernels/pack_planes.cu", f"pack_planes<{CODE_TYPES[code]}>", (DATA[code],))
+    for code in CODE_TYPES
+}
+
+_PRODUCT_CONSTANTS = {
+    "PRODUCT_TILE": PRODUCT_TILE,
+    "PRODUCT_THREADS": PRODUCT_THREADS,
+    "PRODUCT_STEP": PRODUCT_STEP,
+}
+PLANE_PRODUCTS = KernelSource("discrete/kernels/products.cu", "plane_products", (PRODUCTS,), _PRODUCT_CONSTANTS)
+DECIDE_PAIRS = KernelSource("discrete/kernels/products.cu", "decide_pairs", (SEARCH, PRODUCTS), _PRODUCT_CONSTANTS)
+
+_COUNTING_CONSTANTS = {"MAX_THREADS": MAX_THREADS, "MAX_SAMPLES": MAX_SAMPLES}
+_TEST_CONSTANTS = {
+    "gpupc": {
+        **_COUNTING_CONSTANTS,
+        "sizeof(Unit)": UNIT_BYTES,
+        "CUDA_DIGITS": DIGITS["cuda"],
+        "HOST_DIGITS": DIGITS["host"],
+    },
+    "disc_cupc": _COUNTING_CONSTANTS,
+}
+_BATCH_CONSTANTS = {"MAX_COLUMNS": MAX_BATCH_COLUMNS, "MAX_STRATA": MAX_BATCH_STRATA}
+_WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
+_TEMPLATE_OPTIONS: dict[str, list[tuple[str, ...]]] = {
+    "gpupc": [("SHARED",), ("SCRATCH",), ("SORTED",)],
+    "disc_cupc": [()],
+}
+"""The template arguments of a method's kernels, after the type of codes."""
+
+
+def tests_kernel(name: str, part: str, code: str, *options: str) -> KernelSource:
+    """The kernel of a method that makes the tests of level 0 or of any other, on codes of a NumPy type.
+
+    Args:
+        name: ``"gpupc"`` or ``"disc_cupc"``.
+        part: ``"level_zero"`` or ``"level"``.
+        code: the name of the codes' NumPy type.
+        options: template arguments after the type of codes.
+    """
+    level, ways = ([LEVEL], [PAIR_TABLES, BATCHES] if name == "gpupc" else []) if part == "level" else ([], [])
+    structs = (DATA[code], SEARCH, *level, _WHERE_TABLES_LIE[name], *ways)
+    expression = f"{name}_{part}<{', '.join((CODE_TYPES[code], *options))}>"
+    return KernelSource(f"discrete/kernels/{name}.cu", expression, structs, _TEST_CONSTANTS[name])
+
+
+def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
+    """The kernel that makes many tests of an edge at once, on codes of a NumPy type.
+
+    Args:
+        code: the name of the codes' NumPy type.
+        block_an_edge: the warps of a block share the tests of one edge; else each warp has an edge of its own.
+    """
+    expression = f"gpupc_batches<{CODE_TYPES[code]}, {str(block_an_edge).lower()}>"
+    structs = (DATA[code], SEARCH, LEVEL, BATCHES)
+    return KernelSource("discrete/kernels/batches.cu", expression, structs, _BATCH_CONSTANTS)
+
+
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Every kernel that this family launches; none depends on the level."""
+    tests = [
+        tests_kernel(name, part, code, *options)
+        for name, all_options in _TEMPLATE_OPTIONS.items()
+        for part in ("level_zero", "level")
+        for code in CODE_TYPES
+        for options in all_options
+    ]
+    tests += [batches_kernel(code, block_an_edge) for code in CODE_TYPES for block_an_edge in (False, True)]
+    shared = [
+        KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
+        graph.KERNELS["mark_pairs<unsigned long long>"],
+        *(KernelSource(separating_sets.SOURCE, name, (separating_sets.LISTS,)) for name in separating_sets.KERNELS),
+    ]
+    own = [*BETWEEN_LEVELS.values(), *PACK_PLANES.values(), PLANE_PRODUCTS, DECIDE_PAIRS]
+    return [*shared, *own, *tests]

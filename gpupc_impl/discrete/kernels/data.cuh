@@ -1,0 +1,123 @@
+// The samples of a discrete problem, the shape of a test's table, and the words in which planes are read.
+#pragma once
+
+#include "backends/simt/portable.cuh"
+
+// Samples whose codes a thread adds up at a time, and the bits of planes that it reads at once. A core needs enough of
+// them to fill its vector registers; PLANE_MEMBERS is the largest set for whose planes counting has registers.
+constexpr int HOST_ROWS_AT_ONCE = 256;
+
+#ifdef GPUPC_HOST
+
+#ifdef __AVX512VPOPCNTDQ__
+#include <immintrin.h>
+#endif
+
+// Functions that are instantiated for many sizes. They are inlined on a GPU alone: g++ takes five times as long where
+// all are inlined into one function.
+#define GPUPC_OF_SIZES __device__ __attribute__((noinline))
+
+constexpr int ROWS_AT_ONCE = HOST_ROWS_AT_ONCE;
+constexpr int PLANE_MEMBERS = 8;
+typedef unsigned long long Bits __attribute__((vector_size(64), may_alias));
+typedef Bits Counts;
+
+// The number of bits set in each 64-bit part.
+__device__ __forceinline__ Counts count_bits(Bits bits) {
+#ifdef __AVX512VPOPCNTDQ__
+    return (Counts)_mm512_popcnt_epi64((__m512i)bits);
+#else
+    for (int k = 0; k < 8; ++k) bits[k] = __popcll(bits[k]);
+    return bits;
+#endif
+}
+
+__device__ __forceinline__ unsigned sum_parts(Counts counts) {
+    unsigned long long sum = 0;
+    for (int k = 0; k < 8; ++k) sum += counts[k];
+    return static_cast<unsigned>(sum);
+}
+
+#else
+
+#define GPUPC_OF_SIZES __device__ __forceinline__
+
+constexpr int ROWS_AT_ONCE = 4;
+constexpr int PLANE_MEMBERS = 4;  // with more members a table has more cells than are counted by planes
+typedef unsigned long long Bits;
+typedef unsigned Counts;
+
+__device__ __forceinline__ Counts count_bits(Bits bits) { return __popcll(bits); }
+__device__ __forceinline__ unsigned sum_parts(Counts count) { return count; }
+
+#endif
+
+constexpr int WORDS_AT_ONCE = sizeof(Bits) / 8;
+
+constexpr int MAX_THREADS = 512;  // of a block
+constexpr int MAX_SAMPLES = 0x7fffffff - 0x3ffff;
+static_assert(MAX_SAMPLES + MAX_THREADS * HOST_ROWS_AT_ONCE > 0, "the step beyond the last sample has a 32-bit number");
+
+// The samples of p variables. Category v of variable x has a plane: bit k tells whether sample k has it. Variables with
+// too many categories have no planes.
+template <class Code>
+struct Data {
+    const Code* codes;  // (p, stride): zeros after the last sample; stride is a multiple of what is read at once
+    long long stride;
+    int n;
+    const int* categories;             // (p)
+    const unsigned long long* planes;  // (planes, words); null: none
+    const int* first_plane;            // (p), -1 without planes
+    int words;                         // 64-bit words of a plane, a multiple of WORDS_AT_ONCE
+    unsigned plane_cells;              // upper bound on the cells of a table that is counted by planes
+
+    __device__ __forceinline__ const Code* of(int x) const { return codes + x * stride; }
+    __device__ __forceinline__ const unsigned long long* plane(int x, int v) const {
+        return planes + static_cast<long long>(first_plane[x] + v) * words;
+    }
+};
+
+// A test's contingency table: for each stratum a block of `rows` x `columns` counts and one more row, for the sums of
+// the columns. In the numbers of strata S[0] varies fastest (gpuPC, Algorithm 3, lines 13-18).
+struct Shape {
+    int low, high;      // Vi and Vj, i < j
+    int rows, columns;  // |Vi|, |Vj|
+    unsigned long long strata;
+
+    __device__ __forceinline__ unsigned long long block() const {
+        return static_cast<unsigned long long>(rows + 1) * columns;
+    }
+    __device__ __forceinline__ unsigned long long cells() const { return strata * block(); }
+
+    __device__ __forceinline__ void set(const int* categories, int i, int j, const int* members, int level) {
+        low = min(i, j);
+        high = max(i, j);
+        rows = categories[low];
+        columns = categories[high];
+        strata = 1;
+        for (int a = 0; a < level; ++a) strata *= categories[members[a]];
+    }
+};
+
+// The threads that work on one table, of which this is number `rank` of `size`.
+struct Team {
+    int rank, size;
+};
+
+__device__ __forceinline__ void add_to(unsigned* cell, unsigned count, const Team& team) {
+    if (team.size == 1) {
+        *cell += count;
+    } else {
+        atomicAdd(cell, count);
+    }
+}
+
+// Calls do_for(x, y) for all x < outer and y < inner, each by one thread of the team.
+template <class Do>
+__device__ __forceinline__ void share_out(const Team& team, int outer, int inner, Do&& do_for) {
+    if (outer <= 0 || inner <= 0) return;
+    for (int x = team.rank / inner, y = team.rank % inner; x < outer;) {
+        do_for(x, y);
+        for (y += team.size; y >= inner && x < outer; ++x) y -= inner;
+    }
+}

@@ -1,0 +1,31 @@
+// The planes of all categories: bit k of a category's plane tells whether sample k has it.
+//
+// A warp reads the codes of 64 samples once, two a lane, and a ballot for each category gives a word of its plane.
+// Grid (any, up to p), block (warps).
+#include "discrete/kernels/data.cuh"
+#include "engine/kernels/warp.cuh"
+
+template <class Code>
+__global__ void pack_planes(const __grid_constant__ Data<Code> data, int p, unsigned long long* planes) {
+    const int warps = gridDim.x * warp_count();
+    for (int x = blockIdx.y; x < p; x += gridDim.y) {
+        if (data.first_plane[x] < 0) continue;
+        const Code* const own = data.of(x);
+        const int categories = data.categories[x];
+        unsigned long long* const out = planes + static_cast<long long>(data.first_plane[x]) * data.words;
+        for (int w = blockIdx.x * warp_count() + warp_index(); w < data.words; w += warps) {
+            PerLane<unsigned> low, high;  // the codes of two samples a lane; after the last sample that of no category
+            const int present = data.n - w * 64;
+            each_lane(LANES, [&](int lane) {
+                low[lane] = lane < present ? own[w * 64 + lane] : ~0u;
+                high[lane] = lane + LANES < present ? own[w * 64 + LANES + lane] : ~0u;
+            });
+            for (int v = 0; v < categories; ++v) {
+                const unsigned wanted = v;
+                const unsigned long long first = ballot(LANES, [&](int lane) { return low[lane] == wanted; });
+                const unsigned long long second = ballot(LANES, [&](int lane) { return high[lane] == wanted; });
+                if (warp_leader()) out[static_cast<long long>(v) * data.words + w] = first | second << 32;
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// Tables of level 0 that spare level 1 some of its counting.
+#pragma once
+
+#include "discrete/kernels/data.cuh"
+
+// The tables that level 0 made of pairs (products.cu). Those of row i's pairs (i, j), j > i, lie one after the other
+// from counts[starts[i] - starts[first]] on, each with a row for the sums of its columns: for every plane after those
+// of Vi there are |Vi| + 1 cells.
+struct PairTables {
+    unsigned* counts;         // null: there are none
+    const long long* starts;  // (p)
+    const int* categories;    // (p)
+    const int* first_plane;   // (p), -1 without planes
+    int first;                // the first variable that has a row here
+    unsigned plane_cells;     // upper bound on the cells of a table
+
+    __device__ __forceinline__ bool have(int i, int j) const {
+        return first_plane[i] >= 0 && first_plane[j] >= 0 &&
+               static_cast<unsigned>(categories[i]) * static_cast<unsigned>(categories[j]) <= plane_cells;
+    }
+    // The table of Vi and Vj, i < j.
+    __device__ __forceinline__ unsigned* of(int i, int j) const {
+        const int planes_between = first_plane[j] - first_plane[i] - categories[i];
+        return counts + (starts[i] - starts[first]) + static_cast<long long>(categories[i] + 1) * planes_between;
+    }
+};
+
+// The table of two variables in either order: (a, b) counts the samples with category a of x and category b of y.
+struct PairTable {
+    const unsigned* counts;
+    int stride_a, stride_b;  // cells from one category to the next
+
+    __device__ __forceinline__ PairTable(const PairTables& pairs, int x, int y)
+        : counts(x < y ? pairs.of(x, y) : pairs.of(y, x)),
+          stride_a(x < y ? pairs.categories[y] : 1),
+          stride_b(x < y ? 1 : pairs.categories[x]) {}
+    __device__ __forceinline__ unsigned operator()(int a, int b) const { return counts[a * stride_a + b * stride_b]; }
+};
+
+// Whether a table of level 1 is completed from those of its pairs, after the cells of all categories but the last were
+// counted. That pays where these are at most half of what is counted by planes otherwise, since completing takes time.
+__device__ __forceinline__ bool completes(const PairTables& pairs, const Shape& shape, int member) {
+    const unsigned long long counted = (shape.strata - 1) * (shape.rows - 1) * (shape.columns - 1);
+    return 2 * counted <= pairs.plane_cells && pairs.have(shape.low, shape.high) && pairs.have(shape.low, member) &&
+           pairs.have(shape.high, member);
+}
+
+// Writes the cells of a table of level 1 that count_planes omitted. N(a, b, s) summed over the categories s of S[0] is
+// the pair's count N(a, b), so one category of each variable is a difference: first the last of Vj, then of Vi, then of
+// S[0]. All threads of the block call this, those without such a table with `present` false; `join` is their barrier,
+// between cells that depend on each other.
+template <class Join>
+__device__ __forceinline__ void complete(const PairTables& pairs, const Shape& shape, const int* members, bool present,
+                                         const Team& team, unsigned* table, Join&& join) {
+    const int last_row = shape.rows - 1, columns = shape.columns, last_column = columns - 1;
+    const int last_stratum = static_cast<int>(shape.strata) - 1, block = static_cast<int>(shape.block());
+    if (present) {
+        const PairTable of_low(pairs, shape.low, members[0]);
+        share_out(team, last_stratum, last_row, [&](int s, int a) {
+            unsigned* const row = table + s * block + a * columns;
+            unsigned count = of_low(a, s);
+            for (int b = 0; b < last_column; ++b) count -= row[b];
+            row[last_column] = count;
+        });
+    }
+    join();
+    if (present) {
+        const PairTable of_high(pairs, shape.high, members[0]);
+        share_out(team, last_stratum, columns, [&](int s, int b) {
+            unsigned* const column = table + s * block + b;
+            unsigned count = of_high(b, s);
+            for (int a = 0; a < last_row; ++a) count -= column[a * columns];
+            column[last_row * columns] = count;
+        });
+    }
+    join();
+    if (present) {
+        const PairTable of_both(pairs, shape.low, shape.high);
+        share_out(team, shape.rows, columns, [&](int a, int b) {
+            unsigned* const cell = table + a * columns + b;
+            unsigned count = of_both(a, b);
+            for (int s = 0; s < last_stratum; ++s) count -= cell[s * block];
+            cell[last_stratum * block] = count;
+        });
+    }
+    join();
+}

@@ -1,0 +1,151 @@
+// Counting a table by planes: a cell is the number of bits that the planes of its categories have in common.
+#pragma once
+
+#include "discrete/kernels/data.cuh"
+
+// A stratum is counted in tiles of up to TILE x TILE cells, whose counts stay in registers.
+constexpr int TILE = 4;
+
+// The planes of those categories of S that define a stratum.
+struct Stratum {
+    const unsigned long long* planes[PLANE_MEMBERS];  // `level` of them
+    int level, words;
+
+    __device__ __forceinline__ static Bits load(const unsigned long long* place) {
+        return *reinterpret_cast<const Bits*>(place);
+    }
+    // Which of these samples are in the stratum.
+    __device__ __forceinline__ Bits operator()(Bits samples, int w) const {
+#pragma unroll
+        for (int a = 0; a < PLANE_MEMBERS; ++a) {
+            if (a >= level) break;
+            samples &= load(planes[a] + w);
+        }
+        return samples;
+    }
+};
+
+// Adds the counts of all threads of the team to a cell; all of them call it. Whole warps add up their lanes first.
+__device__ __forceinline__ void add_counts(unsigned* cell, unsigned count, const Team& team) {
+#ifndef GPUPC_HOST
+    if (team.size % 32 == 0) {
+#if __CUDA_ARCH__ >= 800
+        count = __reduce_add_sync(~0u, count);
+#else
+        for (int distance = 16; distance > 0; distance /= 2) count += __shfl_xor_sync(~0u, count, distance);
+#endif
+        if (team.rank % 32 != 0) count = 0;
+        if (team.size == 32) {
+            if (count != 0) *cell += count;
+            return;
+        }
+    }
+#endif
+    if (count != 0) add_to(cell, count, team);
+}
+
+// Counts the samples of a stratum with each of ROWS consecutive categories of Vi and COLUMNS of Vj.
+template <int ROWS, int COLUMNS>
+GPUPC_OF_SIZES void count_tile(const Stratum& stratum, const unsigned long long* rows,
+                               const unsigned long long* columns, const Team& team, unsigned* cells, int width) {
+    const long long words = stratum.words;
+    Counts counts[ROWS][COLUMNS] = {};
+#pragma unroll 2
+    for (int w = team.rank * WORDS_AT_ONCE; w < stratum.words; w += team.size * WORDS_AT_ONCE) {
+        const Bits samples = stratum(~Bits{}, w);
+        Bits row[ROWS];
+#pragma unroll
+        for (int a = 0; a < ROWS; ++a) row[a] = samples & Stratum::load(rows + a * words + w);
+#pragma unroll
+        for (int b = 0; b < COLUMNS; ++b) {
+            const Bits column = Stratum::load(columns + b * words + w);
+#pragma unroll
+            for (int a = 0; a < ROWS; ++a) counts[a][b] += count_bits(row[a] & column);
+        }
+    }
+#pragma unroll
+    for (int a = 0; a < ROWS; ++a) {
+#pragma unroll
+        for (int b = 0; b < COLUMNS; ++b) add_counts(&cells[a * width + b], sum_parts(counts[a][b]), team);
+    }
+}
+
+// Counts ROWS consecutive categories of Vi with the first `left` of Vj, whose table is `width` columns wide.
+template <int ROWS>
+__device__ __forceinline__ void count_rows_of_tiles(const Stratum& stratum, const unsigned long long* rows,
+                                                    const unsigned long long* columns, const Team& team,
+                                                    unsigned* cells, int left, int width) {
+    for (; left >= TILE; left -= TILE, columns += static_cast<long long>(TILE) * stratum.words, cells += TILE) {
+        count_tile<ROWS, TILE>(stratum, rows, columns, team, cells, width);
+    }
+    if (left == 3) {
+        count_tile<ROWS, 3>(stratum, rows, columns, team, cells, width);
+    } else if (left == 2) {
+        count_tile<ROWS, 2>(stratum, rows, columns, team, cells, width);
+    } else if (left == 1) {
+        count_tile<ROWS, 1>(stratum, rows, columns, team, cells, width);
+    }
+}
+
+// Whether a test's variables all have planes.
+template <class Code>
+__device__ __forceinline__ bool all_have_planes(const Data<Code>& data, const Shape& shape, const int* members,
+                                                int level) {
+    bool all = data.first_plane[shape.low] >= 0 && data.first_plane[shape.high] >= 0;
+    for (int a = 0; a < level; ++a) all = all && data.first_plane[members[a]] >= 0;
+    return all;
+}
+
+// Whether a table is small enough to be counted by planes and all its variables have planes.
+template <class Code>
+__device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& shape, const int* members, int level) {
+    if (data.planes == nullptr || level > PLANE_MEMBERS) return false;
+    if (shape.strata * shape.rows * shape.columns > data.plane_cells) return false;
+    return all_have_planes(data, shape, members, level);
+}
+
+// Counts a table, or all of it but the last `omitted` categories of Vi, Vj and S[0].
+//
+// The warps of the team are divided among the strata; warps with the same strata, and the threads of a warp, are
+// divided among the words. So the warps read the planes of Vi and Vj at about the same time, and few add to the same
+// cell.
+template <class Code>
+__device__ __forceinline__ void count_planes(const Data<Code>& data, const Shape& shape, const int* members, int level,
+                                             const Team& all, unsigned* table, int omitted = 0) {
+    const unsigned long long* const columns = data.plane(shape.high, 0);
+    const unsigned strata = static_cast<unsigned>(shape.strata) - omitted;
+    const int last_row = shape.rows - omitted, width = shape.columns - omitted;
+    if (strata == 0) return;
+    const unsigned warps = all.size % 32 == 0 ? all.size / 32 : 1, groups = min(warps, strata);
+    const int size = all.size / warps * (warps / groups), group = all.rank / size;
+    if (group >= static_cast<int>(groups)) return;
+    const Team team{all.rank - group * size, size};
+    Stratum stratum;
+    stratum.level = level;
+    stratum.words = data.words;
+    for (unsigned s = group; s < strata; s += groups) {
+        unsigned left = s;
+#pragma unroll
+        for (int a = 0; a < PLANE_MEMBERS; ++a) {
+            stratum.planes[a] = nullptr;
+            if (a >= level) continue;
+            const unsigned categories = data.categories[members[a]];
+            stratum.planes[a] = data.plane(members[a], left % categories);
+            left /= categories;
+        }
+        unsigned* cells = table + s * shape.block();
+        for (int v = 0; v < last_row; v += TILE, cells += TILE * shape.columns) {
+            const unsigned long long* const rows = data.plane(shape.low, v);
+            const int number = min(TILE, last_row - v);
+            if (number == TILE) {
+                count_rows_of_tiles<TILE>(stratum, rows, columns, team, cells, width, shape.columns);
+            } else if (number == 3) {
+                count_rows_of_tiles<3>(stratum, rows, columns, team, cells, width, shape.columns);
+            } else if (number == 2) {
+                count_rows_of_tiles<2>(stratum, rows, columns, team, cells, width, shape.columns);
+            } else {
+                count_rows_of_tiles<1>(stratum, rows, columns, team, cells, width, shape.columns);
+            }
+        }
+    }
+}

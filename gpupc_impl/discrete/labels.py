@@ -1,0 +1,214 @@
+"""From labels to codes: the columns of a discrete problem's data."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.problem import InvalidProblem, variable_names
+
+MAX_CATEGORIES = 65_535
+"""Upper bound on the categories of a variable: codes have 16 bits."""
+
+MAX_SAMPLES = 2**31 - 2**18
+"""Upper bound on the samples, whose numbers have 32 bits, with room for a step of the kernels beyond the last one."""
+
+_DENSE_RANGE = 1 << 20
+"""Integers in a range of this size are counted, and others sorted, to find which ones occur."""
+
+
+def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tuple[str, ...]]:
+    """The columns of a DataFrame or an array in order, and their names.
+
+    Raises:
+        InvalidProblem: the data is no matrix, or has no variables or no samples, or too many of these.
+    """
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        names = [str(name) for name in data.columns] if names is None else names
+        shape, columns = data.shape, (data.iloc[:, k] for k in range(data.shape[1]))
+    else:
+        try:  # as objects, since NumPy would convert numbers and missing values beside text into text
+            values = data if hasattr(data, "__array__") else np.array(data, dtype=object)
+            values = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+        except ValueError as error:
+            raise InvalidProblem(f"data is not a matrix of labels: {error}") from error
+        if values.ndim != 2:
+            raise InvalidProblem(f"data has {values.ndim} dimension(s); it must have 2 (samples x variables)")
+        shape, columns = values.shape, (values[:, k] for k in range(values.shape[1]))
+    if shape[1] < 1:
+        raise InvalidProblem("data has no variables")
+    if not 1 <= shape[0] <= MAX_SAMPLES:
+        raise InvalidProblem(
+            f"data has {shape[0]:,} samples; a test needs at least 1, and takes at most {MAX_SAMPLES:,}"
+        )
+    return columns, variable_names(names, shape[1])
+
+
+def encode(name: str, column: Any, categories: Sequence[Any] | int | None) -> tuple[np.ndarray, tuple[str, ...], bool]:
+    """A column's codes, its labels, and whether these were declared.
+
+    Args:
+        categories: the labels that are declared, or their number; None: those of a Categorical dtype, or that occur.
+
+    Raises:
+        InvalidProblem: a missing value, a value that is no label or is not declared, or too many categories.
+    """
+    own = getattr(getattr(column, "dtype", None), "categories", None)
+    if own is not None:
+        codes = np.asarray(column.cat.codes)
+        _refuse_missing(name, codes < 0)
+        if categories is None:
+            return codes, _as_text(name, own), True
+        values = np.asarray(own)[codes]
+    else:
+        values = _values(name, column)
+    values = _whole(name, values)
+    if categories is None:
+        return *_encode_observed(name, values), False
+    return *_encode_declared(name, values, categories), True
+
+
+def _values(name: str, column: Any) -> np.ndarray:
+    """A column as a one-dimensional array without missing values."""
+    import pandas as pd
+
+    missing = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else np.asarray(pd.isna(column))
+    _refuse_missing(name, missing)
+    if isinstance(column, np.ma.MaskedArray):
+        column = column.data
+        _refuse_missing(name, np.asarray(pd.isna(column)))
+    values = np.asarray(column)
+    if values.ndim != 1:
+        raise InvalidProblem(f"column {name!r} has values of shape {values.shape[1:]}; a label is a single value")
+    if values.dtype == object:
+        kinds = {type(value) for value in values.tolist()}
+        if kinds and all(issubclass(kind, (bool, np.bool_)) for kind in kinds):
+            return values.astype(bool)
+        if kinds and all(issubclass(kind, (int, np.integer, float, np.floating)) for kind in kinds):
+            if all(issubclass(kind, (int, np.integer)) for kind in kinds):
+                try:
+                    return values.astype(np.int64)
+                except OverflowError:
+                    return values
+            return values.astype(np.float64)
+    return values
+
+
+def _whole(name: str, values: np.ndarray) -> np.ndarray:
+    """The values, with floats converted to integers."""
+    if values.dtype.kind == "c":
+        raise InvalidProblem(f"column {name!r} holds complex numbers; a label is a string, a bool or a whole number")
+    if values.dtype.kind != "f":
+        return values
+    bad = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)) | (np.abs(values) > 2.0**53))
+    if len(bad):
+        raise InvalidProblem(
+            f"column {name!r} holds {float(values[bad[0]])!r} in row {bad[0]}, which is no label; make categories of "
+            f"it first, for instance with pandas.qcut(data[{name!r}], 4, labels=False), or use a method for "
+            "continuous data"
+        )
+    return values.astype(np.int64)
+
+
+def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Codes and labels, of which there are those of the values that occur, sorted."""
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < _DENSE_RANGE:
+            wide = values.astype(np.int64 if values.dtype.kind == "i" else np.uint64)
+            offsets = (wide - wide.dtype.type(low)).astype(np.int64)
+            occurs = np.bincount(offsets) > 0
+            occurring = np.flatnonzero(occurs)
+            _check_count(name, len(occurring))
+            return (np.cumsum(occurs) - 1)[offsets], tuple(str(low + int(k)) for k in occurring)
+    if values.dtype.kind in "OUST" or values.dtype.kind not in "biu":
+        import pandas as pd
+
+        codes, uniques = pd.factorize(values)
+        labels = list(uniques)
+        try:
+            order = sorted(range(len(labels)), key=labels.__getitem__)
+        except TypeError:  # labels of several types have no order but that of their text
+            order = sorted(range(len(labels)), key=lambda k: str(labels[k]))
+        position = np.empty(len(labels), np.int64)
+        position[order] = np.arange(len(labels))
+        return position[codes], _as_text(name, [labels[k] for k in order])
+    uniques, codes = np.unique(values, return_inverse=True)
+    return codes, _as_text(name, uniques.tolist())
+
+
+def _encode_declared(
+    name: str, values: np.ndarray, categories: Sequence[Any] | int
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Codes and labels of values among declared categories."""
+    if isinstance(categories, (int, np.integer)) and not isinstance(categories, bool):
+        _check_count(name, int(categories))
+        labels = tuple(map(str, range(int(categories))))
+    elif isinstance(categories, str) or not hasattr(categories, "__iter__"):
+        raise InvalidProblem(f"categories of {name!r} are {categories!r}; give a list of labels, or how many there are")
+    else:
+        categories = list(categories)
+        labels = _as_text(name, categories)
+    if values.dtype.kind in "biu" and (
+        isinstance(categories, (int, np.integer)) or all(isinstance(label, str) for label in categories)
+    ):
+        codes = values.astype(np.int64)
+        bad = np.flatnonzero((codes < 0) | (codes >= len(labels)))
+        if len(bad):
+            raise InvalidProblem(
+                f"column {name!r} holds the code {values[bad[0]]} in row {bad[0]}; its {len(labels)} declared "
+                f"categories have the codes 0 to {len(labels) - 1}"
+            )
+        return codes, labels
+    if isinstance(categories, (int, np.integer)):
+        raise InvalidProblem(
+            f"column {name!r} holds {values[0]!r}; with a number of categories it must hold codes from 0 on, "
+            "with text in it the categories must be listed"
+        )
+    import pandas as pd
+
+    position = {value: k for k, value in enumerate(categories)}
+    numbers, uniques = pd.factorize(values)
+    codes = np.array([position.get(value, -1) for value in list(uniques)], np.int64)[numbers]
+    bad = np.flatnonzero(codes < 0)
+    if len(bad):
+        shown = ", ".join(labels[:10]) + (", ..." if len(labels) > 10 else "")
+        raise InvalidProblem(
+            f"column {name!r} holds {_plain(values[bad[0]])!r} in row {bad[0]}, which is not among its declared "
+            f"categories: {shown}"
+        )
+    return codes, labels
+
+
+def _as_text(name: str, values: Any) -> tuple[str, ...]:
+    """Labels as text, which must differ from each other."""
+    labels = tuple(str(_plain(value)) for value in values)
+    _check_count(name, len(labels))
+    if len(set(labels)) != len(labels):
+        repeated = next(label for label, count in collections.Counter(labels).items() if count > 1)
+        raise InvalidProblem(f"column {name!r} has two categories that read {repeated!r}; labels must differ as text")
+    return labels
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_count(name: str, count: int) -> None:
+    if not 1 <= count <= MAX_CATEGORIES:
+        raise InvalidProblem(
+            f"column {name!r} has {count} categories; a variable may have 1 to {MAX_CATEGORIES:,}; merge some, or "
+            "leave out a column that numbers the samples"
+        )
+
+
+def _refuse_missing(name: str, missing: np.ndarray) -> None:
+    rows = np.flatnonzero(missing)
+    if len(rows):
+        raise InvalidProblem(
+            f"column {name!r} has {len(rows)} missing value(s), the first in row {rows[0]}; drop those rows, impute "
+            "them, or make 'missing' a category of its own"
+        )

@@ -1,0 +1,141 @@
+"""Where gpuPC's tables lie: arithmetic alone, without a device (gpuPC, section 3.4)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.discrete.declarations import CELL_BYTES, UNIT_BYTES
+from gpupc_impl.integers import ceil_div
+
+SHARED_TABLE_CELLS = 12288
+"""Cells that a table may have in shared memory: with more, few blocks would fit on a multiprocessor.
+
+At most 2^16, since the kernel then holds two cell numbers in a register (samples.cuh, count_packed)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPlan:
+    """Where the tables of a level lie, decided before its kernels are launched.
+
+    Attributes:
+        level: the level.
+        largest_table: bytes of the largest table possible, with the sums of its columns.
+        shared_cells: tables of up to this many cells lie in shared memory.
+        shared_bytes: dynamic shared memory of a block.
+        dense_cells: tables of up to this many cells are made; instead of larger ones the samples are sorted.
+        scratch_cells: cells of each table in scratch space; 0 when all fit into shared memory.
+        scratch_grid: blocks in x and y that share the scratch space.
+        z: rows that each of these blocks works on, the paper's factor.
+        scratch_bytes: size of the scratch space in device memory.
+    """
+
+    level: int
+    largest_table: int
+    shared_cells: int
+    shared_bytes: int
+    dense_cells: int = 0
+    scratch_cells: int = 0
+    scratch_grid: tuple[int, int] = (0, 0)
+    z: int = 1
+    scratch_bytes: int = 0
+
+    def __str__(self) -> str:
+        sizes = f"level {self.level}: tables of up to {self.largest_table:,} bytes"
+        if not self.scratch_cells:
+            return f"{sizes}, all in {self.shared_bytes:,} bytes of shared memory a block"
+        which = f"; those beyond {self.shared_cells * CELL_BYTES:,} bytes" if self.shared_cells else ", all"
+        rows, columns = self.scratch_grid
+        instead = ""
+        if self.largest_table > self.dense_cells * CELL_BYTES:
+            instead = f"; samples are sorted instead of tables beyond {self.dense_cells * CELL_BYTES:,} bytes"
+        return (
+            f"{sizes}{which} in {self.scratch_bytes:,} bytes of device memory, which {rows * columns:,} blocks share, "
+            f"with {self.z:,} rows for each (z){instead}"
+        )
+
+
+def unit_bytes(level: int, cells: int) -> int:
+    """Shared memory of a test whose table of up to so many cells lies there."""
+    return UNIT_BYTES + 4 * level + CELL_BYTES * cells
+
+
+def sorted_cells(samples: int, threads: int, digits: int) -> int:
+    """Scratch space for a test whose samples are sorted, in cells (sorted.cuh, Sorting)."""
+    return 6 * samples + digits * (threads + 1)
+
+
+def shared_cells(
+    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, where: str = "shared"
+) -> int:
+    """Upper bound on the cells of a table in shared memory; see `plan_memory` for the arguments."""
+    if level and where == "global":
+        return 0
+    free = max_shared_bytes - tables * unit_bytes(level, 0) - row_bytes
+    return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
+
+
+def plan_memory(
+    level: int,
+    largest_table: int,
+    *,
+    grid: tuple[int, int],
+    tables: int,
+    row_bytes: int,
+    max_shared_bytes: int,
+    memory_used: int,
+    memory_limit: int,
+    resident_blocks: int,
+    running_blocks: int,
+    dense_cells: int,
+    sorted_cells: int,
+    where: str = "shared",
+) -> MemoryPlan:
+    """Plan a level.
+
+    Args:
+        level: the level.
+        largest_table: cells of the largest table.
+        grid: blocks (x, y) that the launch would have without limits on memory.
+        tables: tables that a block makes at a time (gamma * beta).
+        row_bytes: shared memory for the row of neighbours.
+        max_shared_bytes: shared memory that a block may have.
+        memory_used, memory_limit: device memory in use, and its limit.
+        resident_blocks: upper bound on the blocks that run at a time, and so on those that need scratch space.
+        running_blocks: the blocks that keep the device busy. Tables are no larger than leaves room for all of them;
+            samples are sorted instead, unless sorting would take as much memory.
+        dense_cells: upper bound on the cells of a table that is made where there is memory for it.
+        sorted_cells: scratch space for a test whose samples are sorted, in cells.
+        where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
+
+    Raises:
+        DeviceMemoryError: the tables of one block do not fit.
+    """
+    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, where)
+    shared_bytes = tables * unit_bytes(level, cells) + row_bytes
+    plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
+    if largest_table <= cells:
+        return plan
+    room = memory_limit - memory_used
+    cells_for_one = room // (2 * tables * CELL_BYTES) * 2  # of each table, if a single block runs
+    running_blocks = max(min(running_blocks, resident_blocks, math.prod(grid)), 1)
+    cells_for_each = max(cells_for_one // running_blocks, sorted_cells)
+    dense = max(min(largest_table, dense_cells, cells_for_one, cells_for_each), cells)
+    scratch_cells = max(dense, sorted_cells if largest_table > dense else 0)
+    scratch_cells += scratch_cells % 2  # the cell numbers that are sorted have 64 bits
+    block_bytes = tables * scratch_cells * CELL_BYTES
+    blocks = min(room // block_bytes, resident_blocks)
+    if blocks < 1:
+        raise DeviceMemoryError(block_bytes, memory_used, memory_limit)
+    rows, columns = grid
+    columns = min(columns, blocks)
+    blocks_down = min(rows, blocks // columns)
+    return dataclasses.replace(
+        plan,
+        dense_cells=dense,
+        scratch_cells=scratch_cells,
+        scratch_grid=(blocks_down, columns),
+        z=ceil_div(rows, blocks_down),
+        scratch_bytes=blocks_down * columns * block_bytes,
+    )
