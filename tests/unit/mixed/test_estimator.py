@@ -1,5 +1,6 @@
 """The estimator of mixed data: against the definition, against known entropies, and beside the nonlinear family's."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -11,9 +12,10 @@ from scipy.special import digamma
 
 from gpupc_impl import MixedProblem, NonlinearProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.mixed.device import MixedEngine, mixed_ci_test
+from gpupc_impl.mixed.device import MixedCmiEstimator, mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
 from gpupc_impl.nonlinear.retest import Retest
+from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 
 
 def cmi(problem, i, j, members=()):
@@ -66,16 +68,16 @@ def test_cmi_is_the_definitions(seed):
 
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("members", [[], [2], [2, 3]])
-def test_lists_that_end_early_give_the_same(monkeypatch, transform, members):
-    """With many categories most lanes need samples of others, which are as far from all as can be."""
+def test_lists_that_end_early_give_the_same(transform, members):
+    """With many categories most replicates need samples of other categories, which have the largest distance."""
     rng = np.random.default_rng(4)
     data = pd.DataFrame(rng.normal(size=(150, 4)) + rng.normal(size=(150, 1))).rename(columns=str)
     data["1"], data["3"] = rng.integers(0, 12, 150).astype(str), rng.integers(0, 3, 150).astype(str)
     problem = MixedProblem.from_data(data, transform=transform, k_cmi=9, permutations=40)
-    monkeypatch.setattr(MixedEngine, "_listed_finely", lambda engine, level: 9)
-    engine = MixedEngine(problem, open_backend("host"), {"selection": "buckets", "beta": 0, "gamma": 0})
-    engine.fitting(len(members), 1, 1)
-    found = engine.partials(len(members), np.array([[0, *members]]), np.array([[0, 1]]))[0]
+    tuning = dataclasses.replace(TUNING["host"], reach=9)
+    estimator = MixedCmiEstimator(problem, open_backend("host"), DEFAULTS | {"selection": "buckets"}, tuning=tuning)
+    estimator.fitting(len(members), 1, 1)
+    found = estimator.partials(len(members), np.array([[0, *members]]), np.array([[0, 1]]))[0]
     assert np.array_equal(found, MixedRetest(problem).partials(0, 1, members))
 
 

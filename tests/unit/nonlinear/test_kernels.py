@@ -9,21 +9,20 @@ from scipy import special
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.nonlinear import device
-from gpupc_impl.nonlinear.device import HEADER_BYTES, PARAMS, TUNING, Engine, ci_test, counts_of
+from gpupc_impl.nonlinear.device import CmiEstimator, ci_test, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest, philox
+from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 
 PHILOX = """
 #include "nonlinear/kernels/philox.cuh"
 __global__ void known_answers(const unsigned* in, unsigned* out) {
     in += 6 * blockIdx.x;
-    const Words found = philox(in[0], in[1], in[2], in[3], in[4], in[5]);
-    for (int i = 0; i < 4; ++i) out[4 * blockIdx.x + i] = found.w[i];
+    const Words words = philox(in[0], in[1], in[2], in[3], in[4], in[5]);
+    for (int i = 0; i < 4; ++i) out[4 * blockIdx.x + i] = words.w[i];
 }
 """
 
-PARAMETERS = {name: parameter.default for name, parameter in PARAMS.items()}
 SELECTIONS = ("registers", "buckets", "counting", "insertion")
 
 # kat_vectors of the Random123 library, philox4x32 with 10 rounds: counter, key and result.
@@ -53,14 +52,18 @@ def sample_problem(rng, n, ties=False, p=5, **options):
     return NonlinearProblem.from_data(data, **options)
 
 
-def run_engine(problem, backend, i, j, members, **params):
+def run_test(problem, backend, i, j, members, tuning=None, **params):
     """Permuted values (perm, n) and partials of one test."""
-    params = PARAMETERS | params
-    engine = Engine(problem, backend, params)
+    estimator = CmiEstimator(problem, backend, DEFAULTS | params, tuning=tuning)
     level = len(members)
-    engine.fitting(level, 1, 1)
-    partials = engine.partials(level, np.array([[i, *members]]), np.array([[0, j]]))
-    return backend.download(engine._buffers["rows"])[0, 1:], partials[0]
+    estimator.fitting(level, 1, 1)
+    partials = estimator.partials(level, np.array([[i, *members]]), np.array([[0, j]]))
+    return backend.download(estimator.permutations.rows)[0, 1:], partials[0]
+
+
+def tuned(**choices):
+    """The host backend's tuning with some choices, none of which may change an answer."""
+    return dataclasses.replace(TUNING["host"], **choices)
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------
@@ -69,13 +72,13 @@ def run_engine(problem, backend, i, j, members, **params):
 def test_philox_gives_the_known_answers(backend, tmp_path):
     path = tmp_path / "known.cu"
     path.write_text(PHILOX)
-    given = np.array([words(counter) + words(key) for counter, key, _ in KNOWN_ANSWERS], np.uint32)
-    wanted = np.array([words(result) for *_, result in KNOWN_ANSWERS])
-    found = backend.empty(wanted.shape, np.uint32)
-    backend.kernel(path, "known_answers")((3,), (1,), [backend.upload(given), found])
-    assert np.array_equal(backend.download(found), wanted)
+    inputs = np.array([words(counter) + words(key) for counter, key, _ in KNOWN_ANSWERS], np.uint32)
+    expected = np.array([words(result) for *_, result in KNOWN_ANSWERS])
+    outputs = backend.empty(expected.shape, np.uint32)
+    backend.kernel(path, "known_answers")((3,), (1,), [backend.upload(inputs), outputs])
+    assert np.array_equal(backend.download(outputs), expected)
     in_numpy = [philox(words(counter), words(key)) for counter, key, _ in KNOWN_ANSWERS]
-    assert np.array_equal(in_numpy, wanted)
+    assert np.array_equal(in_numpy, expected)
 
 
 # --- permutations ----------------------------------------------------------------------------------------------------
@@ -133,7 +136,7 @@ def test_permutations_are_those_of_the_sequential_scheme(backend, members, n, k_
     transform = "none" if ties else "ranks"
     problem = sample_problem(rng, n, ties, k_perm=k_perm, permutations=6, seed=2**40 + 7, transform=transform)
     wanted = problem.values[1][sequential(problem, 1, members)]
-    found = [run_engine(problem, backend, 1, 2 if 2 not in members else 0, members, beta=beta)[0] for beta in (0, 7)]
+    found = [run_test(problem, backend, 1, 2 if 2 not in members else 0, members, beta=beta)[0] for beta in (0, 7)]
     shift = problem.values[1].min() if found[0].dtype == np.int16 else 0
     for rows in found:
         assert np.array_equal(rows + shift, wanted)
@@ -142,13 +145,13 @@ def test_permutations_are_those_of_the_sequential_scheme(backend, members, n, k_
 
 
 def test_permutations_of_more_samples_than_16_bits_number(backend):
-    """They ask in the order of their numbers, not about in that of their priorities."""
+    """They propose in the order of their numbers, since 16 bits cannot hold an order of their priorities."""
     n, seed, S = 2**16 + 100, 3, 1
     problem = sample_problem(np.random.default_rng(3), n, p=3, k_perm=2, permutations=1, k_cmi=1, seed=seed)
-    engine = Engine(problem, backend, PARAMETERS)
-    engine.fitting(1, 1, 1)
-    engine.permute(1, np.array([[0, S]]))
-    found = backend.download(engine._buffers["rows"])[0, 1]
+    estimator = CmiEstimator(problem, backend, DEFAULTS)
+    estimator.fitting(1, 1, 1)
+    estimator.permutations.draw(1, np.array([[0, S]]))
+    found = backend.download(estimator.permutations.rows)[0, 1]
 
     ranks = problem.values[S]
     by_rank = np.argsort(ranks)
@@ -171,23 +174,22 @@ def test_permutations_of_more_samples_than_16_bits_number(backend):
 def test_permutations_depend_on_variable_set_and_seed_but_not_on_the_other_variable(backend):
     rng = np.random.default_rng(5)
     problem = sample_problem(rng, 50)
-    rows = run_engine(problem, backend, 0, 1, [2])[0]
-    assert np.array_equal(rows, run_engine(problem, backend, 0, 4, [2])[0])
-    assert not np.array_equal(rows, run_engine(problem, backend, 0, 1, [3])[0])
+    rows = run_test(problem, backend, 0, 1, [2])[0]
+    assert np.array_equal(rows, run_test(problem, backend, 0, 4, [2])[0])
+    assert not np.array_equal(rows, run_test(problem, backend, 0, 1, [3])[0])
     assert not np.array_equal(rows[0], rows[1])
     reseeded = sample_problem(np.random.default_rng(5), 50, seed=1)
-    assert not np.array_equal(rows, run_engine(reseeded, backend, 0, 1, [2])[0])
+    assert not np.array_equal(rows, run_test(reseeded, backend, 0, 1, [2])[0])
 
 
 def test_racing_permutations_stay_among_the_neighbours_and_use_few_twice(backend):
     rng = np.random.default_rng(8)
     problem = sample_problem(rng, 200, k_perm=10)
-    params = PARAMETERS
-    engine = Engine(problem, backend, params, racing=True)
-    for _ in range(2):  # the marks of the first time are gone the second time
-        engine.fitting(1, 1, 1)
-        engine.permute(1, np.array([[0, 3]]))
-        taken = np.argsort(problem.values[0])[backend.download(engine._buffers["rows"])[0, 1:]]
+    estimator = CmiEstimator(problem, backend, DEFAULTS, racing=True)
+    for _ in range(2):  # the second time finds no marks of the first
+        estimator.fitting(1, 1, 1)
+        estimator.permutations.draw(1, np.array([[0, 3]]))
+        taken = np.argsort(problem.values[0])[backend.download(estimator.permutations.rows)[0, 1:]]
         neighbours = np.argsort(
             np.abs(problem.values[3][:, None] - problem.values[3]) + np.eye(200) * 1e9, axis=1, kind="stable"
         )[:, :10]
@@ -229,7 +231,7 @@ def test_cmi_is_that_of_its_definition(backend, selection, precision, transform,
         problem = sample_problem(rng, n, ties, k_cmi=k, transform=transform, precision=precision, permutations=3)
         count, cmi, permuted = ci_test(problem, 1, 2, members[::-1], backend, selection=selection)
         values = problem.values
-        rows, partials = run_engine(problem, backend, 1, 2, members, selection=selection)
+        rows, partials = run_test(problem, backend, 1, 2, members, selection=selection)
         shift = values[1].min() if rows.dtype == np.int16 else 0
         z = values[members].T
         expected = [brute_force_cmi(x, values[2], z, k) for x in (values[1], *(rows + shift).astype(values.dtype))]
@@ -246,7 +248,7 @@ def test_every_k_of_a_small_problem(backend):
             for members in ([], [3], [0, 3]):
                 wanted = Retest(problem).partials(1, 2, members)
                 for selection in SELECTIONS:
-                    found = run_engine(problem, backend, 1, 2, members, selection=selection)[1]
+                    found = run_test(problem, backend, 1, 2, members, selection=selection)[1]
                     assert np.array_equal(found, wanted), (ties, precision, k, members, selection)
 
 
@@ -268,7 +270,7 @@ def test_independent_code_finds_the_same_on_random_problems(backend):
         i, j, *members = rng.permutation(5)[: 2 + rng.integers(0, 4)].tolist()
         wanted = Retest(problem).partials(i, j, sorted(members))
         for selection in SELECTIONS:
-            assert np.array_equal(run_engine(problem, backend, i, j, sorted(members), selection=selection)[1], wanted)
+            assert np.array_equal(run_test(problem, backend, i, j, sorted(members), selection=selection)[1], wanted)
 
 
 def test_outliers_and_copies(backend):
@@ -283,7 +285,7 @@ def test_outliers_and_copies(backend):
         for members in ([], [3], [2, 3]):
             wanted = Retest(problem).partials(0, 1, members)
             for selection in SELECTIONS:
-                assert np.array_equal(run_engine(problem, backend, 0, 1, members, selection=selection)[1], wanted)
+                assert np.array_equal(run_test(problem, backend, 0, 1, members, selection=selection)[1], wanted)
 
 
 @pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
@@ -306,7 +308,7 @@ def test_launch_parameters_change_nothing(backend, members, transform):
     wanted = Retest(problem).partials(1, 2, members)
     for selection in SELECTIONS:
         for beta, gamma in ((0, 0), (1, 1), (5, 3), (32, 32), (128, 64), (1024, 512)):
-            found = run_engine(problem, backend, 1, 2, members, selection=selection, beta=beta, gamma=gamma)[1]
+            found = run_test(problem, backend, 1, 2, members, selection=selection, beta=beta, gamma=gamma)[1]
             assert np.array_equal(found, wanted), (selection, beta, gamma)
 
 
@@ -319,7 +321,7 @@ def test_scratch_takes_the_place_of_shared_memory(backend, members, precision, m
     for limit in (8448 + 3000, 8448 + 800, 8448 + 100, 8448 + 64):  # 800: of permutations the owners alone
         monkeypatch.setattr(backend, "max_shared_bytes", limit, raising=False)
         for selection in SELECTIONS:
-            assert np.array_equal(run_engine(problem, backend, 1, 2, members, selection=selection)[1], wanted)
+            assert np.array_equal(run_test(problem, backend, 1, 2, members, selection=selection)[1], wanted)
 
 
 def test_memory_is_forecast_and_kept():
@@ -328,19 +330,19 @@ def test_memory_is_forecast_and_kept():
     tests = np.array([[number, 7] for number in range(6)])
     wanted = np.array([Retest(problem).partials(0, 7, [s]) for s in range(1, 7)])
     for selection in SELECTIONS:
-        params = PARAMETERS | {"selection": selection}
+        params = DEFAULTS | {"selection": selection}
         fits = []
         for limit in (8_000, 30_000, 60_000, 90_000, 1 << 20):
             backend = open_backend("host", device_memory_limit=limit)
             try:
-                engine = Engine(problem, backend, params)
-                room = engine.fitting(1, 6, 1)
+                estimator = CmiEstimator(problem, backend, params)
+                room = estimator.fitting(1, 6, 1)
             except DeviceMemoryError:
                 fits.append(0)
                 continue
             fits.append(room)
             found = [
-                engine.partials(1, sets[start : start + room], tests[: len(sets[start : start + room])])
+                estimator.partials(1, sets[start : start + room], tests[: len(sets[start : start + room])])
                 for start in range(0, 6, room)
             ]
             assert np.array_equal(np.concatenate(found), wanted)
@@ -356,19 +358,18 @@ def test_memory_is_forecast_and_kept():
 def test_lists_of_a_few_samples_at_a_time_give_the_same(selection, transform, members):
     """Lists that do not fit at once are made for some tests, or for some samples of one, after the other."""
     problem = sample_problem(np.random.default_rng(9), 64, transform=transform, permutations=9)
-    params = PARAMETERS | {"selection": selection}
+    params = DEFAULTS | {"selection": selection}
     level, sets, tests = len(members), np.array([[0, *members]] * 2), np.array([[0, 1], [1, 2], [0, 4]])
     wanted = [Retest(problem).partials(0, j, members) for _, j in tests]
     peaks = []
     sizes = (1, 30_000, 100_000, 1 << 30) if selection == "buckets" else (1, 15_000, 50_000, 1 << 30)
     for list_bytes in sizes:  # some samples of one test, one or two tests, all
         backend = open_backend("host")
-        engine = Engine(problem, backend, params)
-        engine.tuning = dataclasses.replace(engine.tuning, list_bytes=list_bytes, sharing=5)
-        engine.fitting(level, 2, 2)
+        estimator = CmiEstimator(problem, backend, params, tuning=tuned(list_bytes=list_bytes, registers_blocks=5))
+        estimator.fitting(level, 2, 2)
         before = backend.memory_used
         backend.reset_peak()
-        assert np.array_equal(engine.partials(level, sets, tests), wanted)
+        assert np.array_equal(estimator.partials(level, sets, tests), wanted)
         peaks.append(backend.memory_peak - before)
     assert peaks == sorted(peaks)
     assert peaks[0] < peaks[-1] / 20
@@ -389,24 +390,24 @@ def whole_problem(rng, n, most, **options):
 def test_neighbours_beyond_those_in_registers(backend, members, k):
     """A warp keeps 256, 384 or 512; more are needed where k is large or where V_i is far from the others."""
     problem = whole_problem(np.random.default_rng(k), 600, 2047, k_cmi=k)
-    assert Engine(problem, backend, PARAMETERS | {"selection": "registers"}).selection == "registers"
-    found = run_engine(problem, backend, 1, 2, members, selection="registers")[1]
+    assert CmiEstimator(problem, backend, DEFAULTS | {"selection": "registers"}).selection.name == "registers"
+    found = run_test(problem, backend, 1, 2, members, selection="registers")[1]
     assert np.array_equal(found, Retest(problem).partials(1, 2, members))
 
 
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
 @pytest.mark.parametrize("k", [20, 40, 150])
-def test_lists_with_gaps_in_registers(backend, monkeypatch, members, k):
+def test_lists_with_gaps_in_registers(backend, members, k):
     """Their last buckets may be empty of samples, and joint distances lie in these all the same."""
     rng, n = np.random.default_rng(k), 700
     data = 5 * rng.integers(0, 12, (n, 5))
     data[:, 1] = rng.integers(0, 60, n) + rng.choice([0, 12, 50], n, p=[0.6, 0.3, 0.1])
     data[0] = 2000  # buckets that tell where lists end are wider than theirs
     problem = NonlinearProblem.from_data(data, transform="none", permutations=15, k_perm=4, k_cmi=k)
-    wanted = run_engine(problem, backend, 1, 2, members, selection="counting")[1]
+    wanted = run_test(problem, backend, 1, 2, members, selection="counting")[1]
     for reach in (k, 260, 320, 380, 440, 500, n - 1):
-        monkeypatch.setattr(Engine, "_listed_finely", lambda engine, level, reach=reach: max(reach, k))
-        assert np.array_equal(run_engine(problem, backend, 1, 2, members, selection="registers")[1], wanted)
+        found = run_test(problem, backend, 1, 2, members, tuned(reach=max(reach, k)), selection="registers")[1]
+        assert np.array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("members", [[], [3]])
@@ -414,25 +415,29 @@ def test_as_many_samples_as_registers_serve(backend, members):
     rng = np.random.default_rng(7)
     for k in (40, 2047):
         problem = sample_problem(rng, 2048, permutations=1, k_cmi=k)
-        found = run_engine(problem, backend, 1, 2, members, selection="registers")[1]
-        assert np.array_equal(found, run_engine(problem, backend, 1, 2, members, selection="counting")[1])
+        found = run_test(problem, backend, 1, 2, members, selection="registers")[1]
+        assert np.array_equal(found, run_test(problem, backend, 1, 2, members, selection="counting")[1])
+
+
+def selection_of(problem, backend, params=DEFAULTS, **tuning):
+    return CmiEstimator(problem, backend, params, tuning=tuned(**tuning)).selection.name
 
 
 def test_what_serves_which_values(backend, monkeypatch):
-    rng, registers = np.random.default_rng(8), PARAMETERS | {"selection": "registers"}
+    rng, registers = np.random.default_rng(8), DEFAULTS | {"selection": "registers"}
     fits, wide = (whole_problem(rng, 60, most, k_cmi=50) for most in (2047, 2048))
     floats = sample_problem(rng, 60, transform="standardize")
     most, many = (whole_problem(rng, n, 2047, k_cmi=50) for n in (2048, 2049))  # counts of samples have 16 bits as well
     problems = {"fits": fits, "most": most, "wide": wide, "many": many, "floats": floats}
-    chosen = {name: Engine(problem, backend, registers).selection for name, problem in problems.items()}
+    chosen = {name: selection_of(problem, backend, registers) for name, problem in problems.items()}
     assert chosen == dict.fromkeys(problems, "buckets") | {"fits": "registers", "most": "registers"}
     few = sample_problem(rng, 60, k_cmi=39)
-    tuned = dataclasses.replace(TUNING["cuda"], registers_from=40)
-    monkeypatch.setitem(TUNING, "host", tuned)
-    chosen = [Engine(each, backend, PARAMETERS).selection for each in (fits, wide, few)]
-    assert chosen == ["registers", "buckets", "buckets"]
+    auto = {"selection": "buckets", "registers_from": 40}
+    assert [selection_of(each, backend, **auto) for each in (fits, wide, few)] == ["registers", "buckets", "buckets"]
     monkeypatch.setattr(backend, "max_shared_bytes", 8448 + 24 * 61 - 1, raising=False)
-    assert Engine(fits, backend, registers).selection != "registers"
+    assert selection_of(fits, backend, registers) == "buckets"
+    monkeypatch.setattr(backend, "max_shared_bytes", 8448 + 2047, raising=False)
+    assert selection_of(fits, backend, registers) == "counting"
 
 
 @pytest.mark.parametrize(
@@ -445,73 +450,53 @@ def test_what_serves_which_values(backend, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
-def test_however_lists_are_made_and_wherever_they_end(backend, monkeypatch, selection, transform, precision, members):
-    """And so do cells of 32 bits, of more samples than 16 count."""
+def test_however_lists_are_made_and_wherever_they_end(backend, selection, transform, precision, members):
+    """Nor does it matter whether cells have 32 bits, as for more samples than 16 bits count."""
     n = 200
     problem = sample_problem(
         np.random.default_rng(10), n, transform=transform, precision=precision, permutations=70, k_cmi=12
     )
-    params = PARAMETERS | {"selection": selection}
     level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
-    found, lanes, name = [], [], f"_launch_by_{selection}"
-    launch = getattr(Engine, name)
-
-    def launch_and_count(engine, level, sets, tests, lists, first):
-        arguments = launch(engine, level, sets, tests, lists, first)
-        lanes[-1] += backend.download(lists.values["counters"])[0]
-        return arguments
-
-    monkeypatch.setattr(Engine, name, launch_and_count)
-    for reach, near, room_bytes, remembered_bytes, lists, buckets, far, shares, narrow in (
-        (n - 1, n, 0, 0, 1, 32, 1, 1, 2**16),  # all are listed
-        (n - 1, n - 1, 1 << 15, 1 << 15, 3, 64, 32, 1000, n),
-        (90, 90, 100, 1 << 15, 32, 5, 64, 7, n - 1),  # more may be listed than there is room for
-        (12, 12, 1 << 15, 1 << 15, 32, 32, 1, 4, n),  # as few as there can be, and most lanes need more
-        (12, 100, 1 << 15, 0, 5, 32, 128, 2, n),  # distances are worked out again
+    partials, far_replicates = [], []
+    everything = {"reach": n - 1, "near": n}
+    least = {"reach": 12}  # as few as there can be, so that most replicates need more
+    for choices in (
+        everything | {"candidate_bytes": 0, "remembered_bytes": 0, "shares": 1},
+        everything | {"lists": 3, "buckets": 64, "far": 32, "shares": 1000},
+        {"reach": 90, "near": 90, "candidate_bytes": 100, "lists": 32, "buckets": 5, "narrow_samples": n - 1},
+        least | {"near": 12, "lists": 32, "far": 1, "shares": 4},
+        least | {"near": 100, "remembered_bytes": 0, "lists": 5, "far": 128, "shares": 2},  # distances computed twice
     ):
-        monkeypatch.setattr(device, "MOST_NARROW", narrow)
-        monkeypatch.setattr(Engine, "_listed_finely", lambda engine, level, reach=reach: reach)
-        monkeypatch.setattr(Engine, "_near", lambda engine, level, near=near: near)
-        engine = Engine(problem, backend, params)
-        assert engine._wide == (narrow == n - 1 and engine.kind == "float")
-        choice = {"room_bytes": room_bytes, "remembered_bytes": remembered_bytes}
-        choice |= {"lists": lists, "buckets": buckets, "far": far}
-        engine.tuning = dataclasses.replace(engine.tuning, **choice)
-        engine.shares = shares
-        engine.fitting(level, 1, 2)
-        lanes.append(0)
-        found.append(engine.partials(level, sets, tests))
-    assert all(np.array_equal(found[0], other) for other in found[1:])
-    assert lanes[0] == lanes[1] == 0
-    assert lanes[3] == lanes[4] > 0
-    assert np.array_equal(found[0][:, :1], [[Retest(problem).partials(1, j, members)[0]] for j in (2, 4)])
+        tuning = tuned(**{"candidate_bytes": 1 << 15, "remembered_bytes": 1 << 15, **choices})
+        estimator = CmiEstimator(problem, backend, DEFAULTS | {"selection": selection}, tuning=tuning)
+        estimator.selection.counts_far = True
+        estimator.fitting(level, 1, 2)
+        partials.append(estimator.partials(level, sets, tests))
+        far_replicates.append(estimator.selection.far_replicates)
+    assert all(np.array_equal(partials[0], other) for other in partials[1:])
+    assert far_replicates[0] == far_replicates[1] == 0
+    assert far_replicates[3] == far_replicates[4] > 0
+    assert np.array_equal(partials[0][:, :1], [[Retest(problem).partials(1, j, members)[0]] for j in (2, 4)])
 
 
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("level", [1, 2])
-def test_lists_do_not_depend_on_the_samples_looked_at_first(backend, monkeypatch, transform, level):
-    """However few these are, they lead to all that are near enough."""
+def test_lists_do_not_depend_on_the_samples_looked_at_first(backend, transform, level):
+    """However few these are, they lead to all samples that are near enough: lists end at the same place."""
     rng, count = np.random.default_rng(11), 40
     problem = sample_problem(rng, 150, p=6, transform=transform, permutations=3, k_cmi=4)
     variables = np.array([rng.permutation(6)[: level + 2] for _ in range(count)])
     sets = np.hstack([variables[:, :1], np.sort(variables[:, 2:], axis=1)])
     tests = np.stack([np.arange(count), variables[:, 1]], axis=1)
-    headers, partials, launch = [], [], Engine._launch_by_buckets
-
-    def launch_and_keep(engine, level, sets, tests, lists, first):
-        found = backend.download(lists.values["headers"]).reshape(-1, HEADER_BYTES)
-        headers[-1].append(found[: tests.values["count"] * lists.values["samples"]])
-        return launch(engine, level, sets, tests, lists, first)
-
-    monkeypatch.setattr(Engine, "_launch_by_buckets", launch_and_keep)
-    wanted = Engine(problem, backend, PARAMETERS | {"selection": "buckets"})._listed_finely(level)
-    for near in (150, wanted, 2 * wanted):
-        monkeypatch.setattr(Engine, "_near", lambda engine, level, near=near: near)
-        engine = Engine(problem, backend, PARAMETERS | {"selection": "buckets"})
-        engine.fitting(level, count, 1)
-        headers.append([])
-        partials.append(engine.partials(level, sets, tests))
-    assert all(np.array_equal(np.concatenate(headers[0]), np.concatenate(other)) for other in headers[1:])
+    partials, far_replicates = [], []
+    for near in (150, 30, 60):
+        tuning = tuned(near=near, reach=30)
+        estimator = CmiEstimator(problem, backend, DEFAULTS | {"selection": "buckets"}, tuning=tuning)
+        estimator.selection.counts_far = True
+        estimator.fitting(level, count, 1)
+        partials.append(estimator.partials(level, sets, tests))
+        far_replicates.append(estimator.selection.far_replicates)
+    assert far_replicates[0] == far_replicates[1] == far_replicates[2] > 0
     assert all(np.array_equal(partials[0], other) for other in partials[1:])
     members = sets[0, 1:].tolist()
     assert np.array_equal(partials[0][0], Retest(problem).partials(sets[0, 0], tests[0, 1], members))
@@ -528,22 +513,21 @@ def test_keys_near_the_largest_double(backend, most, members):
         data, transform="none", precision="float64", permutations=20, k_cmi=3, k_perm=5
     )
     for i, j in ((0, 1), (1, 0)):
-        found = run_engine(problem, backend, i, j, members, selection="buckets")[1]
-        assert np.array_equal(found, run_engine(problem, backend, i, j, members, selection="counting")[1])
+        found = run_test(problem, backend, i, j, members, selection="buckets")[1]
+        assert np.array_equal(found, run_test(problem, backend, i, j, members, selection="counting")[1])
 
 
 @pytest.mark.parametrize("level", [0, 1, 3])
 def test_ten_thousand_samples_take_bounded_memory(level):
     """What docs/cmiknn.md says of a batch of a GPU at n = 10,000."""
     problem = NonlinearProblem.from_data(np.random.default_rng(0).normal(size=(10_000, 5)), transform="standardize")
-    params = PARAMETERS | {"selection": "buckets"}
-    engine = Engine(problem, open_backend("host"), params)
-    engine.tuning = TUNING["cuda"]
-    batch = engine.tuning.samples // problem.n_samples
+    params = DEFAULTS | {"selection": "buckets"}
+    estimator = CmiEstimator(problem, open_backend("host"), params, tuning=TUNING["cuda"])
+    batch = int(estimator.busy_tests)
     assert batch == 13
-    assert engine._needed(level, batch, 49) < 1.5e8
-    assert engine.tuning.list_bytes == 1 << 31
-    assert engine._needed(level, 1, 1) < 3.5e7
+    assert estimator.needed_bytes(level, batch, 49) < 1.5e8
+    assert TUNING["cuda"].list_bytes == 1 << 31
+    assert estimator.needed_bytes(level, 1, 1) < 3.5e7
 
 
 def test_ci_test_refuses_what_is_no_test(backend):
