@@ -7,6 +7,7 @@ or double (kernels/numbers.cuh); most kernels and structs are templates of that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,83 +25,62 @@ STOPPING_SOURCE = "nonlinear/kernels/stopping.cu"
 TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
 """C++'s types of a value, with NumPy's for it and for the integer keys that order its distances."""
 
-# --- structs, by the type of a value where they depend on it ---------------------------------------------------------
+# --- structs ---------------------------------------------------------------------------------------------------------
 
-SETS = {
-    kind: Struct(
-        f"Sets<{kind}>",
-        values=Pointer(value),
-        variables=Pointer(np.int32),
-        order=Pointer(np.int32),
-        n=np.int32,
-        level=np.int32,
-    )
-    for kind, (value, _) in TYPES.items()
-}
+INT, FLAG, BYTES, WORDS = np.int32, np.bool_, Pointer(np.uint8), Pointer(np.uint32)
+VALUES, KEY = object(), object()
+"""A pointer to values, and a key, in a struct that depends on the type of a value."""
+
+
+def _by_type(name: str, **fields: Any) -> dict[str, Struct]:
+    """A struct template, by the type of a value."""
+    return {
+        kind: Struct(
+            f"{name}<{kind}>",
+            **{field: {VALUES: Pointer(value), KEY: key}.get(of, of) for field, of in fields.items()},
+        )
+        for kind, (value, key) in TYPES.items()
+    }
+
+
+SETS = _by_type("Sets", values=VALUES, variables=Pointer(INT), order=Pointer(INT), n=INT, level=INT)
 TESTS = Struct(
     "Tests",
-    pairs=Pointer(np.int32),
-    count=np.int32,
-    replicates=np.int32,
-    all_replicates=np.int32,
-    k=np.int32,
+    pairs=Pointer(INT),
+    **dict.fromkeys(("count", "replicates", "all_replicates", "k"), INT),
     psi=Pointer(np.int64),
     partials=Pointer(np.uint64),
-    open=Pointer(np.uint8),
+    open=BYTES,
 )
-SHUFFLES = Struct("Shuffles", knn=Pointer(np.int32), k=np.int32, seed=np.uint64)
-COUNTING = {
-    kind: Struct(
-        f"Counting<{kind}>",
-        columns=Pointer(value),
-        sorted=Pointer(value),
-        ranks=np.bool_,
-        stride=np.int32,
-        first_length=np.int32,
-        widest=key,
-        capacity=np.int32,
-        scratch=Pointer(np.uint8),
-        scratch_bytes=np.int64,
-    )
-    for kind, (value, key) in TYPES.items()
-}
-LISTS = {
-    kind: Struct(
-        f"Lists<{kind}>",
-        entries=Pointer(np.uint8),
-        headers=Pointer(np.uint8),
-        arranged=Pointer(value),
-        first=np.int32,
-        samples=np.int32,
-        near=np.int32,
-        padded=np.int32,
-        reach=np.int32,
-        fine_low=key,
-        fine_shift=np.int32,
-        widest=key,
-        candidates=np.int32,
-        remembered=np.int32,
-        **dict.fromkeys(("far", "counters"), Pointer(np.uint32)),
-        shares=np.int32,
-        replicates=np.int32,
-    )
-    for kind, (value, key) in TYPES.items()
-}
-COLUMNS = {
-    kind: Struct(
-        f"Columns<{kind}>",
-        values=Pointer(value),
-        rows=Pointer(value),
-        sorted=Pointer(value),
-        ranks=np.bool_,
-        stride=np.int32,
-        width=np.int32,
-        group_pieces=np.int32,
-        test_pieces=np.int32,
-        sample_bytes=np.int32,
-    )
-    for kind, (value, _) in TYPES.items()
-}
+SHUFFLES = Struct("Shuffles", knn=Pointer(INT), k=INT, seed=np.uint64)
+COUNTING = _by_type(
+    "Counting",
+    **dict.fromkeys(("columns", "sorted"), VALUES),
+    ranks=FLAG,
+    **dict.fromkeys(("stride", "first_length"), INT),
+    widest=KEY,
+    capacity=INT,
+    scratch=BYTES,
+    scratch_bytes=np.int64,
+)
+LISTS = _by_type(
+    "Lists",
+    **dict.fromkeys(("entries", "headers"), BYTES),
+    arranged=VALUES,
+    **dict.fromkeys(("first", "samples", "near", "padded", "reach"), INT),
+    fine_low=KEY,
+    fine_shift=INT,
+    widest=KEY,
+    **dict.fromkeys(("candidates", "remembered"), INT),
+    **dict.fromkeys(("far", "counters"), WORDS),
+    **dict.fromkeys(("shares", "replicates"), INT),
+)
+COLUMNS = _by_type(
+    "Columns",
+    **dict.fromkeys(("values", "rows", "sorted"), VALUES),
+    ranks=FLAG,
+    **dict.fromkeys(("stride", "width", "group_pieces", "test_pieces", "sample_bytes"), INT),
+)
 
 # --- constants that the kernels assert -------------------------------------------------------------------------------
 
@@ -126,18 +106,11 @@ HEADER_BYTES = 280
 """Size of the header of a sample's lists."""
 
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}
-"""Size of an entry of a list."""
-
 CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}
-"""Size of a sample that may be listed, with its distances."""
-
 DISTANCES_BYTES = {"short": 4, "float": 8, "double": 16}
-"""Size of a sample's distances in (V_j, S) and in S."""
-
-CELL_BYTES = {"short": 2, "float": 2, "double": 4}
-"""Size of the counter of a bucket; of float it is `WIDE_CELL_BYTES` where there are too many samples to count."""
-
-WIDE_CELL_BYTES = 4
+CELL_BYTES, WIDE_CELL_BYTES = {"short": 2, "float": 2, "double": 4}, 4
+"""Sizes of an entry of a list; of a sample that may be listed; of its distances in (V_j, S) and in S; and of the counter
+of a bucket, the second one of float where there are too many samples for the first."""
 
 REGISTERS_REPLICATES = 8
 """Replicates that a warp of `estimate_by_registers` works on."""

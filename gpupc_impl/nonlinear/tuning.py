@@ -44,7 +44,7 @@ SEARCH_PARAMS = {
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """How work is spread on a backend; nothing in it changes an answer.
+    """How work is spread on a backend, by default on a GPU; nothing in it changes an answer.
 
     Attributes:
         nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: threads of a block, by kernel.
@@ -64,25 +64,25 @@ class Tuning:
         narrow_samples: samples up to which counters of 16 bits suffice, with the padding of a list.
     """
 
-    nearest: int
-    assign: int
-    assign_alone: int
-    estimate: int
-    lists: int
-    buckets: int
-    far: int
-    registers: int
-    insert: int
-    transpose: int
-    blocks: int
-    registers_blocks: int
-    samples: int
-    buffer_bytes: int
-    list_bytes: int
-    candidate_bytes: int
-    remembered_bytes: int
-    selection: str
-    registers_from: float
+    nearest: int = 32
+    assign: int = 256
+    assign_alone: int = 1024
+    estimate: int = 128
+    lists: int = 128
+    buckets: int = 256
+    far: int = 128
+    registers: int = REGISTERS_THREADS
+    insert: int = 128
+    transpose: int = 32
+    blocks: int = 1 << 14
+    registers_blocks: int = 1 << 13
+    samples: int = 1 << 17
+    buffer_bytes: int = 0
+    list_bytes: int = 1 << 31
+    candidate_bytes: int = 1 << 15
+    remembered_bytes: int = 1 << 14
+    selection: str = "buckets"
+    registers_from: float = 40
     reach: int = 0
     near: int = 0
     shares: int = 0
@@ -98,39 +98,16 @@ class Tuning:
         return dataclasses.replace(self, **permuting, **estimating)
 
 
+HOST_THREADS = {
+    **dict.fromkeys(("assign", "assign_alone", "estimate", "lists", "far", "transpose"), 1),
+    **dict.fromkeys(("buckets", "registers", "insert"), 32),
+}
+"""Threads of a block on cores, which run them one after the other: more than one only where a kernel needs a warp."""
+
 TUNING = {
-    "cuda": Tuning(
-        nearest=32,
-        assign=256,
-        assign_alone=1024,
-        estimate=128,
-        lists=128,
-        buckets=256,
-        far=128,
-        registers=REGISTERS_THREADS,
-        insert=128,
-        transpose=32,
-        blocks=1 << 14,
-        registers_blocks=1 << 13,
-        samples=1 << 17,
-        buffer_bytes=0,
-        list_bytes=1 << 31,
-        candidate_bytes=1 << 15,
-        remembered_bytes=1 << 14,
-        selection="buckets",
-        registers_from=40,
-    ),
+    "cuda": Tuning(),
     "host": Tuning(
-        nearest=32,
-        assign=1,
-        assign_alone=1,
-        estimate=1,
-        lists=1,
-        buckets=32,
-        far=1,
-        registers=32,
-        insert=32,
-        transpose=1,
+        **HOST_THREADS,
         blocks=64,
         registers_blocks=2,
         samples=1 << 10,
