@@ -21,7 +21,7 @@ PSI_BITS = 40
 """Digamma values are whole multiples of 2^-40, because sums of whole numbers do not depend on their order."""
 
 MAX_SAMPLES = 2**24
-"""float32 represents whole numbers up to this exactly, and a priority has 24 bits for the sample (kernels/philox.cuh)."""
+"""float32 has all whole numbers up to this, and a priority has 24 bits for the sample (kernels/philox.cuh)."""
 
 MAX_PERMUTATIONS = 100_000
 

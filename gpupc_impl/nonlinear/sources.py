@@ -109,8 +109,8 @@ ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}
 CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}
 DISTANCES_BYTES = {"short": 4, "float": 8, "double": 16}
 CELL_BYTES, WIDE_CELL_BYTES = {"short": 2, "float": 2, "double": 4}, 4
-"""Sizes of an entry of a list; of a sample that may be listed; of its distances in (V_j, S) and in S; and of the counter
-of a bucket, the second one of float where there are too many samples for the first."""
+"""Sizes of an entry of a list; of a sample that may be listed; of its distances in (V_j, S) and in S; and of the
+counter of a bucket, where the last one is for float values of more samples than 16 bits count."""
 
 REGISTERS_REPLICATES = 8
 """Replicates that a warp of `estimate_by_registers` works on."""

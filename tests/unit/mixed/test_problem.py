@@ -107,7 +107,7 @@ def test_coordinates_have_the_distances_of_categories():
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "said"),
+    ("change", "options", "message"),
     [
         ({"sex": None}, {}, r"40 missing value\(s\) in column 'sex', the first in row 0"),
         ({"height": np.inf}, {}, "infinite.*'height'"),
@@ -119,8 +119,8 @@ def test_coordinates_have_the_distances_of_categories():
         ({}, {"transform": "scale"}, "transform is 'scale'"),
     ],
 )
-def test_what_cannot_be_used_is_an_error(change, options, said):
-    with pytest.raises(InvalidProblem, match=said):
+def test_what_cannot_be_used_is_an_error(change, options, message):
+    with pytest.raises(InvalidProblem, match=message):
         MixedProblem.from_data(table().assign(**change), **options)
 
 

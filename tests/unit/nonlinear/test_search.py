@@ -17,11 +17,6 @@ from gpupc_impl.nonlinear.retest import Retest
 from gpupc_impl.nonlinear.tuning import DEFAULTS
 
 
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
-
-
 def graph_problem(seed, p=7, n=60, density=0.4, **options):
     rng = np.random.default_rng(seed)
     data = np.zeros((n, p))
@@ -84,10 +79,10 @@ def test_the_answer_is_that_of_a_serial_search(backend, seed):
 
 def test_first_come_keeps_the_edges(backend):
     problem = graph_problem(4, alpha=0.1)
-    wanted = solve(problem, get_method("gpucmiknn-single"), backend)
+    expected = solve(problem, get_method("gpucmiknn-single"), backend)
     for params in ({}, {"delta": 4}, {"delta": 500}):
         found = solve(problem, get_method("gpucmiknn-parallel"), backend, params, separating_sets="first-come")
-        assert np.array_equal(found.adjacency, wanted.adjacency)
+        assert np.array_equal(found.adjacency, expected.adjacency)
 
 
 def test_single_makes_no_test_too_many_and_batches_only_few(backend):
@@ -102,12 +97,12 @@ def test_single_makes_no_test_too_many_and_batches_only_few(backend):
 
 def test_little_memory_means_smaller_batches(backend):
     problem = graph_problem(6, p=8)
-    wanted = solve(problem, get_method("gpucmiknn-parallel"), backend, {"delta": 1000})
+    expected = solve(problem, get_method("gpucmiknn-parallel"), backend, {"delta": 1000})
     peaks = []
     for limit in (40_000, 100_000, 300_000):
         small = open_backend("host", device_memory_limit=limit)
         found = solve(problem, get_method("gpucmiknn-parallel"), small, {"delta": 1000})
-        assert found == wanted
+        assert found == expected
         assert small.memory_peak <= limit
         peaks.append(small.memory_peak)
     assert peaks[0] < peaks[1] < peaks[2]
