@@ -31,10 +31,10 @@ ALLOCATION = 512
 """CuPy's memory pool hands out multiples of this many bytes."""
 
 LIST_ARRAYS = 5
-"""Arrays that lists are kept in."""
+"""Number of arrays that hold the lists."""
 
 LEAST_LISTED = 64
-"""Samples for whose lists there is memory in any case."""
+"""Lower bound of the samples whose lists fit in memory at a time."""
 
 FINE_BINADES = 16
 """Binades below the largest distance that the fine buckets tell apart; smaller distances fall into the first."""

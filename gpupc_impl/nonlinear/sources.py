@@ -97,7 +97,7 @@ VECTOR_BYTES = 64
 """Size of the vector that a thread of the host backend works on in `estimate`."""
 
 BINS, FINE = 32, 256
-"""Buckets of a list, and the narrower ones that tell how wide these must be."""
+"""Buckets of a list, and of the histogram that determines their width."""
 
 ENTRIES = 8
 """Lists are padded to a multiple of this."""

@@ -27,7 +27,7 @@ PARAMS = {
 """Parameters of every test of the family."""
 
 DEFAULTS = {name: parameter.default for name, parameter in PARAMS.items()}
-"""Their values where nothing is asked for."""
+"""Their default values."""
 
 SEARCH_PARAMS = {
     **PARAMS,

@@ -23,7 +23,7 @@ def cmi(problem, i, j, members=()):
 
 
 def by_definition(problem, i, j, members):
-    """Mesner and Shalizi, Algorithm 1, in float64; not below its max(0, .)."""
+    """Algorithm 1 of Mesner and Shalizi in float64, without its max(0, .)."""
     values, n = problem.values.astype(float), problem.n_samples
     apart = {v: np.abs(values[v][:, None] - values[v]) for v in (i, j, *members)}
     for v in apart:
@@ -113,8 +113,8 @@ def test_mi_of_a_number_and_a_category_is_the_known_one():
 
 
 def test_numbers_alone_differ_from_the_nonlinear_familys_by_less_than_a_sample_in_each_count():
-    """Without ties both see the same radius: a count here is the other's without the sample itself, and with the
-    neighbour at the radius where that is as near in the subspace, which it is in (X, Z) or in (Y, Z)."""
+    """Without ties the radius is the same: a mixed count is the other one without the sample itself, and with the
+    neighbour at the radius if that is as near in the subspace, which it is in (X, Z) or in (Y, Z)."""
     data = np.random.default_rng(2).normal(size=(300, 3)) + np.random.default_rng(3).normal(size=(300, 1))
     options = {"transform": "standardize", "permutations": 1, "precision": "float64"}
     mixed, plain = MixedProblem.from_data(data, **options), NonlinearProblem.from_data(data, **options)
@@ -134,7 +134,7 @@ def test_numbers_alone_differ_from_the_nonlinear_familys_by_less_than_a_sample_i
 
 
 def test_neighbours_are_of_the_same_categories_in_turn():
-    """Equal distances are ordered from the sample on; a list that lacks neighbours is repeated, or is the sample."""
+    """Ties are broken cyclically from the sample on; a short list is repeated, and an empty one holds the sample."""
     groups = np.repeat([0, 1, 2], [6, 2, 1])
     problem = MixedProblem.from_data(groups[:, None], categories=["V0"], k_cmi=1, k_perm=3, permutations=1)
     lists = MixedRetest(problem)._nearest([0])

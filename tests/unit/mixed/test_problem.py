@@ -1,4 +1,4 @@
-"""The mixed family's problem: from tables to codes and numbers, and what tells one problem from another."""
+"""The mixed family's problem: from tables to codes and numbers, and its fingerprint."""
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,7 @@ def test_arrays_name_their_categories():
 @pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_values_are_those_of_the_table_in_another_order(transform, precision):
-    """Rows belong together, numbers are the nonlinear family's, and the order comes from the seed."""
+    """Rows are permuted as a whole, by the seed, and numbers are those of the nonlinear family."""
     data = table(37)
     problem = MixedProblem.from_data(data, transform=transform, precision=precision)
     plain = NonlinearProblem.from_data(data[["height"]], transform=transform, precision=precision)

@@ -1,4 +1,4 @@
-"""A search for nonlinear or mixed relations that was killed goes on at its level, with the same answer."""
+"""A nonlinear or mixed search that was killed goes on at its level, with the same answer."""
 
 import numpy as np
 import pytest

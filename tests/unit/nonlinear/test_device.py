@@ -67,7 +67,7 @@ def test_memory_is_forecast_and_kept():
 @pytest.mark.parametrize("members", [[], [3]])
 @pytest.mark.parametrize(("selection", "transform"), [("buckets", "standardize"), ("registers", "ranks")])
 def test_lists_of_a_few_samples_at_a_time_give_the_same(selection, transform, members):
-    """Lists that do not fit at once are made for some tests, or for some samples of one, after the other."""
+    """Lists that do not fit at once are made for a part of the tests, or of the samples of one, at a time."""
     problem = sample_problem(np.random.default_rng(9), 64, transform=transform, permutations=9)
     params = DEFAULTS | {"selection": selection}
     level, sets, tests = len(members), np.array([[0, *members]] * 2), np.array([[0, 1], [1, 2], [0, 4]])
@@ -109,7 +109,7 @@ def test_what_serves_which_values(backend, monkeypatch):
 
 @pytest.mark.parametrize("level", [0, 1, 3])
 def test_ten_thousand_samples_take_bounded_memory(level):
-    """What docs/cmiknn.md says of a batch of a GPU at n = 10,000."""
+    """A batch on a GPU at n = 10,000 takes the memory that docs/cmiknn.md states."""
     problem = NonlinearProblem.from_data(np.random.default_rng(0).normal(size=(10_000, 5)), transform="standardize")
     params = DEFAULTS | {"selection": "buckets"}
     estimator = CmiEstimator(problem, open_backend("host"), params, tuning=TUNING["cuda"])

@@ -1,4 +1,4 @@
-"""The CMI of every neighbour selection, against its definition; and of lists, wherever these end."""
+"""Every neighbour selection gives the CMI of its definition, wherever lists of neighbours end."""
 
 import itertools
 
@@ -87,7 +87,7 @@ def test_independent_code_finds_the_same_on_random_problems(backend):
 
 
 def test_outliers_and_copies(backend):
-    """Distances of every magnitude, many of them zero: bisection has to end all the same."""
+    """Bisection ends although distances are of every magnitude and many are zero."""
     rng = np.random.default_rng(2)
     data = np.exp(rng.normal(size=(60, 4)) * 12)
     data[10:40] = data[10]
@@ -117,7 +117,7 @@ def test_a_constant_variable_is_independent(backend, transform):
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
 @pytest.mark.parametrize("k", [1, 60, 120, 599])
 def test_neighbours_beyond_those_in_registers(backend, members, k):
-    """A warp keeps 256, 384 or 512; more are needed where k is large or where V_i is far from the others."""
+    """A warp keeps 256, 384 or 512 neighbours; more are needed for large k, or where V_i is an outlier."""
     problem = whole_problem(np.random.default_rng(k), 600, 2047, k_cmi=k)
     assert CmiEstimator(problem, backend, DEFAULTS | {"selection": "registers"}).selection.name == "registers"
     found = run_test(problem, backend, 1, 2, members, selection="registers")[1]
@@ -127,7 +127,7 @@ def test_neighbours_beyond_those_in_registers(backend, members, k):
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
 @pytest.mark.parametrize("k", [20, 40, 150])
 def test_lists_with_gaps_in_registers(backend, members, k):
-    """Their last buckets may be empty of samples, and joint distances lie in these all the same."""
+    """The last buckets of a list may hold no sample, although there are joint distances in them."""
     rng, n = np.random.default_rng(k), 700
     data = 5 * rng.integers(0, 12, (n, 5))
     data[:, 1] = rng.integers(0, 60, n) + rng.choice([0, 12, 50], n, p=[0.6, 0.3, 0.1])
@@ -159,7 +159,7 @@ def test_as_many_samples_as_registers_serve(backend, members):
 )
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
 def test_however_lists_are_made_and_wherever_they_end(backend, selection, transform, precision, members):
-    """Nor does it matter whether cells have 32 bits, as for more samples than 16 bits count."""
+    """No choice of the tuning changes a partial, nor do counters of 32 bits."""
     n = 200
     problem = sample_problem(
         np.random.default_rng(10), n, transform=transform, precision=precision, permutations=70, k_cmi=12
@@ -190,7 +190,7 @@ def test_however_lists_are_made_and_wherever_they_end(backend, selection, transf
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("level", [1, 2])
 def test_lists_do_not_depend_on_the_samples_looked_at_first(backend, transform, level):
-    """However few these are, they lead to all samples that are near enough: lists end at the same place."""
+    """However few these are, lists end at the same place and hold all samples that are near enough."""
     rng, count = np.random.default_rng(11), 40
     problem = sample_problem(rng, 150, p=6, transform=transform, permutations=3, k_cmi=4)
     variables = np.array([rng.permutation(6)[: level + 2] for _ in range(count)])
@@ -213,7 +213,7 @@ def test_lists_do_not_depend_on_the_samples_looked_at_first(backend, transform, 
 @pytest.mark.parametrize("most", [1e280, 5e307])
 @pytest.mark.parametrize("members", [[2], [2, 3]])
 def test_keys_near_the_largest_double(backend, most, members):
-    """Where lists end, in keys, is then beyond 64 bits."""
+    """The key at which lists would end then exceeds 64 bits."""
     data = np.random.default_rng(0).uniform(-1, 1, (60, 4)) * most
     data[:20] *= 1e-30
     data[20:30] = data[20] * (1 + 1e-12 * np.arange(10)[:, None])
