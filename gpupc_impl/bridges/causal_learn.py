@@ -27,8 +27,9 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import statistic
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
-from gpupc_impl.nonlinear.device import PARAMS, Engine, counts_of
+from gpupc_impl.nonlinear.device import CmiEstimator, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.tuning import DEFAULTS
 
 KEPT_VALUES = 1 << 24
 """Upper bound on the p-values that are kept for one variable; beyond it they are computed again."""
@@ -204,16 +205,16 @@ class CMIknn(BatchedTest):
 
     def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
         super().__init__(data, cache_path, **options)
-        params = {name: parameter.default for name, parameter in PARAMS.items()}
-        self._engine = Engine(self.problem, open_backend(backend), params)
+        self._estimator = CmiEstimator(self.problem, open_backend(backend), DEFAULTS)
 
     def _problem(self, data: np.ndarray, **options: Any) -> NonlinearProblem:
         return NonlinearProblem.from_data(data, **options)
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
-        self._engine.fitting(len(members), 1, len(others))
+        self._estimator.fitting(len(members), 1, len(others))
         tests = np.array([(0, y) for y in others])
-        return self.problem.p_value(counts_of(self._engine.partials(len(members), np.array([[x, *members]]), tests)))
+        partials = self._estimator.partials(len(members), np.array([[x, *members]]), tests)
+        return self.problem.p_value(counts_of(partials))
 
 
 for _test in (FisherZ, ChiSquare, CMIknn):

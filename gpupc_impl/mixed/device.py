@@ -1,4 +1,4 @@
-"""Mixed data on a device: the nonlinear family's kernels and search, by the rules of mixed data."""
+"""Mixed data on a device: the nonlinear family's kernels and tests, by the rules of mixed data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import numpy as np
 from gpupc_impl.backends import Kernel, KernelSource
 from gpupc_impl.core.registry import Parameter
 from gpupc_impl.mixed.problem import LARGEST, MixedProblem, ranks_scale
-from gpupc_impl.nonlinear.device import SEARCH_PARAMS, TYPES, Engine, by_distances, ci_test, kernel_of
+from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
+from gpupc_impl.nonlinear.samples import DeviceSamples
+from gpupc_impl.nonlinear.sources import TYPES, kernel_of, kernels_with_a_rule
+from gpupc_impl.nonlinear.tuning import SEARCH_PARAMS
 
 SOURCES = {
     "nearest": "mixed/kernels/permutation.cu",
     "estimate": "mixed/kernels/estimate.cu",
-    "list_neighbours": "mixed/kernels/buckets.cu",
+    "list_neighbours": "mixed/kernels/lists.cu",
     "estimate_by_buckets": "mixed/kernels/buckets.cu",
-    "estimate_far": "mixed/kernels/buckets.cu",
+    "estimate_far": "mixed/kernels/far.cu",
 }
-"""Kernels that take the rules; the others are those of the nonlinear family as they stand."""
+"""Kernels that take the rule for distances; the nonlinear family's other kernels serve as they are."""
 
 MIXED_PARAMS = {
     **SEARCH_PARAMS,
@@ -32,50 +35,47 @@ MIXED_PARAMS = {
 }
 
 FARTHEST_RANK = 2**15 - 2
-"""mixed/kernels/mixed.cuh: what different categories are apart in where values are ranks in short integers."""
+"""Distance of different categories where ranks are short integers."""
+
+CONSTANTS = {"Category<short>::DISTANCE": FARTHEST_RANK}
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel of this family that is not the nonlinear family's; they serve all levels."""
-    found = [mixed_kernel("nearest", kind) for kind in TYPES]
-    for kind in TYPES:
-        found += [mixed_kernel(name, kind, *others) for name, *others in by_distances(kind)]
-    return found
+    kernels = [mixed_kernel("nearest", kind) for kind in TYPES]
+    return kernels + [
+        mixed_kernel(name, kind, *others) for kind in TYPES for name, *others in kernels_with_a_rule(kind)
+    ]
 
 
 def mixed_kernel(name: str, kind: str, *arguments: str) -> KernelSource:
-    """A kernel for values of a type, with its further template arguments but the rules."""
+    """A kernel for a type of value, with its further template arguments but the rule."""
     if name not in SOURCES:
         return kernel_of(name, kind, *arguments)
-    return kernel_of(name, kind, *arguments, "Mixed")._replace(source=SOURCES[name])
+    plain = kernel_of(name, kind, *arguments, "Mixed")
+    return plain._replace(source=SOURCES[name], constants={**plain.constants, **CONSTANTS})
 
 
-class MixedEngine(Engine):
-    """Permutations and tests of one mixed problem on one backend."""
+class MixedSamples(DeviceSamples):
+    """The samples of a mixed problem on a device, and the kernels for them."""
 
+    continuous = False
     problem: MixedProblem
 
-    @property
-    def ranks(self) -> bool:
-        return False  # not of the categories
-
-    def _in_registers(self) -> bool:
-        return False
-
-    def _kernel(self, name: str, *arguments: str) -> Kernel:
+    def kernel(self, name: str, *arguments: str) -> Kernel:
         return self.backend.kernel(*mixed_kernel(name, self.kind, *arguments))
 
-    def _device_values(self) -> tuple[str, np.ndarray, Any]:
-        """Ranks are short integers where they fit, and categories negative ones; else categories are the largest
-        numbers (mixed/kernels/mixed.cuh)."""
+    def _encoded(self, whole: bool) -> tuple[str, np.ndarray, Any]:
+        """Ranks become short integers where they fit, and categories negative ones; otherwise categories become the
+        largest floating-point numbers (kernels/mixed.cuh)."""
         problem = self.problem
         coded = problem.categories > 0
         values = problem.values.copy()
         if problem.transform == "ranks" and problem.n_samples < 2**15:
             values *= ranks_scale(problem.n_samples)
             values[coded] = -1 - problem.values[coded]
-            farthest = FARTHEST_RANK if coded.any() else problem.n_samples - 1
-            return "short", values.astype(np.int16), farthest
+            widest = FARTHEST_RANK if coded.any() else problem.n_samples - 1
+            return "short", values.astype(np.int16), widest
         bits = np.dtype(f"int{8 * values.itemsize}")
         first = np.array(2 * LARGEST[problem.precision], values.dtype).view(bits)
         values[coded] = (first + problem.values[coded].astype(bits)).view(values.dtype)
@@ -84,5 +84,11 @@ class MixedEngine(Engine):
         return "double" if problem.precision == "float64" else "float", values, max(spread, float(coded.any()))
 
 
-mixed_ci_test = functools.partial(ci_test, engine_of=MixedEngine)
+class MixedCmiEstimator(CmiEstimator):
+    """Tests of one mixed problem on one backend."""
+
+    samples_of = MixedSamples
+
+
+mixed_ci_test = functools.partial(ci_test, estimator_of=MixedCmiEstimator)
 """`nonlinear.device.ci_test` of mixed data; not by insertion."""

@@ -14,7 +14,7 @@ from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
 
 MAX_CATEGORIES = 1 << 16
 LARGEST = {"float32": 2.0**126, "float64": 2.0**1022}
-"""Bounds of numbers by precision; categories stand beyond on a device (mixed/device.py)."""
+"""Bounds of numbers by precision; on a device, larger ones encode categories (mixed/device.py)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,19 +52,19 @@ class MixedProblem(NonlinearProblem):
         names: Sequence[str] | None = None,
         categories: Collection[str] = (),
     ) -> MixedProblem:
-        """From samples in rows and variables in columns: a DataFrame, or an array.
+        """A problem from a DataFrame or an array with samples in rows and variables in columns.
 
-        Text, Boolean and categorical columns hold categories, others numbers, all of them finite. A category is told
-        from others by equality; which label it has changes nothing.
+        Text, Boolean and categorical columns hold categories, others numbers, all of them finite. Categories are
+        compared by equality only, so their labels do not matter.
 
         Args:
-            categories: names of columns of numbers that are codes of categories, in a comma-separated text too; or, as
-                data sets have them, the labels of each variable's codes by its name, none of a variable of numbers.
+            categories: names of columns of numbers that are codes of categories, as a list or separated by commas; or,
+                as data sets have them, labels of the codes by variable, none for a variable of numbers.
             transform, permutations, k_cmi, k_perm, seed, precision: as in `NonlinearProblem.from_data`.
 
         Raises:
-            InvalidProblem: wrong shape, a value that is missing or infinite, a name in `categories` that is no
-                variable's, more than 65,536 categories, or what `NonlinearProblem.from_data` says.
+            InvalidProblem: wrong shape, a value that is missing or infinite, an unknown name in `categories`, more
+                than 65,536 categories, or a reason of `NonlinearProblem.from_data`.
         """
         matrix, names, coded = _matrix(data, names, _named(categories))
         plain = NonlinearProblem.from_data(
@@ -89,7 +89,7 @@ class MixedProblem(NonlinearProblem):
                 f"variable {names[too_large[0]]!r} reaches {np.abs(values[too_large[0]]).max():.3g}, beyond the "
                 f"limit of {LARGEST[precision]:.3g} for {precision}; rescale it or use another transform"
             )
-        # Equal distances are ordered by the samples' places, which must therefore tell nothing.
+        # Ties of distances are broken by the order of the samples, which must therefore carry no information.
         order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
         values = placing.placed(values[:, np.argsort(order, kind="stable")])
         numbers = np.where(coded, matrix.max(axis=0).astype(np.int64) + 1 if len(matrix) else 0, 0).astype(np.int32)
@@ -99,8 +99,8 @@ class MixedProblem(NonlinearProblem):
 
     def fault(self) -> str | None:
         p, categories = self.n_variables, self.categories
-        if found := super().fault():
-            return found
+        if fault := super().fault():
+            return fault
         if categories.dtype != np.int32 or categories.shape != (p,):
             return f"its categories are {categories.dtype} {categories.shape} for {p} variables"
         codes, numbers = self.values[categories > 0], categories[categories > 0, None]
@@ -109,11 +109,11 @@ class MixedProblem(NonlinearProblem):
         return None
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
-        """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in units of 2^-40; below zero at times."""
+        """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in units of 2^-40; it can be negative."""
         return np.asarray(partial) / (-self.n_samples * 2.0**PSI_BITS)
 
     def coordinates(self, variables: Sequence[int]) -> np.ndarray:
-        """(r, n) rows whose Chebyshev distance is that of the variables: a category is a row of 0 and 1."""
+        """(r, n) coordinates whose Chebyshev distance is the distance in the variables: a 0-1 row for each category."""
         rows = [self.values[:0]]
         for v in variables:
             number = int(self.categories[v])
@@ -130,18 +130,18 @@ class MixedProblem(NonlinearProblem):
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer; names do not."""
+        """sha256 over everything that changes the answer, which the names do not."""
         return super(NonlinearProblem, self).fingerprint
 
 
 def ranks_scale(n: int) -> int:
-    """What ranks are divided by, the smallest power of two that is not below n: no digit is lost."""
+    """The divisor of ranks: the smallest power of two that is at least n, so that the division is exact."""
     return 1 << (n - 1).bit_length()
 
 
 def _named(categories: Any) -> tuple[str, ...]:
     """The names of the columns that are codes of categories."""
-    if isinstance(categories, (str, int)):  # of the command line, which makes a number of a name that looks like one
+    if isinstance(categories, (str, int)):  # the command line converts a name that looks like a number
         return tuple(filter(None, map(str.strip, str(categories).split(","))))
     if hasattr(categories, "items"):
         return tuple(str(name) for name, labels in categories.items() if labels)
@@ -151,7 +151,7 @@ def _named(categories: Any) -> tuple[str, ...]:
 def _matrix(
     data: Any, names: Sequence[str] | None, coded: Sequence[str]
 ) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
-    """(n, p) float64 numbers, and codes of categories; the names; and (p,) bool, which columns are codes."""
+    """(n, p) float64 numbers and codes of categories; the names; and (p,) bool, whether a column holds codes."""
     import pandas as pd
 
     if not isinstance(data, pd.DataFrame):

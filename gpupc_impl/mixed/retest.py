@@ -1,5 +1,7 @@
-"""The test of mixed data from scratch, for verification: NumPy alone, by docs/mixed.md, sharing nothing with the
-kernels. A category is a row of 0 and 1 here."""
+"""The test of mixed data from scratch, for verification: in NumPy by docs/mixed.md, without code of the kernels.
+
+A category is a coordinate here that is 1 for its samples and 0 for others.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.retest import Retest, distances, set_own
 
 _AT_ONCE = 1 << 18
-"""Numbers in an array."""
+"""Upper bound of the numbers in a temporary array."""
 
 
 class MixedRetest(Retest):
@@ -35,12 +37,12 @@ class MixedRetest(Retest):
             behind = (np.arange(n) - np.arange(rows.start, rows.stop)[:, None]) % n
             order = np.lexsort((behind, apart), axis=1)[:, :k]
             for a, row in zip(range(rows.start, rows.stop), order, strict=True):
-                found = row[np.isfinite(apart[a - rows.start, row])]
-                result[a] = np.resize(found, k) if len(found) else a
+                neighbours = row[np.isfinite(apart[a - rows.start, row])]
+                result[a] = np.resize(neighbours, k) if len(neighbours) else a
         return result
 
     def _terms(self, radius, joint, in_x, in_y, in_set) -> np.ndarray:
         psi = self._problem.psi
-        # The joint distance of a sample to itself is infinite here, the others' zero.
+        # The distance of a sample to itself is infinite in the joint space and 0 in the others.
         near_x, near_y, near_set = (np.count_nonzero(d <= radius, axis=1) - 1 for d in (in_x, in_y, in_set))
         return psi[near_x] + psi[near_y] - psi[near_set] - psi[np.count_nonzero(joint <= radius, axis=1)]

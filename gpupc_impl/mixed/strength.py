@@ -1,10 +1,10 @@
-"""The tests of mixed data with the conditional mutual information, by the kernels of the searches: for reports."""
+"""Conditional mutual information of mixed data, estimated for reports by the kernels of the searches."""
 
-from gpupc_impl.mixed.device import MixedEngine
+from gpupc_impl.mixed.device import MixedCmiEstimator
 from gpupc_impl.nonlinear import strength
 
 
 class Strength(strength.Strength):
-    """See `core.family.Strength` and `nonlinear.strength.Strength`; estimates are below zero at times."""
+    """See `core.family.Strength` and `nonlinear.strength.Strength`; estimates can be negative."""
 
-    engine_of = MixedEngine
+    estimator_of = MixedCmiEstimator

@@ -11,8 +11,9 @@ import numpy as np
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.nonlinear.device import SEARCH_PARAMS, Search
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.search import Search
+from gpupc_impl.nonlinear.tuning import SEARCH_PARAMS
 
 SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20)
 
@@ -26,39 +27,38 @@ class ParallelSearch(Search):
 
     def _test_all(self, level: int) -> None:
         rows = [row.nonzero()[0] for row in self.edges]
-        most_tests = max(len(row) for row in rows) - level
-        for batch in self._batches(level, rows, most_tests):
+        for batch in self._batches(level, rows):
             sets = [(i, *members) for i, members, _ in batch]
-            tests = [(number, j) for number, (_, _, others) in enumerate(batch) for j in others]
+            tests = [(index, j) for index, (_, _, others) in enumerate(batch) for j in others]
             self.make(level, sets, tests)
 
-    def _batches(
-        self, level: int, rows: list[np.ndarray], most_tests: int
-    ) -> Iterator[list[tuple[int, tuple[int, ...], list[int]]]]:
+    def _batches(self, level: int, rows: list[np.ndarray]) -> Iterator[list[tuple[int, tuple[int, ...], list[int]]]]:
         """Sets (i, S) with the V_j to test, in batches that fill the device.
 
         A batch takes the next set of each variable in turn. A pair then has few tests in a batch, so its separating set
         makes few of them pointless. Where one set fills the device, variables are finished one after the other.
         """
-        room = self.engine.fitting(level, self._wanted(level, most_tests), most_tests)
-        enough = math.inf if self.sets_at_once else self.engine.tuning.samples / self.engine.n
+        busy_tests = self.estimator.busy_tests
+        most_tests = max(len(row) for row in rows) - level
+        room = self.estimator.fitting(level, self.sets_at_once or max(1, int(busy_tests)), most_tests)
+        enough = math.inf if self.sets_at_once else busy_tests
         queues = [(i, rows[i], itertools.combinations(rows[i].tolist(), level)) for i in range(self.p)]
         queues = [queue for queue in queues if len(queue[1]) > level]
         while queues:
             batch, tests, finished = [], 0, set()
             while len(batch) < room and tests < enough and len(finished) < len(queues):
-                for at, (i, row, sets) in enumerate(queues):
-                    if at in finished:
+                for place, (i, row, sets) in enumerate(queues):
+                    if place in finished:
                         continue
                     chosen = self._next(level, i, row, sets)
                     if chosen is None:
-                        finished.add(at)
+                        finished.add(place)
                         continue
                     batch.append((i, *chosen))
                     tests += len(chosen[1])
                     if len(batch) >= room or tests >= enough:
                         break
-            queues = [queue for at, queue in enumerate(queues) if at not in finished]
+            queues = [queue for place, queue in enumerate(queues) if place not in finished]
             if batch:
                 batch.sort(key=lambda entry: entry[:2])
                 yield batch
@@ -68,21 +68,14 @@ class ParallelSearch(Search):
     ) -> tuple[tuple[int, ...], list[int]] | None:
         """The variable's next set with a test left, and the V_j to test; None when there is none."""
         others = row[row > i] if level == 0 else row
-        others = others[self.open(i, others)]
-        if not len(others):
+        candidates = others[self.open(i, others)].tolist()
+        if not candidates:
             return None
-        candidates = others.tolist()
         for members in sets:
             chosen = [j for j in candidates if j not in members]
             if chosen:
                 return members, chosen
         return None
-
-    def _wanted(self, level: int, most_tests: int) -> int:
-        """Sets that a batch may have."""
-        if self.sets_at_once:
-            return self.sets_at_once
-        return max(1, self.engine.tuning.samples // self.engine.n)
 
 
 @method(
@@ -90,10 +83,7 @@ class ParallelSearch(Search):
     family="nonlinear",
     source="GPU-CMIknn, section 4.2, Algorithm 5",
     summary="permutations of several sets at once, each used for all neighbours of its variable",
-    params={
-        **SEARCH_PARAMS,
-        "delta": SETS_AT_ONCE,
-    },
+    params={**SEARCH_PARAMS, "delta": SETS_AT_ONCE},
 )
 def gpucmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
     return pc_stable(problem, ParallelSearch(problem, run), facts=dict(run.facts), progress=run.progress)

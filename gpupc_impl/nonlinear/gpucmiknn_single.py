@@ -8,15 +8,17 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.nonlinear.device import PARAMS, SEARCH_PARAMS, Search, ci_test
+from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.search import Search
+from gpupc_impl.nonlinear.tuning import PARAMS, SEARCH_PARAMS
 
 
 class SingleSearch(Search):
     """Pairs in ascending order, each until its first separating set, as a serial PC-stable does."""
 
     def _test_all(self, level: int) -> None:
-        self.engine.fitting(level, 1, 1)
+        self.estimator.fitting(level, 1, 1)
         rows = [row.nonzero()[0].tolist() for row in self.edges]
         for i in range(self.p):
             for j in rows[i]:
@@ -58,12 +60,17 @@ def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
     return pc_stable(problem, SingleSearch(problem, run, racing=True), facts=dict(run.facts), progress=run.progress)
 
 
-def open_test(problem: NonlinearProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value. Each brings its data to the device."""
-    of_tests = {name: value for name, value in params.items() if name in PARAMS}
+def open_test(
+    problem: NonlinearProblem,
+    backend: Backend,
+    params: Mapping[str, Any],
+    estimator_of: type[CmiEstimator] = CmiEstimator,
+) -> Callable[..., float]:
+    """A function (i, j, S) -> p-value, for `measurement.single_tests`. Each call copies the data to the device."""
+    test_params = {name: value for name, value in params.items() if name in PARAMS}
 
     def test(i: int, j: int, members: tuple[int, ...]) -> float:
-        count, _, _ = ci_test(problem, i, j, members, backend, **of_tests)
+        count, _, _ = ci_test(problem, i, j, members, backend, estimator_of=estimator_of, **test_params)
         return problem.p_value(count)
 
     return test

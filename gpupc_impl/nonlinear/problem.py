@@ -18,17 +18,17 @@ TRANSFORMS = ("ranks", "standardize", "none")
 PRECISIONS = ("float32", "float64")
 
 PSI_BITS = 40
-"""Digamma values are whole multiples of 2^-40: sums of whole numbers do not depend on their order."""
+"""Digamma values are whole multiples of 2^-40, because sums of whole numbers do not depend on their order."""
 
 MAX_SAMPLES = 2**24
-"""float32 holds whole numbers up to here exactly, and priorities give a sample's index 24 bits (kernels/philox.cuh)."""
+"""float32 has all whole numbers up to this, and a priority has 24 bits for the sample (kernels/philox.cuh)."""
 
 MAX_PERMUTATIONS = 100_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NonlinearProblem(Problem):
-    """PC-stable with CMIknn: conditional mutual information from nearest neighbours, and a local permutation scheme.
+    """PC-stable with CMIknn: conditional mutual information from nearest neighbours, with local permutations.
 
     The test is Runge's (2018) as Hagedorn et al. give it (sections 2.2 and 4.1), stated exactly in docs/cmiknn.md.
     Build a problem with `from_data`, which checks its input.
@@ -37,7 +37,7 @@ class NonlinearProblem(Problem):
         values: (p, n) float32 or float64, C-contiguous: the transformed samples, a variable a row.
         transform: what was done to each variable: ``"ranks"`` (0 to n - 1), ``"standardize"`` (mean 0, variance 1) or
             ``"none"``.
-        permutations: perm, the number of permutations behind a p-value.
+        permutations: perm, the number of permutations that a p-value is computed from.
         k_cmi: k_CMI, the neighbour in the joint space whose distance is the radius of the counts.
         k_perm: k_perm, the neighbours in S among which a permutation draws.
         seed: the seed of all random numbers, 0 to 2^64 - 1.
@@ -79,13 +79,13 @@ class NonlinearProblem(Problem):
         precision: str = "float32",
         names: Sequence[str] | None = None,
     ) -> NonlinearProblem:
-        """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
+        """A problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
-        A `k_cmi` below one is a fraction of the samples, as tigramite's ``knn=0.2``: max(1, int(k_cmi * n)).
+        A `k_cmi` below one is a fraction of the samples, as in tigramite's ``knn=0.2``: max(1, int(k_cmi * n)).
 
-        Under ``"ranks"`` equal values get their ranks in a random order, drawn from the seed for each variable. A
-        constant variable would become pure noise that way; under every transform it stays constant instead: it is
-        zero, all its tests of level 0 have p = 1, and it ends isolated. A warning names it.
+        Under ``"ranks"`` equal values get their ranks in a random order, drawn from the seed for each variable. Since a
+        constant variable would become pure noise that way, it is set to zero under every transform: all its tests of
+        level 0 have p = 1, and it ends isolated. A warning names it.
 
         Raises:
             InvalidProblem: wrong shape, a value that is missing or infinite, k_cmi or k_perm not below the number of
@@ -163,7 +163,7 @@ class NonlinearProblem(Problem):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer; names do not."""
+        """sha256 over everything that changes the answer, which the names do not."""
         parameters = [getattr(self, name) for name in self.PARAMETERS]
         digest = hashlib.sha256(
             repr((self.family, self.alpha, self.max_level, *parameters, self.values.shape)).encode()
@@ -185,18 +185,18 @@ def psi_table(n: int) -> np.ndarray:
 
 
 def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
-    """Ranks 0 to n - 1 of each row; equal values in an order drawn for each row (PCG64 of (seed, row))."""
+    """Ranks 0 to n - 1 of each row; equal values get theirs in an order drawn for each row (PCG64 of (seed, row))."""
     n = columns.shape[1]
     ranks = np.empty_like(columns)
     for k, column in enumerate(columns):
-        # The raw stream of a bit generator is fixed for good, unlike what numpy's Generator makes of it.
+        # NumPy guarantees the raw stream of a bit generator forever, but not the numbers of its Generator.
         ties = np.random.PCG64(np.random.SeedSequence([seed, k])).random_raw(n)
         ranks[k, np.lexsort((ties, column))] = np.arange(n)
     return ranks
 
 
 def _standardized(columns: np.ndarray, seed: int) -> np.ndarray:
-    """Mean 0 and variance 1; rows are scaled by their largest magnitude first, so that no square overflows."""
+    """Rows of mean 0 and variance 1; dividing by the largest magnitude first keeps squares from overflowing."""
     scale = np.abs(columns).max(axis=1, keepdims=True)
     scaled = columns / np.where(scale > 0, scale, 1.0)
     scaled -= scaled.mean(axis=1, keepdims=True)
@@ -223,7 +223,7 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     """The value as an int.
 
     Raises:
-        InvalidProblem: no whole number, or outside [least, most].
+        InvalidProblem: the value is no whole number, or outside [least, most].
     """
     try:
         whole = int(value)
@@ -245,7 +245,7 @@ def _neighbours(name: str, value: Any, n: int) -> int:
 
 
 def _check_range(values: np.ndarray, names: Sequence[str], transform: str, precision: str) -> None:
-    """Distances must be finite."""
+    """Raise InvalidProblem if a distance would not be finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         spread = values.max(axis=1) - values.min(axis=1)
     bad = np.flatnonzero(~np.isfinite(spread))

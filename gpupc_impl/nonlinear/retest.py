@@ -1,7 +1,7 @@
-"""The CMIknn test from scratch, for verification: NumPy alone, by docs/cmiknn.md, sharing nothing with the kernels.
+"""The CMIknn test from scratch, for verification: in NumPy by docs/cmiknn.md, without code of the kernels.
 
-Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by sample; CMI values come from all
-distances between samples, some rows of their matrix at a time.
+Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by sample. CMI values come from all
+distances between samples, computed some rows of their matrix at a time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _FOLD, _DRAW = 0, 1
 _INDEX_BITS = 24
 
 DISTANCES_AFFORDED = 2 * 10**9
-"""Distances in the joint space, over all tests, when the removed edges of one answer are tested again: about half a
-minute."""
+"""Distances in the joint space that the retests of one answer may take in all: about half a minute of work."""
 
 _AT_ONCE = 1 << 18
-"""Numbers in an array: rows of a distance matrix, or neighbours of samples in permutations."""
+"""Upper bound of the numbers in a temporary array: rows of a distance matrix, or neighbours of samples in permutations.
+"""
 
 
 class Retest:
     """CMIknn from scratch; see `core.family.Retest`.
 
-    A pair's first variable is the one that is permuted. The ratio is the critical count over the test's, so that one up
-    to 1 separates. Both are whole numbers: no test is near its threshold.
+    A pair's first variable is the one that is permuted. The ratio is the critical count over the test's count, so that
+    a ratio up to 1 separates. Both are whole numbers, so tolerances are 0.
     """
 
     def __init__(self, problem: NonlinearProblem):
@@ -67,10 +67,10 @@ class Retest:
                 sums[number] += self._terms(radius, joint, np.maximum(own, in_set), in_both, in_set).sum()
         return sums
 
-    # --- what mixed data have otherwise (mixed/retest.py) ---------------------------------------------------------
+    # --- what mixed/retest.py overrides ---------------------------------------------------------------------------
 
     def _space(self, variables: list[int]) -> np.ndarray:
-        """(l, n) rows whose Chebyshev distance is that of the variables."""
+        """(l, n) coordinates whose Chebyshev distance is the distance in the variables."""
         return self._problem.values[variables]
 
     def _nearest(self, members: list[int]) -> np.ndarray | None:
@@ -78,10 +78,10 @@ class Retest:
         return _nearest(self._space(members), self._problem.k_perm) if members else None
 
     def _terms(self, radius, joint, in_x, in_y, in_set) -> np.ndarray:
-        """(r,) what samples add to the sum: of (r, 1) radii and (r, n) distances in the four spaces."""
+        """(r,) terms of the samples' sum, from (r, 1) radii and (r, n) distances in the four spaces."""
         psi = self._problem.psi
         near_x, near_y, near_set = (_near(space, radius) for space in (in_x, in_y, in_set))
-        return psi[near_x] + psi[near_y] - psi[near_set]  # without members all distances are zero: n
+        return psi[near_x] + psi[near_y] - psi[near_set]  # without members all distances are 0, and near_set is n
 
 
 def permutations(problem: NonlinearProblem, i: int, members: list[int], nearest: np.ndarray | None) -> np.ndarray:
@@ -100,17 +100,18 @@ def permutations(problem: NonlinearProblem, i: int, members: list[int], nearest:
         each = np.arange(len(turns))
         for at in pieces(n, max(_AT_ONCE // (len(turns) * k), 1)):
             lists = _shuffled(nearest, key, turns[:, at], permutation)
-            for asked, a in zip(lists.swapaxes(0, 1), turns[:, at].T, strict=True):  # whose turn it is, (perm,)
-                free = ~used[each[:, None], asked]
-                free[:, -1] = True  # the last is used all the same
-                taken = asked[each, free.argmax(axis=1)]
+            # In each permutation the sample a, whose turn it is, takes the first free neighbour of its shuffled list.
+            for neighbours, a in zip(lists.swapaxes(0, 1), turns[:, at].T, strict=True):
+                free = ~used[each[:, None], neighbours]
+                free[:, -1] = True  # the last is taken even if it is not free
+                taken = neighbours[each, free.argmax(axis=1)]
                 used[each, taken] = True
                 result[some.start + each, a] = taken
     return result
 
 
 def _turns(key: tuple[int, int], permutation: np.ndarray, n: int) -> np.ndarray:
-    """(w, n) the samples in ascending order of their priorities, in (w, 1) permutations."""
+    """(w, n) the samples in ascending order of their priorities in (w, 1) permutations."""
     sample = np.arange(n, dtype=np.uint64)[None, :]
     high, low, _, _ = _words(key, sample, permutation, 0)
     index = np.uint64((1 << _INDEX_BITS) - 1)
@@ -129,7 +130,7 @@ def _nearest(in_set: np.ndarray, k: int) -> np.ndarray:
 
 
 def _shuffled(nearest: np.ndarray, key: tuple[int, int], sample: np.ndarray, permutation: np.ndarray) -> np.ndarray:
-    """(w, t, k) the neighbours of (w, t) samples in the orders in which they ask for them in (w, 1) permutations."""
+    """(w, t, k) the neighbours of (w, t) samples in their random orders in (w, 1) permutations."""
     k = nearest.shape[1]
     lists = nearest[sample]
     for y in range(k):
@@ -145,10 +146,10 @@ def _shuffled(nearest: np.ndarray, key: tuple[int, int], sample: np.ndarray, per
 def distances(values: np.ndarray, rows: slice) -> np.ndarray:
     """(r, n) Chebyshev distances of these samples to all samples in (l, n) values; zeros where l is 0."""
     n = values.shape[1]
-    found = np.zeros((rows.stop - rows.start, n), values.dtype)
-    for column in values:
-        np.maximum(found, np.abs(column[rows, None] - column[None, :]), out=found)
-    return found
+    result = np.zeros((rows.stop - rows.start, n), values.dtype)
+    for coordinate in values:
+        np.maximum(result, np.abs(coordinate[rows, None] - coordinate[None, :]), out=result)
+    return result
 
 
 def set_own(apart: np.ndarray, rows: slice) -> None:
@@ -157,7 +158,7 @@ def set_own(apart: np.ndarray, rows: slice) -> None:
 
 
 def _near(apart: np.ndarray, radius: np.ndarray) -> np.ndarray:
-    """(r,) how many samples are nearer than (r, 1) radii; where a radius is zero, how many are at distance zero."""
+    """(r,) numbers of samples nearer than (r, 1) radii, or at distance 0 where the radius is 0."""
     return np.count_nonzero((apart < radius) | ((radius == 0) & (apart == 0)), axis=1)
 
 

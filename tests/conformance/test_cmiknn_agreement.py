@@ -19,7 +19,7 @@ from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
 
-pytestmark = pytest.mark.xdist_group("cmiknn")  # else two processes compile the twins at once
+pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
 SETTINGS = {
     f"{method.name}-{backend}": (method, backend)
@@ -34,7 +34,7 @@ OTHERS = {
     for backend in method.backends
     if method.random and not method.module.startswith("baselines.peers.") and unavailable(method, backend) is None
 }
-"""Methods of ours; tests/gpu/test_cuda_peers.py compares programs of other people."""
+"""The project's own random methods; tests/gpu/test_cuda_peers.py compares those of other groups."""
 CASES_A_TEST = 4
 
 
@@ -129,7 +129,7 @@ def test_every_method_finds_the_same_on_larger_data(chunk):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_counts_and_cmi_of_single_tests(name):
-    """The kernels' count and CMI of a test are the twins', for every selection."""
+    """With every selection the kernels give the count and the CMI of the numba references."""
     from baselines._cmiknn_search import CmiknnTest
 
     method, backend = KERNELS[name]
@@ -175,7 +175,7 @@ def test_little_memory_means_blocks_not_another_answer(name):
 
 
 def smallest_limit(problem: NonlinearProblem, method: Method, backend: str, enough: int) -> int:
-    """A limit that suffices where 9/10 of it does not."""
+    """A limit that suffices although 9/10 of it do not."""
     while True:
         try:
             solve(problem, method, open_backend(backend, enough * 9 // 10))
@@ -234,7 +234,7 @@ def test_methods_with_random_numbers_of_their_own_take_the_fewest_variables_and_
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_subnormal_distances(name, precision):
-    """Distances that a factor near one leaves as they are: the answer is that of whole numbers."""
+    """Subnormal numbers do not change when multiplied by a factor near one, but the answer is that of whole numbers."""
     method, backend = SETTINGS[name]
     least = float(np.finfo(precision).smallest_subnormal)
     data = np.random.default_rng(0).integers(0, 60, size=(40, 3))
@@ -247,7 +247,7 @@ def test_subnormal_distances(name, precision):
 
 
 def check_that_a_radius_is_found(problem: NonlinearProblem) -> None:
-    """The twins' search for the k-th distance ends, as plain Python, which an alarm can interrupt when it does not."""
+    """The references' search for the k-th distance ends. It runs as plain Python, which an alarm can interrupt."""
     from baselines import _cmiknn
 
     columns, n = problem.values[:1].T.copy(), problem.n_samples

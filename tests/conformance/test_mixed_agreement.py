@@ -109,7 +109,7 @@ def test_every_method_finds_the_same_on_larger_data(chunk):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_counts_and_cmi_of_single_tests(name):
-    """A test's values are the twin's and those from scratch, bit by bit, for either selection."""
+    """With either selection a test's values equal the numba reference's and the retest's, bit for bit."""
     from baselines._mixed_search import MixedTest
 
     method, backend = KERNELS[name]
@@ -128,7 +128,7 @@ def test_counts_and_cmi_of_single_tests(name):
 
 
 def chain(n: int, seed: int) -> pd.DataFrame:
-    """x -> group -> y, and a number apart."""
+    """The chain x -> group -> y, and an independent number."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=n)
     group = np.digitize(x + 0.3 * rng.normal(size=n), [-0.5, 0.5])

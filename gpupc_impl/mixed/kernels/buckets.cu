@@ -1,3 +1,3 @@
-// CMI in buckets by the rules of mixed data.
+// CMI by counting in buckets, by the rule for mixed data.
 #include "mixed/kernels/mixed.cuh"
 #include "nonlinear/kernels/buckets.cu"

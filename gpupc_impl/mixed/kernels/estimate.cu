@@ -1,3 +1,3 @@
-// CMI by counting and the rules of mixed data.
+// CMI by bisection, by the rule for mixed data.
 #include "mixed/kernels/mixed.cuh"
 #include "nonlinear/kernels/estimate.cu"

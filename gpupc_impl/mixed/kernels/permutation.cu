@@ -1,3 +1,3 @@
-// Local permutations by the rules of mixed data.
+// Local permutations, by the rule for mixed data.
 #include "mixed/kernels/mixed.cuh"
 #include "nonlinear/kernels/permutation.cu"

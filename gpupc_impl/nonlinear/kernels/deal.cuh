@@ -1,12 +1,12 @@
-// Work that the warps of a launch share out among themselves.
+// Dynamic scheduling of pieces of work to the warps of a launch, with locality.
 #pragma once
 
 #include "nonlinear/kernels/warp.cuh"
 
-// Which multiprocessor a block runs on.
+// The multiprocessor that the block runs on.
 __device__ __forceinline__ unsigned multiprocessor() {
 #ifdef GPUPC_HOST
-    return blockIdx.x;  // there is none
+    return blockIdx.x;  // a stand-in
 #else
     unsigned number;
     asm("mov.u32 %0, %%smid;" : "=r"(number));
@@ -14,19 +14,19 @@ __device__ __forceinline__ unsigned multiprocessor() {
 #endif
 }
 
-// Deals pieces of work, numbered from 0, to warps. Each multiprocessor has a share of its own, pieces that follow one
-// another, so that its warps work beside each other on what it has in its cache. When that is done they help where most
-// is left.
+// Deals pieces of work, numbered from 0, to warps. Each multiprocessor has a share of consecutive pieces, so that its
+// warps work at the same time on neighbouring pieces, whose data its cache holds. Once its share is done, its warps
+// steal from the share with the most pieces left.
 class Deal {
  public:
-    // taken: (shares) pieces taken of each share, zeros before the launch.
+    // taken: (shares) how many pieces of each share were taken, zeros before the launch.
     __device__ __forceinline__ Deal(unsigned* taken_, int pieces_, int shares_)
         : taken(taken_),
           pieces(pieces_),
           shares(shares_),
           share(static_cast<int>(multiprocessor() % static_cast<unsigned>(shares_))) {}
 
-    // The next piece for the warp, all of whose threads ask; -1 when there is none.
+    // The next piece for the warp, or -1 when none is left. All threads of the warp call this.
     __device__ __forceinline__ int next(const Warp& warp) {
         while (share >= 0) {
             int piece = 0;
@@ -42,28 +42,29 @@ class Deal {
     unsigned* taken;
     int pieces, shares, share;
 
+    // The first piece of a share.
     __device__ __forceinline__ int begin(int of) const {
         return static_cast<int>(static_cast<long long>(pieces) * of / shares);
     }
 
-    // The share that has most left, or -1.
+    // The share with the most pieces left; -1 when all are empty.
     __device__ __forceinline__ int fullest(const Warp& warp) const {
-        int most = 0, where = -1;
+        int most = 0, fullest = -1;
         for (int other = warp.thread; other < shares; other += warp.threads) {
             const int left = begin(other + 1) - begin(other) - static_cast<int>(load_relaxed(&taken[other]));
             if (left > most) {
                 most = left;
-                where = other;
+                fullest = other;
             }
         }
-        for (int apart = 1; apart < warp.threads; apart *= 2) {
-            const int its = __shfl_down_sync(warp.mask, most, apart);
-            const int there = __shfl_down_sync(warp.mask, where, apart);
-            if (warp.thread + apart < warp.threads && its > most) {
-                most = its;
-                where = there;
+        for (int distance = 1; distance < warp.threads; distance *= 2) {
+            const int other_most = __shfl_down_sync(warp.mask, most, distance);
+            const int other_share = __shfl_down_sync(warp.mask, fullest, distance);
+            if (warp.thread + distance < warp.threads && other_most > most) {
+                most = other_most;
+                fullest = other_share;
             }
         }
-        return __shfl_sync(warp.mask, where, 0);
+        return __shfl_sync(warp.mask, fullest, 0);
     }
 };

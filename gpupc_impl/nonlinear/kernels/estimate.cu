@@ -1,14 +1,37 @@
-// CMI of V_i and V_j given S for V_i itself and its permutations (GPU-CMIknn, Algorithm 4), by counting.
+// CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), by bisection and counting.
 //
-// A block works on one sample at a time, for all lanes (lane 0: V_i itself; lane m + 1: permutation m). The distances
-// from the sample in (V_j, S) and in S are the same in all lanes, and computed once. The distance in (V_i, V_j, S) is
-// never below that in (V_j, S), so the nearest neighbours are looked for among the samples that are near in (V_j, S).
-// The radius is found by bisection: how many distances are at most so large? That takes as long for every k_CMI.
+// The radius of a sample is the k-th smallest of its joint distances, in (V_i, V_j, S). Bisection asks how many
+// distances are at most a bound, which takes as long for every k. The distances in (V_j, S) and in S are the same in
+// all replicates and are computed once for each sample. A joint distance is at least that in (V_j, S), so only the
+// samples that are near in (V_j, S) are looked at: first about as many as uniform samples would need, then twice as
+// many if some replicate needs more.
+//
+// A block has a sample at a time, and its threads share the replicates, whose values lie side by side: a warp of a GPU
+// reads neighbouring memory, and a core of the host works on a vector of replicates.
 #include "nonlinear/kernels/tests.cuh"
 
-constexpr int LINEAR_STEPS = 12;  // of a bisection, until it halves the keys instead of the distances
+constexpr int LINEAR_STEPS = 12;  // steps of a bisection of the distances, before it goes on with their keys
 
-// A sum over the threads of the block, at the price of one barrier: three totals take turns.
+// The samples of one thread of the block: strided on a GPU, so that reads are coalesced; contiguous on the host, so
+// that the compiler can vectorise the loop.
+struct Span {
+    int first, last;
+#ifdef GPUPC_HOST
+    static constexpr int step = 1;
+    __device__ explicit Span(int n) {
+        const int width = (n + blockDim.x - 1) / blockDim.x;
+        first = min(static_cast<int>(threadIdx.x) * width, n);
+        last = min(first + width, n);
+    }
+    __device__ bool has(int a) const { return first <= a && a < last; }
+#else
+    int step;
+    __device__ explicit Span(int n) : first(threadIdx.x), last(n), step(blockDim.x) {}
+    __device__ bool has(int a) const { return a % blockDim.x == threadIdx.x; }
+#endif
+};
+
+// A sum over the threads of the block with one barrier: three totals take turns.
 struct BlockSum {
     int* totals;
     int turn = 0;
@@ -31,19 +54,20 @@ __device__ int count_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> boun
     return count;
 }
 
-// A bound that `wanted` or somewhat more of the n - 1 keys do not exceed; all threads of the block get the same.
+// A bound that at least `length` of the n - 1 keys do not exceed, and not many more. All threads of the block call this
+// and get the same.
 template <class T>
-__device__ KeyOf<T> bound_for(const KeyOf<T>* keys, int n, const Span& span, int wanted, KeyOf<T> guess,
+__device__ KeyOf<T> bound_for(const KeyOf<T>* keys, int n, const Span& span, int length, KeyOf<T> guess,
                               KeyOf<T> widest, BlockSum& block_sum) {
-    if (wanted >= n - 1) return widest;
+    if (length >= n - 1) return widest;
     KeyOf<T> low = -1, high = widest;
     for (int step = 0; high - low > 1; ++step) {
         const bool guessed = step == 0 && guess > low && guess < high;
         const KeyOf<T> bound = guessed ? guess : middle<T>(low, high, step > LINEAR_STEPS);
         const int count = block_sum(count_up_to<T>(keys, span, bound));
-        if (count < wanted) {
+        if (count < length) {
             low = bound;
-        } else if (count > wanted + wanted / 4 + 4) {
+        } else if (count > length + length / 4 + 4) {
             high = bound;
         } else {
             return bound;
@@ -52,13 +76,13 @@ __device__ KeyOf<T> bound_for(const KeyOf<T>* keys, int n, const Span& span, int
     return high;
 }
 
-// Lists the samples whose key is at most a bound, in any order, with their keys; returns how many there are. `cursor`
-// is zero; the caller waits for the block before the list is read.
+// Lists the samples whose key is at most a bound, in any order, with their keys. The number of these is added to
+// `cursor`, which is zero before; the caller waits for the block before it reads the list.
 template <class T>
 __device__ void list_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> bound, int* cursor, int* list,
                            KeyOf<T>* list_keys) {
 #ifdef GPUPC_HOST
-    if (blockDim.x == 1) {  // without branches that nobody can predict; the arrays have room for one more
+    if (blockDim.x == 1) {  // without unpredictable branches; the arrays have room for one more
         int place = 0;
         for (int b = span.first; b < span.last; ++b) {
             list[place] = b;
@@ -79,253 +103,286 @@ __device__ void list_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> boun
     }
 }
 
-// The distances of one sample to those of a list, in (V_i, V_j, S), for the lanes of a thread: computed again each
-// time, or kept in a buffer.
+// The joint distances of one sample to those of a list, for the replicates of a thread: computed at each use, or kept
+// in a buffer.
 template <class T, class Rule>
 struct Distances {
-    using L = Lanes<T>;
-    const T* columns;  // of the thread's lanes
+    using V = Vector<T>;
+    const T* columns;  // of the thread's replicates
     int stride;
-    typename L::Values own;
+    typename V::Values own;
     const int* list;
     const KeyOf<T>* list_keys;
     KeyOf<T>* buffer;
 
     template <bool BUFFERED>
-    __device__ __forceinline__ typename L::Keys at(int j) const {
-        if constexpr (BUFFERED) return L::load_keys(buffer + static_cast<long long>(j) * L::WIDTH);
-        return L::larger(Rule::template distances<T>(L::load(columns + static_cast<long long>(list[j]) * stride), own),
-                         L::all(list_keys[j]));
+    __device__ __forceinline__ typename V::Keys at(int j) const {
+        if constexpr (BUFFERED) return V::load_keys(buffer + static_cast<long long>(j) * V::ELEMENTS);
+        return V::larger(Rule::template distances<T>(V::load(columns + static_cast<long long>(list[j]) * stride), own),
+                         V::all(list_keys[j]));
     }
 };
 
-// The k-th smallest of `length` distances in each lane; at least k are at most `bound`.
+// The k-th smallest of `length` distances in each replicate; at least k are at most `bound`.
 template <class T, class Rule, bool BUFFERED>
-__device__ __forceinline__ typename Lanes<T>::Keys kth_smallest(const Distances<T, Rule>& distances, int length, int k,
-                                                                KeyOf<T> bound) {
-    using L = Lanes<T>;
-    using Keys = typename L::Keys;
-    const auto wanted = static_cast<KeyOf<T>>(k);
-    Keys low = L::all(-1), high = L::all(bound);
+__device__ __forceinline__ typename Vector<T>::Keys kth_smallest(const Distances<T, Rule>& distances, int length, int k,
+                                                                 KeyOf<T> bound) {
+    using V = Vector<T>;
+    using Keys = typename V::Keys;
+    const auto rank = static_cast<KeyOf<T>>(k);
+    Keys low = V::all(-1), high = V::all(bound);
     if constexpr (Number<T>::whole) {
         for (int width = bound + 1; width > 1; width = (width + 1) / 2) {
-            const Keys middle = L::middles(low, high, true);
-            Keys above = L::all(0);
-            for (int j = 0; j < length; ++j) L::count_above(above, distances.template at<BUFFERED>(j), middle);
-            const Keys count = L::all(static_cast<KeyOf<T>>(length)) - above;
-            const auto enough = L::at_least(count, wanted);
-            high = L::choose(enough, middle, high);
-            low = L::choose(enough, low, middle);
+            const Keys middle = V::middles(low, high, true);
+            Keys above = V::all(0);
+            for (int j = 0; j < length; ++j) V::count_above(above, distances.template at<BUFFERED>(j), middle);
+            const Keys count = V::all(static_cast<KeyOf<T>>(length)) - above;
+            const auto enough = V::at_least(count, rank);
+            high = V::choose(enough, middle, high);
+            low = V::choose(enough, low, middle);
         }
         return high;
     } else {
-        for (int step = 0; L::any(L::at_least(high - low, 2)); ++step) {
-            const Keys middle = L::middles(low, high, step >= LINEAR_STEPS);
-            Keys above = L::all(0);
-            for (int j = 0; j < length; ++j) L::count_above(above, distances.template at<BUFFERED>(j), middle);
-            const Keys count = L::all(static_cast<KeyOf<T>>(length)) - above;
-            const auto enough = L::at_least(count, wanted);
-            high = L::choose(enough, middle, high);
-            // Exactly k are at most `middle`: the largest of these is the one.
-            low = L::choose(enough, L::choose(L::at_least(count, wanted + 1), low, middle - 1), middle);
+        for (int step = 0; V::any(V::at_least(high - low, 2)); ++step) {
+            const Keys middle = V::middles(low, high, step >= LINEAR_STEPS);
+            Keys above = V::all(0);
+            for (int j = 0; j < length; ++j) V::count_above(above, distances.template at<BUFFERED>(j), middle);
+            const Keys count = V::all(static_cast<KeyOf<T>>(length)) - above;
+            const auto enough = V::at_least(count, rank);
+            high = V::choose(enough, middle, high);
+            // If exactly k distances are at most `middle`, the k-th is the largest of them, and the bisection ends.
+            low = V::choose(enough, V::choose(V::at_least(count, rank + 1), low, middle - 1), middle);
         }
-        Keys largest = L::all(0);
+        Keys largest = V::all(0);
         for (int j = 0; j < length; ++j) {
             const Keys distance = distances.template at<BUFFERED>(j);
-            largest = L::larger(largest, L::choose(L::at_least(high - distance, 0), distance, largest));
+            largest = V::larger(largest, V::choose(V::at_least(high - distance, 0), distance, largest));
         }
         return largest;
     }
 }
 
-// How tests are estimated by counting.
+// The replicates, and how much a block looks at and keeps.
 template <class T>
 struct Counting {
-    const T* columns;  // (sets, n, stride) values of all lanes side by side; stride is a multiple of 32
-    const T* sorted;   // (p, n) values of each variable ascending, at level 0 ...
-    bool ranks;        // ... and whether these are 0, ..., n - 1 or constant
+    const T* columns;  // (sets, n, stride) the replicates side by side; stride is a multiple of 32
+    const T* sorted;   // (p, n) each variable's values ascending; at level 0
+    bool ranks;        // whether these are 0, ..., n - 1 or constant
     int stride;
-    int wanted;               // how many samples to try first
-    KeyOf<T> widest;          // no distance is larger
-    int capacity;             // distances that each thread's buffer holds, or 0
-    unsigned char* scratch;   // takes the place of shared memory where there is not enough of it, or null
+    int first_length;         // samples near in (V_j, S) that are tried first
+    KeyOf<T> widest;          // upper bound of all distances
+    int capacity;             // distances that the buffer of each thread holds, or 0
+    unsigned char* scratch;   // global memory in place of shared memory where that is too small, or null
     long long scratch_bytes;  // of each block
 };
 
-// The partials of tests. Samples are dealt out to the blocks of a test. EMPTY: level 0. Grid (any, tests), block
+// The arrays of a block, in shared memory or in scratch: CountingSelection of counting.py computes their size.
+template <class T>
+struct Workspace {
+    using Key = KeyOf<T>;
+    Key* buffer;               // (capacity) vectors of each thread
+    unsigned long long* sums;  // (stride) the block's share of the partials
+    Key* radii;                // (stride) of the sample at hand; -1: not known yet
+    int* near_in_both;         // (stride) n_yz
+    int* list;                 // (n + 1) samples that are near
+    Key* list_keys;            // (n + 1) and their distances
+    Key* both;                 // (n) distances in (V_j, S)
+    Key* in_set;               // (n) distances in S; not at level 0
+
+    __device__ __forceinline__ Workspace(unsigned char* memory, int thread, int threads, int capacity, int stride,
+                                         int n) {
+        constexpr int ELEMENTS = Vector<T>::ELEMENTS;
+        buffer = reinterpret_cast<Key*>(memory) + static_cast<long long>(thread) * capacity * ELEMENTS;
+        memory += static_cast<long long>(threads) * capacity * ELEMENTS * sizeof(Key);
+        sums = reinterpret_cast<unsigned long long*>(memory);
+        radii = reinterpret_cast<Key*>(sums + stride);
+        near_in_both = reinterpret_cast<int*>(radii + stride);
+        list = near_in_both + stride;
+        list += (n + 1) % 2;  // aligns keys of 64 bits
+        list_keys = reinterpret_cast<Key*>(list + n + 1);
+        both = list_keys + n + 1;
+        in_set = both + n;
+    }
+};
+
+// Fills `both` and `in_set` with the distances of sample a, which no replicate changes; that to itself is LARGEST.
+template <class T, bool EMPTY, class Rule>
+__device__ __forceinline__ void measure(const Sets<T>& sets, const int* set, const T* other, const Span& span, int a,
+                                        KeyOf<T>* both, KeyOf<T>* in_set) {
+    const T own = other[a];
+    if constexpr (EMPTY) {
+        for (int b = span.first; b < span.last; b += span.step) both[b] = Rule::template distance<T>(own, other[b]);
+    } else {
+        const T* v = sets.of(set[1]);
+        const T first = v[a];
+        for (int b = span.first; b < span.last; b += span.step) in_set[b] = Rule::template distance<T>(first, v[b]);
+        for (int s = 2; s <= sets.level; ++s) {
+            v = sets.of(set[s]);
+            const T next = v[a];
+            for (int b = span.first; b < span.last; b += span.step) {
+                in_set[b] = larger(in_set[b], Rule::template distance<T>(next, v[b]));
+            }
+        }
+        for (int b = span.first; b < span.last; b += span.step) {
+            both[b] = larger(in_set[b], Rule::template distance<T>(own, other[b]));
+        }
+        if (span.has(a)) in_set[a] = Number<T>::LARGEST;
+    }
+    if (span.has(a)) both[a] = Number<T>::LARGEST;
+}
+
+// Finds the radii of the replicates r, ... of a thread and their counts in (V_j, S), from a list of the `length`
+// samples up to `bound`; returns false if these are too few. Raises `largest` to the radii.
+template <class T, class Rule>
+__device__ __forceinline__ bool find_radii(const Workspace<T>& work, const Distances<T, Rule>& distances, int r,
+                                           int length, bool buffered, int k, KeyOf<T> bound, const long long* psi,
+                                           typename Vector<T>::Keys& largest) {
+    using V = Vector<T>;
+    using Keys = typename V::Keys;
+    Keys above = V::all(0);
+    for (int j = 0; j < length; ++j) {
+        const Keys distance = distances.template at<false>(j);
+        if (buffered) V::store(work.buffer + static_cast<long long>(j) * V::ELEMENTS, distance);
+        V::count_above(above, distance, V::all(bound));
+    }
+    if (V::any(V::below(V::all(static_cast<KeyOf<T>>(length)) - above, k))) return false;
+    Keys radius = buffered ? kth_smallest<T, Rule, true>(distances, length, k, bound)
+                           : kth_smallest<T, Rule, false>(distances, length, k, bound);
+    if constexpr (Rule::TIES) {
+        radius = radius + 1;
+        Keys joint = V::all(0);
+        for (int j = 0; j < length; ++j) {
+            const Keys distance = buffered ? distances.template at<true>(j) : distances.template at<false>(j);
+            V::count_below(joint, distance, radius);
+        }
+        for (int e = 0; e < V::ELEMENTS; ++e) {
+            work.sums[r + e] -= static_cast<unsigned long long>(psi[V::get(joint, e)]);
+        }
+    } else {
+        radius = V::larger(radius, V::all(1));  // of radius 0 samples at distance 0 count
+    }
+    V::store(work.radii + r, radius);
+    largest = V::larger(largest, radius);
+    Keys near = V::all(1);  // the sample itself
+    for (int j = 0; j < length; ++j) V::count_below(near, V::all(work.list_keys[j]), radius);
+    for (int e = 0; e < V::ELEMENTS; ++e) work.near_in_both[r + e] = static_cast<int>(V::get(near, e));
+    return true;
+}
+
+// Adds to the partials of tests. The blocks of a test share its samples. EMPTY: level 0. Grid (any, tests), block
 // (gamma).
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 2)
     estimate(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
              const __grid_constant__ Counting<T> counting) {
-    using L = Lanes<T>;
+    using V = Vector<T>;
     using Key = KeyOf<T>;
-    using Keys = typename L::Keys;
-    constexpr int SELF = Rule::TIES ? 1 : 0;  // what is taken off counts, which have the sample itself
+    using Keys = typename V::Keys;
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // counts that exclude the sample itself are smaller by this
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     __shared__ int totals[3], cursors[2];
     __shared__ long long largest_radius;
     if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x;
-    const int n = sets.n, level = sets.level, lanes = tests.lanes, k = tests.k;
-    const int stride = counting.stride, wanted = counting.wanted, capacity = counting.capacity;
+    const int first_replicate = thread * V::ELEMENTS, step = threads * V::ELEMENTS;  // of the thread
+    const int n = sets.n, replicates = tests.replicates, k = tests.k;
+    const int stride = counting.stride, first_length = counting.first_length, capacity = counting.capacity;
     const long long* psi = tests.psi;
-    // As `workspace_bytes` in device.py has it.
-    unsigned char* room = shared;
+    unsigned char* memory = shared;
     if (counting.scratch != nullptr) {
         const long long block = static_cast<long long>(blockIdx.y) * gridDim.x + blockIdx.x;
-        room = counting.scratch + block * counting.scratch_bytes;
+        memory = counting.scratch + block * counting.scratch_bytes;
     }
-    Key* buffer = reinterpret_cast<Key*>(room) + static_cast<long long>(thread) * capacity * L::WIDTH;
-    room += static_cast<long long>(threads) * capacity * L::WIDTH * sizeof(Key);
-    auto* sums = reinterpret_cast<unsigned long long*>(room);    // (stride)
-    Key* radii = reinterpret_cast<Key*>(sums + stride);          // (stride), of samples near in (V_i, V_j, S)
-    int* near_in_both = reinterpret_cast<int*>(radii + stride);  // (stride), samples near in (V_j, S)
-    int* list = near_in_both + stride;                           // (n + 1)
-    list += (n + 1) % 2;                                         // so that keys of 64 bits are where they must be
-    Key* list_keys = reinterpret_cast<Key*>(list + n + 1);       // (n + 1)
-    Key* both = list_keys + n + 1;                               // (n) distances in (V_j, S)
-    Key* in_set = both + n;                                      // (n) distances in S, unless EMPTY
-
-    const int* test = tests.first + 2ll * blockIdx.y;
-    const int* set = sets.set(test[0]);
-    const T* other = sets.of(test[1]);
-    const T* columns = counting.columns + static_cast<long long>(test[0]) * n * stride;
+    const Workspace<T> work(memory, thread, threads, capacity, stride, n);
+    const int* pair = tests.pairs + 2ll * blockIdx.y;
+    const int* set = sets.set(pair[0]);
+    const T* other = sets.of(pair[1]);
+    const T* columns = counting.columns + static_cast<long long>(pair[0]) * n * stride;
     const Span span(n);
     BlockSum block_sum{totals};
     if (thread < 3) totals[thread] = 0;
     if (threads < 3 && thread == 0) totals[1] = totals[2] = 0;
-    for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
-        for (int l = lane; l < lane + L::WIDTH; ++l) sums[l] = 0;
+    for (int r = first_replicate; r < replicates; r += step) {
+        for (int e = r; e < r + V::ELEMENTS; ++e) work.sums[e] = 0;
     }
     Key bound = 0;
-    int usual = wanted;
+    int usual_length = first_length;
     for (int a = blockIdx.x; a < n; a += gridDim.x) {
         if (thread == 0) {
             cursors[0] = cursors[1] = 0;
             largest_radius = 1;
         }
-        const T own = other[a];
-        if constexpr (EMPTY) {
-            for (int b = span.first; b < span.last; b += span.step) both[b] = Rule::template distance<T>(own, other[b]);
-        } else {
-            const T* v = sets.of(set[1]);
-            const T first = v[a];
-            for (int b = span.first; b < span.last; b += span.step) in_set[b] = Rule::template distance<T>(first, v[b]);
-            for (int s = 2; s <= level; ++s) {
-                v = sets.of(set[s]);
-                const T next = v[a];
-                for (int b = span.first; b < span.last; b += span.step) {
-                    in_set[b] = larger(in_set[b], Rule::template distance<T>(next, v[b]));
-                }
-            }
-            for (int b = span.first; b < span.last; b += span.step) {
-                both[b] = larger(in_set[b], Rule::template distance<T>(own, other[b]));
-            }
-            if (span.has(a)) in_set[a] = Number<T>::LARGEST;
-        }
-        if (span.has(a)) both[a] = Number<T>::LARGEST;
-        for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
-            L::store(radii + lane, L::all(-1));  // not known yet
-        }
+        measure<T, EMPTY, Rule>(sets, set, other, span, a, work.both, work.in_set);
+        for (int r = first_replicate; r < replicates; r += step) V::store(work.radii + r, V::all(-1));
         __syncthreads();
 
-        // The radii, and the counts in (V_j, S).
-        Keys largest = L::all(1);
-        int attempt = usual;
+        const auto distances_of = [&](int r) {
+            return Distances<T, Rule>{
+                columns + r, stride,         V::load(columns + static_cast<long long>(a) * stride + r),
+                work.list,   work.list_keys, work.buffer};
+        };
+        Keys largest = V::all(1);
+        int attempted_length = usual_length;
         for (;;) {
-            bound = bound_for<T>(both, n, span, attempt, bound, counting.widest, block_sum);
-            list_up_to<T>(both, span, bound, &cursors[0], list, list_keys);
+            bound = bound_for<T>(work.both, n, span, attempted_length, bound, counting.widest, block_sum);
+            list_up_to<T>(work.both, span, bound, &cursors[0], work.list, work.list_keys);
             __syncthreads();
             const int length = cursors[0];
             const bool buffered = length <= capacity;
             int open = 0;
-            for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
-                if (radii[lane] >= 0) continue;
-                const Distances<T, Rule> distances{
-                    columns + lane, stride,    L::load(columns + static_cast<long long>(a) * stride + lane),
-                    list,           list_keys, buffer};
-                Keys above = L::all(0);
-                for (int j = 0; j < length; ++j) {
-                    const Keys distance = distances.template at<false>(j);
-                    if (buffered) L::store(buffer + static_cast<long long>(j) * L::WIDTH, distance);
-                    L::count_above(above, distance, L::all(bound));
-                }
-                if (L::any(L::below(L::all(static_cast<Key>(length)) - above, k))) {
-                    open = 1;
-                    continue;
-                }
-                Keys radius = buffered ? kth_smallest<T, Rule, true>(distances, length, k, bound)
-                                       : kth_smallest<T, Rule, false>(distances, length, k, bound);
-                if constexpr (Rule::TIES) {
-                    radius = radius + 1;
-                    Keys joint = L::all(0);
-                    for (int j = 0; j < length; ++j) {
-                        const Keys distance =
-                            buffered ? distances.template at<true>(j) : distances.template at<false>(j);
-                        L::count_below(joint, distance, radius);
-                    }
-                    for (int l = 0; l < L::WIDTH; ++l) {
-                        sums[lane + l] -= static_cast<unsigned long long>(psi[L::get(joint, l)]);
-                    }
-                } else {
-                    radius = L::larger(radius, L::all(1));  // zero: those at distance zero count
-                }
-                L::store(radii + lane, radius);
-                largest = L::larger(largest, radius);
-                Keys near = L::all(1);  // the sample itself
-                for (int j = 0; j < length; ++j) L::count_below(near, L::all(list_keys[j]), radius);
-                for (int l = 0; l < L::WIDTH; ++l) near_in_both[lane + l] = static_cast<int>(L::get(near, l));
+            for (int r = first_replicate; r < replicates; r += step) {
+                if (work.radii[r] >= 0) continue;
+                if (!find_radii(work, distances_of(r), r, length, buffered, k, bound, psi, largest)) open = 1;
             }
             if constexpr (!EMPTY) {
                 Key most = 1;
-                for (int l = 0; l < L::WIDTH; ++l) most = larger(most, L::get(largest, l));
+                for (int e = 0; e < V::ELEMENTS; ++e) most = larger(most, V::get(largest, e));
                 if (most > 1) atomicMax(&largest_radius, static_cast<long long>(most));
             }
             if (!__syncthreads_or(open)) break;
-            attempt = min(2 * attempt, n - 1);
+            attempted_length = min(2 * attempted_length, n - 1);
             if (thread == 0) cursors[0] = 0;
             __syncthreads();
         }
-        usual = attempt == usual ? max(usual - usual / 64, wanted) : min(usual + usual / 4 + 1, n - 1);
+        usual_length = attempted_length == usual_length ? max(usual_length - usual_length / 64, first_length)
+                                                        : min(usual_length + usual_length / 4 + 1, n - 1);
 
         // The counts in (V_i, S) and in S.
         if constexpr (EMPTY) {
-            for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
-                for (int l = lane; l < min(lane + L::WIDTH, lanes); ++l) {
-                    const T x = columns[static_cast<long long>(a) * stride + l];
+            for (int r = first_replicate; r < replicates; r += step) {
+                for (int e = r; e < min(r + V::ELEMENTS, replicates); ++e) {
+                    const T x = columns[static_cast<long long>(a) * stride + e];
                     const T* sorted = counting.sorted + static_cast<long long>(set[0]) * n;
-                    const int near = count_around<T, Rule>(sorted, n, counting.ranks, x, radii[l]);
-                    sums[l] +=
-                        static_cast<unsigned long long>(psi[near - SELF] + psi[near_in_both[l] - SELF] - psi[n - SELF]);
+                    const int near = count_around<T, Rule>(sorted, n, counting.ranks, x, work.radii[e]);
+                    work.sums[e] += static_cast<unsigned long long>(psi[near - SELF] +
+                                                                    psi[work.near_in_both[e] - SELF] - psi[n - SELF]);
                 }
             }
         } else {
-            list_up_to<T>(in_set, span, static_cast<Key>(largest_radius - 1), &cursors[1], list, list_keys);
+            list_up_to<T>(work.in_set, span, static_cast<Key>(largest_radius - 1), &cursors[1], work.list,
+                          work.list_keys);
             __syncthreads();
             const int length = cursors[1];
-            for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
-                const Distances<T, Rule> distances{
-                    columns + lane, stride,    L::load(columns + static_cast<long long>(a) * stride + lane),
-                    list,           list_keys, buffer};
-                const Keys radius = L::load_keys(radii + lane);
-                Keys near = L::all(1), near_in_set = L::all(1);
+            for (int r = first_replicate; r < replicates; r += step) {
+                const Distances<T, Rule> distances = distances_of(r);
+                const Keys radius = V::load_keys(work.radii + r);
+                Keys near = V::all(1), near_in_set = V::all(1);
                 for (int j = 0; j < length; ++j) {
-                    L::count_below(near, distances.template at<false>(j), radius);
-                    L::count_below(near_in_set, L::all(list_keys[j]), radius);
+                    V::count_below(near, distances.template at<false>(j), radius);
+                    V::count_below(near_in_set, V::all(work.list_keys[j]), radius);
                 }
-                for (int l = 0; l < L::WIDTH; ++l) {
-                    sums[lane + l] += static_cast<unsigned long long>(psi[L::get(near, l) - SELF] +
-                                                                      psi[near_in_both[lane + l] - SELF] -
-                                                                      psi[L::get(near_in_set, l) - SELF]);
+                for (int e = 0; e < V::ELEMENTS; ++e) {
+                    work.sums[r + e] += static_cast<unsigned long long>(psi[V::get(near, e) - SELF] +
+                                                                        psi[work.near_in_both[r + e] - SELF] -
+                                                                        psi[V::get(near_in_set, e) - SELF]);
                 }
             }
         }
         __syncthreads();
     }
-    for (int lane = thread * L::WIDTH; lane < lanes; lane += threads * L::WIDTH) {
-        for (int l = lane; l < min(lane + L::WIDTH, lanes); ++l) {
-            atomicAdd(&tests.sums(blockIdx.y)[l], sums[l]);
+    for (int r = first_replicate; r < replicates; r += step) {
+        for (int e = r; e < min(r + V::ELEMENTS, replicates); ++e) {
+            atomicAdd(&tests.sums(blockIdx.y)[e], work.sums[e]);
         }
     }
 }

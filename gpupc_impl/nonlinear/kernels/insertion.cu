@@ -1,11 +1,13 @@
-// CMI of V_i and V_j given S for V_i itself and its permutations, by sorted insertion: GPU-CMIknn, Algorithm 4, as it
-// stands. A thread works on one sample in one permutation and keeps its k nearest distances in order; where k is small,
-// in registers. The block reads as many samples as it has threads into shared memory, and each thread goes through
-// them.
+// CMI of V_i and V_j given S for all replicates, by sorted insertion: GPU-CMIknn, Algorithm 4, as the paper has it.
+//
+// The radius of a sample is the k-th smallest of its joint distances. A first pass over all samples keeps the k
+// smallest so far in ascending order, in registers where k is small; a second pass counts the samples within the
+// radius. A thread works on one sample in one replicate. A block reads tiles of as many samples as it has threads into
+// shared memory, and each thread goes through the tile.
 #include "nonlinear/kernels/tests.cuh"
 
-// The k smallest distances met. CAPACITY of them in registers, the first CAPACITY - k of which are never asked for; or,
-// if CAPACITY is 0, k in memory, slots `stride` apart.
+// The k smallest distances so far. They take CAPACITY registers, the first CAPACITY - k of which hold -1 throughout;
+// or, if CAPACITY is 0, k places in memory, `stride` apart.
 template <class Key, int CAPACITY>
 struct Nearest {
     Key slots[CAPACITY];
@@ -46,36 +48,39 @@ struct Nearest<Key, 0> {
     }
 };
 
-// The partials of tests. rows: (sets, lanes, n) values, a lane a row.
-// scratch: k keys for each thread of the grid, if CAPACITY is 0. Blocks take turns at lanes x ceil(n / gamma) x tests.
-// Shared memory: 2 (level + 2) values a thread. Grid (any), block (gamma).
+// Adds to the partials of tests. An item of work is a tile of samples in one replicate of one test, and a block takes
+// every gridDim.x-th item. Relies on shared memory of 2 (level + 2) values for each thread. Grid (any), block (gamma).
+//
+// rows: (sets, replicates, n) values.
+// scratch: k keys for each thread of the grid, if CAPACITY is 0.
 template <class T, int CAPACITY>
 __global__ void __launch_bounds__(512)
     estimate_by_insertion(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests, const T* rows,
                           KeyOf<T>* scratch) {
     using Key = KeyOf<T>;
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
-    const int n = sets.n, level = sets.level, lanes = tests.lanes, k = tests.k, width = blockDim.x;
+    const int n = sets.n, level = sets.level, replicates = tests.replicates, k = tests.k, width = blockDim.x;
     const long long* psi = tests.psi;
-    const long long strides = (n + width - 1) / width, threads = static_cast<long long>(gridDim.x) * width;
+    const long long tiles = (n + width - 1) / width, threads = static_cast<long long>(gridDim.x) * width;
     [[maybe_unused]] const long long thread = static_cast<long long>(blockIdx.x) * width + threadIdx.x;
-    // V_i, V_j and the members of S, a variable a row: of the threads' own samples, and of those that all go through.
+    // Values of V_i, V_j and the members of S, one row for each: of the threads' own samples, and of the tile.
     T* const own = reinterpret_cast<T*>(shared);
     T* const tile = own + (level + 2) * width;
-    for (long long item = blockIdx.x; item < strides * lanes * tests.count; item += gridDim.x) {
-        const int a = static_cast<int>(item % strides) * width + threadIdx.x;
-        const int lane = static_cast<int>(item / strides % lanes), number = static_cast<int>(item / strides / lanes);
-        const int* test = tests.first + 2ll * number;
-        const int* set = sets.set(test[0]);
-        const T* x = rows + (static_cast<long long>(test[0]) * lanes + lane) * n;
-        const T* y = sets.of(test[1]);
+    for (long long item = blockIdx.x; item < tiles * replicates * tests.count; item += gridDim.x) {
+        const int a = static_cast<int>(item % tiles) * width + threadIdx.x;
+        const int replicate = static_cast<int>(item / tiles % replicates);
+        const int test = static_cast<int>(item / tiles / replicates);
+        const int* pair = tests.pairs + 2ll * test;
+        const int* set = sets.set(pair[0]);
+        const T* x = rows + (static_cast<long long>(pair[0]) * replicates + replicate) * n;
+        const T* y = sets.of(pair[1]);
         const auto load_into_shared = [&](T* place, int sample) {
             if (sample >= n) return;
             place[threadIdx.x] = x[sample];
             place[width + threadIdx.x] = y[sample];
             for (int s = 1; s <= level; ++s) place[(s + 1) * width + threadIdx.x] = sets.of(set[s])[sample];
         };
-        // The tile's samples, from `start` on, and where they end; all threads of the block call it.
+        // Loads the tile of samples from `start` on and returns its end. All threads of the block call this.
         const auto next_tile = [&](int start) {
             __syncthreads();
             load_into_shared(tile, start + threadIdx.x);
@@ -91,10 +96,10 @@ __global__ void __launch_bounds__(512)
             return farthest;
         };
 #ifdef GPUPC_HOST
-        Key* const slots = CAPACITY != 0 ? nullptr : scratch + thread * k;  // a core reads its own
+        Key* const slots = CAPACITY != 0 ? nullptr : scratch + thread * k;  // contiguous for a core
         const long long stride = 1;
 #else
-        Key* const slots = CAPACITY != 0 ? nullptr : scratch + thread;  // a warp reads neighbours
+        Key* const slots = CAPACITY != 0 ? nullptr : scratch + thread;  // coalesced for a warp
         const long long stride = threads;
 #endif
         Nearest<Key, CAPACITY> nearest(k, slots, stride, Number<T>::LARGEST);
@@ -108,7 +113,7 @@ __global__ void __launch_bounds__(512)
                 if (key < nearest.farthest()) nearest.insert(key);
             }
         }
-        const Key radius = larger(nearest.farthest(), Key(1));  // zero: those at distance zero count
+        const Key radius = larger(nearest.farthest(), Key(1));  // of radius 0 samples at distance 0 count
         int near_x = 0, near_y = 0, near_set = 0;
         for (int start = 0; start < n; start += width) {
             const int end = next_tile(start);
@@ -121,7 +126,7 @@ __global__ void __launch_bounds__(512)
             }
         }
         if (a >= n) continue;
-        atomicAdd(&tests.sums(number)[lane],
+        atomicAdd(&tests.sums(test)[replicate],
                   static_cast<unsigned long long>(psi[near_x] + psi[near_y] - psi[near_set]));
     }
 }

@@ -1,15 +1,17 @@
 // Lists of the neighbours of each sample, which `list_neighbours` (buckets.cu) makes and kernels that estimate read.
 //
-// Keys are whole numbers in the order of the distances, whatever their type (lanes.cuh); buckets are intervals of keys.
+// The joint distance of a neighbour, in (V_i, V_j, S), is at least its distance in (V_j, S), which does not depend on
+// the permutation of V_i. So neighbours are listed once for all replicates, by their keys (numbers.cuh) in (V_j, S) and
+// once more by those in S, sorted into buckets: intervals of keys of equal width, within which there is no order.
 #pragma once
 
 #include "nonlinear/kernels/tests.cuh"
 
-constexpr int BINS = 32;  // buckets of a list: below `low`, up to 30 of 2^shift keys each, all above
+constexpr int BINS = 32;  // buckets of a list: keys below `low`, up to 30 buckets of 2^shift keys each, keys above
 constexpr int LAST = BINS - 1;
-constexpr int ENTRIES = 8;  // lists are padded to a multiple of this, with the largest key
+constexpr int ENTRIES = 8;  // lists are padded with the largest key to a multiple of this
 
-// Keys as they are worked on in registers.
+// A key as it is computed with in registers: int for short.
 template <class T>
 using Wide = decltype(KeyOf<T>() + 0);
 
@@ -25,7 +27,7 @@ __device__ __forceinline__ Wide<T> distance_between(T a, T b) {
     }
 }
 
-// A sample and its key.
+// A neighbour: a sample and its key.
 template <class T>
 struct Entry {
     KeyOf<T> key_;
@@ -38,7 +40,7 @@ struct Entry {
 };
 
 template <>
-struct Entry<short> {  // there are less than 2^15 samples where values are short
+struct Entry<short> {  // both take 16 bits: where values are short, there are fewer than 2^15 samples
     unsigned both;
     __device__ __forceinline__ static Entry of(int sample, int key) {
         return Entry{static_cast<unsigned>(key) << 16 | static_cast<unsigned>(sample)};
@@ -47,7 +49,7 @@ struct Entry<short> {  // there are less than 2^15 samples where values are shor
     __device__ __forceinline__ int key() const { return static_cast<int>(both >> 16); }
 };
 
-// As many as are read at a time.
+// Entries that a thread reads at a time.
 template <class T>
 constexpr int STEP = sizeof(T) == 8 ? 4 : 8;
 
@@ -56,46 +58,49 @@ struct alignas(16) Entries {
     Entry<T> of[STEP<T>];
 };
 
-// What one sample's lists are like. List 0: by distances in (V_j, S); list 1: in S. Within a bucket there is no order.
+// The buckets of one sample's lists. List 0 is by distances in (V_j, S), list 1 by those in S.
 struct Header {
-    long long low;  // fewer than k_CMI distances in (V_j, S) are below; those that are stand as low - 1 in both lists
-    int shift;
-    int last;                 // the bucket where the lists end; it and those behind it have no entries
-    int starts[2][BINS + 1];  // of the buckets in the lists; the last number is that of all that is listed
+    long long low;  // fewer than k_CMI keys in (V_j, S) are below; in either list smaller keys stand as low - 1
+    int shift;      // logarithm of the width of a bucket
+    int last;       // the bucket where the lists end: it and those behind it are empty
+    int starts[2][BINS + 1];  // first entry of each bucket, by list; then the number of entries
 };
 
 template <class Key>
 __device__ __forceinline__ int bin_of(Key key, Key low, int shift) {
-    return static_cast<int>(min((key - low) >> shift, Key(LAST - 1))) + 1;  // rounded down: -1 for low - 1
+    return static_cast<int>(min((key - low) >> shift, Key(LAST - 1))) + 1;  // floor: the key low - 1 gives bucket 0
 }
 
-// The lists of some samples of some tests.
+// The lists of some samples of some tests. Samples are numbered in the order of S[0] from level 1 on.
 template <class T>
 struct Lists {
     unsigned char* entries;  // (tests, samples, lists, padded) entries
     unsigned char* headers;  // (tests, samples)
-    const T* arranged;       // (tests, level + 1, n) the values of S and V_j, in the order of the sets
-    int first, samples;      // of the sample that is the first in that order, and how many there are
-    int near;                // samples on either side of one, `wanted` or more, that are looked at first
-    int padded;              // n - 1, rounded up
-    int wanted;              // so many samples, k or more, lists by (V_j, S) reach to at the least
-    KeyOf<T> fine_low;       // the FINE buckets
-    int fine_shift;
-    KeyOf<T> farthest;   // no distance is larger
-    int room;            // samples that there is room for in shared memory while lists are made ...
-    int remembered;      // ... and distances of the first that are looked at
-    unsigned* far;       // a sample in a lane for which the lists end too early, numbered in (tests, samples, lanes)
-    unsigned* counters;  // (1 + shares) how many there are; and what is dealt of each share of the work (deal.cuh)
+    const T* arranged;       // (tests, level + 1, n) the values of S and V_j in that order
+    int first, samples;      // the first sample listed, and how many are
+    int near;                // how many samples on either side are looked at first; `reach` or more
+    int padded;              // n - 1, rounded up to ENTRIES
+    int reach;               // lists by (V_j, S) hold at least this many samples, k_CMI or more
+    KeyOf<T> fine_low;       // where the FINE buckets begin
+    int fine_shift;          // logarithm of their width
+    KeyOf<T> widest;         // upper bound of all keys
+    int candidates;          // capacity of shared memory for samples that may be listed, while lists are made
+    int remembered;          // capacity of shared memory for distances of the samples looked at first
+    unsigned* far;           // pairs of a sample and a replicate for which the lists end too early, as indices into
+                             // (tests, samples, replicates)
+    unsigned* counters;      // (1 + shares) the number of these pairs; the pieces taken of each share (deal.cuh)
     int shares;
-    int lanes;
+    int replicates;
 
-    __device__ __forceinline__ unsigned* dealt() const { return counters + 1; }
+    __device__ __forceinline__ unsigned* pieces_taken() const { return counters + 1; }
 
-    __device__ __forceinline__ void add_far(int test, int sample, int lane) const {
-        far[atomicAdd(counters, 1u)] = (static_cast<unsigned>(test) * samples + sample - first) * lanes + lane;
+    __device__ __forceinline__ void add_far(int test, int sample, int replicate) const {
+        far[atomicAdd(counters, 1u)] =
+            (static_cast<unsigned>(test) * samples + sample - first) * replicates + replicate;
     }
 };
 
+// The lists of one sample of a test. EMPTY: S is empty, and there is no list for it.
 template <class T, bool EMPTY>
 struct Neighbours {
     static constexpr int LISTS = EMPTY ? 1 : 2;
@@ -103,23 +108,23 @@ struct Neighbours {
     Header* header;
 
     __device__ Neighbours(const Lists<T>& of, int test, int sample) {
-        const long long number = static_cast<long long>(test) * of.samples + sample - of.first;
-        auto* entries = reinterpret_cast<Entry<T>*>(of.entries) + number * LISTS * of.padded;
+        const long long index = static_cast<long long>(test) * of.samples + sample - of.first;
+        auto* entries = reinterpret_cast<Entry<T>*>(of.entries) + index * LISTS * of.padded;
         for (int l = 0; l < LISTS; ++l) lists[l] = reinterpret_cast<Entries<T>*>(entries + l * of.padded);
-        header = reinterpret_cast<Header*>(of.headers) + number;
+        header = reinterpret_cast<Header*>(of.headers) + index;
     }
 };
 
-// What lies in the lanes, and how they are dealt out. A block or warp works for `width` lanes that lie side by side, or
-// in the last group for what is left of them.
+// The values of the replicates, and how these are dealt out: a warp or block works on `width` replicates that lie side
+// by side, in the last group on what is left.
 template <class T>
 struct Columns {
-    const T* values;  // (sets, stride / panel, n, panel) values of all lanes, `panel` of which lie together
-    const T* rows;    // (sets, lanes of all launches, n) the same values, of samples as they are numbered
-    const T* sorted;  // (p, n) values of each variable ascending, at level 0 ...
-    bool ranks;       // ... and whether these are 0, ..., n - 1 or constant
+    const T* values;  // (sets, stride / panel, n, panel) the replicates in panels
+    const T* rows;    // (sets, all replicates, n) the same, of samples in the order of the data
+    const T* sorted;  // (p, n) each variable's values ascending; at level 0
+    bool ranks;       // whether these are 0, ..., n - 1 or constant
     int stride;
     int width;
-    int of_group, of_test;  // pieces of work that a test is to warps, in a group that is not the last and in all
-    int row;  // bytes of a sample's values in a panel; known at compile time it would be a shift of 64 bits
+    int group_pieces, test_pieces;  // pieces of work, of a warp each, in a group that is not the last and in a test
+    int sample_bytes;               // of a panel; a multiplication by it is cheaper than the 64-bit shift of a constant
 };

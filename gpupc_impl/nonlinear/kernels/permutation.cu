@@ -1,11 +1,16 @@
 // Permutations of the values of V_i: local ones given S (GPU-CMIknn, Algorithms 1 and 3) and free ones (level 0).
 //
-// A set's permutations fill `rows`: (1 + perm, n) values, row 0 those of V_i itself.
+// A local permutation gives each sample the value of one of its k nearest samples in the space of S, each to one sample
+// only as far as possible, so that the distribution of V_i given S is kept while its dependence on V_j is broken. The
+// replicates of a set fill `rows`, (1 + perm, n) values: row 0 is V_i as observed, row m + 1 permutation m.
 #include "nonlinear/kernels/philox.cuh"
 #include "nonlinear/kernels/tests.cuh"
 #include "nonlinear/kernels/warp.cuh"
 
 constexpr unsigned long long FREE = ~0ull;  // no sample has this priority
+constexpr int PANEL = 32;                   // replicates whose values `lay_side_by_side` transposes at a time
+constexpr int FEW_NEAREST = 16;             // list lengths up to this leave the order of a list room in one number
+constexpr int MOST_ORDERED = 1 << 16;       // `assign` orders up to this many samples, as numbers of 16 bits
 
 __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     Key key;
@@ -17,8 +22,11 @@ __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     return key;
 }
 
-// The values of the members of S in the order of S[0], (sets, level, n). order: (p, n) the samples in ascending order
-// of each variable. Grid (any, sets), any block.
+// Gathers the values of the members of S in the order of S[0], so that `nearest` reads them contiguously.
+// Grid (any, sets), any block.
+//
+// order: (p, n) the samples in ascending order of each variable.
+// arranged: (sets, level, n).
 template <class T>
 __global__ void arrange_members(const __grid_constant__ Sets<T> sets, const int* order, T* arranged) {
     const int n = sets.n, level = sets.level;
@@ -31,51 +39,36 @@ __global__ void arrange_members(const __grid_constant__ Sets<T> sets, const int*
     }
 }
 
-// Algorithm 3, lines 1-17: the k nearest other samples of each sample in the space of S, nearest first, equal distances
-// in the order of the samples. A thread a sample; its list is in shared memory, or where there is no room in `scratch`.
-// No sample is nearer in S than in S[0], so a thread looks at those with the same value there, and to both sides in the
-// order of S[0] until all others are too far there. Under a CYCLIC rule the order of the samples begins behind the
-// sample, and a list of fewer than k is repeated; one of none has the sample itself. `arranged` is made by
-// arrange_members. Grid (ceil(n / beta), sets), block (beta).
-template <class T, class Rule = Continuous>
-__global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, const T* arranged, int k, int* knn,
-                        KeyOf<T>* scratch) {
+// One sample's list of its k nearest others in the space of S, kept in ascending order of distance, then of `turn`.
+template <class T, class Rule>
+struct NearestList {
     using Key = KeyOf<T>;
-    constexpr Key NONE = Number<T>::LARGEST;
-    const int n = sets.n, level = sets.level;
+    static constexpr Key NONE = Number<T>::LARGEST;  // the distance of an empty place
 #ifdef GPUPC_HOST
-    constexpr int TILE = 64;
+    static constexpr int TILE = 64;
 #else
-    constexpr int TILE = 8;
+    static constexpr int TILE = 8;
 #endif
-    GPUPC_DYNAMIC_SHARED(unsigned char, shared);
-    const int own_place = blockIdx.x * blockDim.x + threadIdx.x;
-    if (own_place >= n) return;
-    order += static_cast<long long>(sets.set(blockIdx.y)[1]) * n;
-    arranged += static_cast<long long>(blockIdx.y) * level * n;
-    const int a = order[own_place];
-    int* found = knn + (static_cast<long long>(blockIdx.y) * n + a) * k;
-    Key* distances;
-    int* samples = found;
-    int stride = 1;
-    if (scratch == nullptr) {
-#ifdef GPUPC_HOST
-        const int own = threadIdx.x * k;
-#else
-        const int own = threadIdx.x;
-        stride = blockDim.x;
-#endif
-        distances = reinterpret_cast<Key*>(shared) + own;
-        samples = reinterpret_cast<int*>(shared + sizeof(long long) * ((blockDim.x * k * sizeof(Key) + 7) / 8)) + own;
-    } else {
-        distances = scratch + (static_cast<long long>(blockIdx.y) * n + a) * k;
+
+    const int* order;   // (n) samples by their place in the order of S[0]
+    const T* arranged;  // (level, n) values of S in that order
+    int n, level, k, a, own_place;
+    Key* distances;  // (k), `stride` apart, as are the samples
+    int* samples;
+    int stride;
+    Key farthest;  // distance of the last place
+
+    // Samples are compared by this where distances are equal.
+    __device__ __forceinline__ int turn_of(int b) const { return Rule::CYCLIC && b < a ? b + n : b; }
+
+    __device__ __forceinline__ bool is_behind(int place, Key key, int turn) const {
+        const Key other = distances[place * stride];
+        return other > key || (other == key && samples[place * stride] > turn);
     }
-    // Samples as equal distances are ordered by.
-    const auto turn_of = [&](int b) { return Rule::CYCLIC && b < a ? b + n : b; };
-    for (int s = 0; s < k; ++s) distances[s * stride] = NONE;
-    Key farthest = NONE;
-    // in_turn: all that were looked at before come before these where distances are equal.
-    const auto look_at = [&](int start, int width, bool in_turn) {
+
+    // Inserts the samples at some consecutive places that are near enough. in_turn: among equal distances these samples
+    // come behind all that were looked at before.
+    __device__ __forceinline__ void look_at(int start, int width, bool in_turn) {
         Key tile[TILE];
 #pragma unroll
         for (int c = 0; c < TILE; ++c) tile[c] = c < width ? Key(0) : NONE;
@@ -101,13 +94,9 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, 
         for (int c = 0; c < TILE; ++c) {
             if (is_far(tile[c])) continue;
             const int turn = turn_of(order[start + c]);
-            const auto is_behind = [&](int place) {
-                const Key other = distances[place * stride];
-                return other > tile[c] || (other == tile[c] && samples[place * stride] > turn);
-            };
             int place = k - 1;
-            if (!is_behind(place)) continue;
-            for (; place > 0 && is_behind(place - 1); --place) {
+            if (!is_behind(place, tile[c], turn)) continue;
+            for (; place > 0 && is_behind(place - 1, tile[c], turn); --place) {
                 distances[place * stride] = distances[(place - 1) * stride];
                 samples[place * stride] = samples[(place - 1) * stride];
             }
@@ -115,76 +104,131 @@ __global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, 
             samples[place * stride] = turn;
             farthest = distances[(k - 1) * stride];
         }
-    };
-    const auto may_be_near = [&](int place) {
-        const Key apart = Rule::template separation<T>(arranged[own_place], arranged[place]);
-        return apart <= farthest && apart != NONE;
-    };
-    const auto has_same = [&](int place) { return arranged[place] == arranged[own_place]; };
-    int first = own_place, end = own_place + 1;  // those between have the same value, or have been looked at
-    if (first > 0 && has_same(first - 1)) {
-        for (int below = -1; first - below > 1;) {
-            const int middle = (below + first) / 2;
-            (has_same(middle) ? first : below) = middle;
-        }
     }
-    if (end < n && has_same(end)) {
-        for (int above = n; above - end > 0;) {
-            const int middle = (end + above) / 2;
-            if (has_same(middle)) {
-                end = middle + 1;
-            } else {
-                above = middle;
+
+    __device__ __forceinline__ bool may_be_near(int place) const {
+        const Key distance = Rule::template separation<T>(arranged[own_place], arranged[place]);
+        return distance <= farthest && distance != NONE;
+    }
+
+    __device__ __forceinline__ bool has_same(int place) const { return arranged[place] == arranged[own_place]; }
+
+    // Moves first and end around own_place to the bounds of the samples with the same value of S[0].
+    __device__ __forceinline__ void equal_range(int& first, int& end) const {
+        if (first > 0 && has_same(first - 1)) {
+            for (int below = -1; first - below > 1;) {
+                const int middle = (below + first) / 2;
+                (has_same(middle) ? first : below) = middle;
+            }
+        }
+        if (end < n && has_same(end)) {
+            for (int above = n; above - end > 0;) {
+                const int middle = (end + above) / 2;
+                if (has_same(middle)) {
+                    end = middle + 1;
+                } else {
+                    above = middle;
+                }
             }
         }
     }
-    for (int part = 0; part < 2; ++part) {  // in the order of the samples, or of what follows on this one
-        const bool below = Rule::CYCLIC ? part == 1 : part == 0;
-        const int last = below ? own_place : end;
-        for (int start = below ? first : own_place + 1; start < last; start += TILE) {
-            look_at(start, min(TILE, last - start), true);
+
+    // Looks at the samples with the same value of S[0] in ascending order of their turns, then at those on both sides
+    // until the next ones are too far in S[0] alone.
+    __device__ __forceinline__ void search() {
+        int first = own_place, end = own_place + 1;
+        equal_range(first, end);
+        for (int part = 0; part < 2; ++part) {
+            const bool below = Rule::CYCLIC ? part == 1 : part == 0;
+            const int last = below ? own_place : end;
+            for (int start = below ? first : own_place + 1; start < last; start += TILE) {
+                look_at(start, min(TILE, last - start), true);
+            }
+        }
+        for (bool above = true, below = true; above || below;) {
+            above = end < n && may_be_near(end);
+            if (above) {
+                const int width = min(TILE, n - end);
+                look_at(end, width, false);
+                end += width;
+            }
+            below = first > 0 && may_be_near(first - 1);
+            if (below) {
+                const int width = min(TILE, first);
+                first -= width;
+                look_at(first, width, false);
+            }
         }
     }
-    for (bool above = true, below = true; above || below;) {
-        above = end < n && may_be_near(end);
-        if (above) {
-            const int width = min(TILE, n - end);
-            look_at(end, width, false);
-            end += width;
-        }
-        below = first > 0 && may_be_near(first - 1);
-        if (below) {
-            const int width = min(TILE, first);
-            first -= width;
-            look_at(first, width, false);
-        }
+};
+
+// Finds the k nearest other samples of each sample in the space of S (Algorithm 3, lines 1-17), nearest first, equal
+// distances in the order of the samples.
+//
+// A distance in S is at least that in S[0]. So in the order of S[0] the search goes outwards from the sample and ends
+// where the distance in S[0] alone exceeds that of the k-th nearest so far. Under a CYCLIC rule a list of fewer than k
+// is repeated; an empty one holds the sample itself. A thread has a sample. Grid (ceil(n / beta), sets), block (beta).
+//
+// arranged: the result of `arrange_members`.
+// knn: (sets, n, k) the lists.
+// scratch: (sets, n, k) distances; null: distances and samples are in shared memory until the list is whole.
+template <class T, class Rule = Continuous>
+__global__ void nearest(const __grid_constant__ Sets<T> sets, const int* order, const T* arranged, int k, int* knn,
+                        KeyOf<T>* scratch) {
+    using Key = KeyOf<T>;
+    using List = NearestList<T, Rule>;
+    const int n = sets.n, level = sets.level;
+    GPUPC_DYNAMIC_SHARED(unsigned char, shared);
+    const int own_place = blockIdx.x * blockDim.x + threadIdx.x;
+    if (own_place >= n) return;
+    order += static_cast<long long>(sets.set(blockIdx.y)[1]) * n;
+    arranged += static_cast<long long>(blockIdx.y) * level * n;
+    const int a = order[own_place];
+    int* own_knn = knn + (static_cast<long long>(blockIdx.y) * n + a) * k;
+    Key* distances;
+    int* samples = own_knn;
+    int stride = 1;
+    if (scratch == nullptr) {
+#ifdef GPUPC_HOST
+        const int own = threadIdx.x * k;
+#else
+        const int own = threadIdx.x;
+        stride = blockDim.x;
+#endif
+        distances = reinterpret_cast<Key*>(shared) + own;
+        samples = reinterpret_cast<int*>(shared + sizeof(long long) * ((blockDim.x * k * sizeof(Key) + 7) / 8)) + own;
+    } else {
+        distances = scratch + (static_cast<long long>(blockIdx.y) * n + a) * k;
     }
+    for (int s = 0; s < k; ++s) distances[s * stride] = List::NONE;
+    List list{order, arranged, n, level, k, a, own_place, distances, samples, stride, List::NONE};
+    list.search();
     int length = k;
     if constexpr (Rule::CYCLIC) {
         length = 0;
-        while (length < k && distances[length * stride] < NONE) ++length;
+        while (length < k && distances[length * stride] < List::NONE) ++length;
         for (int s = 0; s < length; ++s) samples[s * stride] %= n;
         if (length == 0) samples[length++] = a;
     }
     for (int s = length; s < k; ++s) samples[s * stride] = samples[(s - length) * stride];
-    if (samples != found) {
-        for (int s = 0; s < k; ++s) found[s] = samples[s * stride];
+    if (samples != own_knn) {
+        for (int s = 0; s < k; ++s) own_knn[s] = samples[s * stride];
     }
 }
 
-// What shuffles the lists of nearest samples.
+// The lists of nearest samples, and the seed by which permutations shuffle them.
 struct Shuffles {
     const int* knn;  // (sets, n, k)
     int k;
     unsigned long long seed;
 };
 
-// A sample's list of neighbours in the random order of one permutation, made as far as it is looked at: a Fisher-Yates
-// shuffle from the front. FEW, where a list has at most 16 samples: their places in a number, 4 bits each; else only
-// the draws are kept.
+// A sample's list of neighbours in the random order of one permutation, by a Fisher-Yates shuffle from the front that
+// goes as far as samples are taken. FEW: a list has at most FEW_NEAREST samples, and its order is kept in one number, 4
+// bits for each place; otherwise only the draws are kept, and the swaps are undone from these.
 template <bool FEW>
 struct Shuffled {
-    static constexpr int KEPT = FEW ? 1 : 24;
+    static constexpr int KEPT = FEW ? 1 : 24;  // draws that are kept; later ones are computed anew
 
     Key key;
     const int* knn;  // (n, k)
@@ -193,12 +237,12 @@ struct Shuffled {
     const int* list;
     Words words;
     unsigned long long places;
-    int drawn[KEPT];  // the first draws: position y is swapped with drawn[y]
+    int drawn[KEPT];  // position y is swapped with drawn[y]
 
     __device__ Shuffled(const Key& key_, const int* knn_, int k_, int permutation_)
         : key(key_), knn(knn_), k(k_), permutation(permutation_) {}
 
-    // Begins with a sample, whose priority is returned.
+    // Starts the list of a sample, and returns its priority.
     __device__ __forceinline__ unsigned long long start(int sample_) {
         sample = sample_;
         next = 0;
@@ -222,7 +266,7 @@ struct Shuffled {
             return list[taken];
         } else {
             const int last = place;
-            for (int t = y - 1; t >= 0; --t) {  // where the sample at `place` was before the swaps
+            for (int t = y - 1; t >= 0; --t) {  // where the sample that is now at `place` was before the swaps
                 if (place == draw(t)) place = t;
             }
             if (y < KEPT) drawn[y] = last;
@@ -241,20 +285,57 @@ struct Shuffled {
     }
 };
 
-constexpr int BY_PRIORITY = 256;  // buckets of priorities, by their leading bits
+constexpr int PRIORITY_BINS = 256;  // buckets of priorities, by their leading bits
 
-// Algorithm 1, lines 5-20, for one permutation a block: samples in the order of their priorities each take the first
-// sample of their shuffled list that nobody took. In parallel: a sample that asks with a smaller priority than the
-// owner's displaces the owner, which goes on with its list from there. The outcome does not depend on who asks when
-// (Gale and Shapley 1962, all preferring the same order); so that few are displaced, they ask about in the order of
-// their priorities where this is `ordered`, of up to 2^16 samples. Shared memory or scratch: n words of 64 bits, if
-// ordered (n + 3) / 4 more. FEW: k <= 16. Grid (perm, sets), block (beta).
+// Lists the samples by the bucket of their priority: approximately in ascending order. `owners` serves as storage of
+// the priorities. Ends behind a barrier.
+__device__ void order_by_priority(const Key& key, int permutation, int n, unsigned long long* owners,
+                                  unsigned short* order, int* ends) {
+    const auto bucket_of = [](unsigned long long priority) {
+        return static_cast<int>(priority / (~0ull / PRIORITY_BINS + 1));
+    };
+    for (int b = threadIdx.x; b < PRIORITY_BINS; b += blockDim.x) ends[b] = 0;
+    __syncthreads();
+    for (int a = threadIdx.x; a < n; a += blockDim.x) {
+        owners[a] = priority(key.words(a, permutation, 0), a);
+        atomicAdd(&ends[bucket_of(owners[a])], 1);
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {  // prefix sum: where each bucket begins; the next loop moves that to where it ends
+        const Warp warp;
+        const int width = (PRIORITY_BINS + warp.threads - 1) / warp.threads;
+        const int first = min(warp.thread * width, PRIORITY_BINS), last = min(first + width, PRIORITY_BINS);
+        int sum = 0;
+        for (int b = first; b < last; ++b) sum += ends[b];
+        sum = warp.sum_before(sum);
+        for (int b = first; b < last; ++b) {
+            const int count = ends[b];
+            ends[b] = sum;
+            sum += count;
+        }
+    }
+    __syncthreads();
+    for (int a = threadIdx.x; a < n; a += blockDim.x) {
+        order[atomicAdd(&ends[bucket_of(owners[a])], 1)] = static_cast<unsigned short>(a);
+    }
+    __syncthreads();
+}
+
+// Draws local permutations (Algorithm 1, lines 5-20): in ascending order of their priorities, each sample takes the
+// first sample of its shuffled list that nobody has taken.
+//
+// That sequential rule equals deferred acceptance (Gale and Shapley 1962) where every sample prefers the proposer of
+// smallest priority: a sample that proposes displaces an owner of larger priority, which goes on with the rest of its
+// list. The outcome does not depend on the order of the proposals, so all threads may propose at once by atomicMin. Few
+// are displaced if samples propose about in the order of their priorities, which they do if `ordered`. A block has a
+// permutation. Relies on shared memory or scratch of n words of 64 bits, if ordered (n + 3) / 4 more; ordered: n is at
+// most MOST_ORDERED. FEW: k <= FEW_NEAREST. Grid (perm, sets), block (beta).
 template <class T, bool FEW>
 __global__ void __launch_bounds__(1024)
     assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
            bool ordered, T* rows) {
     GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
-    __shared__ int ends[BY_PRIORITY];
+    __shared__ int ends[PRIORITY_BINS];
     const int m = blockIdx.x, perm = gridDim.x, n = sets.n, k = shuffles.k;
     const long long words = n + (ordered ? (n + 3ll) / 4 : 0);
     const int* set = sets.set(blockIdx.y);
@@ -268,52 +349,23 @@ __global__ void __launch_bounds__(1024)
     }
     const int* knn = shuffles.knn + static_cast<long long>(blockIdx.y) * n * k;
     const Key key = key_of(shuffles.seed, set, sets.level);
-    if (ordered) {  // priorities wait where owners will be
-        const auto bucket_of = [](unsigned long long priority) {
-            return static_cast<int>(priority / (~0ull / BY_PRIORITY + 1));
-        };
-        for (int b = threadIdx.x; b < BY_PRIORITY; b += blockDim.x) ends[b] = 0;
-        __syncthreads();
-        for (int a = threadIdx.x; a < n; a += blockDim.x) {
-            owners[a] = priority(key.words(a, m, 0), a);
-            atomicAdd(&ends[bucket_of(owners[a])], 1);
-        }
-        __syncthreads();
-        if (threadIdx.x < 32) {  // now where each bucket begins; the next pass moves it to where it ends
-            const Warp warp;
-            const int width = (BY_PRIORITY + warp.threads - 1) / warp.threads;
-            const int first = min(warp.thread * width, BY_PRIORITY), last = min(first + width, BY_PRIORITY);
-            int sum = 0;
-            for (int b = first; b < last; ++b) sum += ends[b];
-            sum = warp.sum_before(sum);
-            for (int b = first; b < last; ++b) {
-                const int count = ends[b];
-                ends[b] = sum;
-                sum += count;
-            }
-        }
-        __syncthreads();
-        for (int a = threadIdx.x; a < n; a += blockDim.x) {
-            order[atomicAdd(&ends[bucket_of(owners[a])], 1)] = static_cast<unsigned short>(a);
-        }
-        __syncthreads();
-    }
+    if (ordered) order_by_priority(key, m, n, owners, order, ends);
     for (int a = threadIdx.x; a < n; a += blockDim.x) owners[a] = FREE;
     __syncthreads();
     Shuffled<FEW> shuffled(key, knn, k, m);
     for (int turn = threadIdx.x; turn < n; turn += blockDim.x) {
-        unsigned long long asking = shuffled.start(ordered ? order[turn] : turn);
+        unsigned long long proposer = shuffled.start(ordered ? order[turn] : turn);
         for (;;) {
-            const int wanted = shuffled.take();
-            const unsigned long long owner = atomicMin(&owners[wanted], asking);
+            const int requested = shuffled.take();
+            const unsigned long long owner = atomicMin(&owners[requested], proposer);
             if (owner == FREE) break;
-            if (owner > asking) {  // displaced: it goes on behind `wanted`
-                asking = shuffled.start(sample_of(owner));
-                while (shuffled.take() != wanted) {
+            if (owner > proposer) {  // the displaced owner goes on behind the sample that it lost
+                proposer = shuffled.start(sample_of(owner));
+                while (shuffled.take() != requested) {
                 }
             }
             if (shuffled.exhausted()) {
-                row[shuffled.sample] = original[wanted];  // the last of the list, although another has it
+                row[shuffled.sample] = original[requested];  // the last of the list is used although it is taken
                 break;
             }
         }
@@ -324,9 +376,11 @@ __global__ void __launch_bounds__(1024)
     }
 }
 
-// Algorithm 3, lines 18-29, to the letter except for the generator: a thread a sample, for all permutations. The first
-// thread to come takes a sample, so the outcome changes from run to run. used: (sets, perm, n) zeros.
-// Grid (ceil(n / beta), sets), block (beta).
+// Draws local permutations by Algorithm 3, lines 18-29, with another random generator: the first thread to come takes a
+// sample, so the outcome changes from run to run. A thread has a sample in all permutations. Grid (ceil(n / beta),
+// sets), block (beta).
+//
+// used: (sets, perm, n) zeros.
 template <class T>
 __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, int perm,
                               int* used, T* rows) {
@@ -343,15 +397,17 @@ __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid
         Shuffled<false> shuffled(key, knn, k, m);
         shuffled.start(a);
         int* taken = used + (static_cast<long long>(blockIdx.y) * perm + m) * n;
-        int wanted = shuffled.take();
-        while (atomicCAS(&taken[wanted], 0, 1) != 0 && !shuffled.exhausted()) wanted = shuffled.take();
-        row[a] = original[wanted];
+        int requested = shuffled.take();
+        while (atomicCAS(&taken[requested], 0, 1) != 0 && !shuffled.exhausted()) requested = shuffled.take();
+        row[a] = original[requested];
     }
 }
 
-// Level 0: permutation m gives sample a the value of the sample with the a-th smallest priority. A block sorts the
-// priorities by their leading bits, which are uniform: about one falls into a bucket, and buckets are put in order one
-// by one. Shared memory or scratch: n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
+// Draws the permutations of level 0: sample a gets the value of the sample with the a-th smallest priority.
+//
+// That is a sort of n random numbers. Their leading bits are uniform, so a bucket sort with n buckets puts about one
+// into each, and insertion sorts within the buckets. A block has a permutation. Relies on shared memory or scratch of n
+// + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
 template <class T>
 __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned long long seed,
                                unsigned long long* scratch, T* rows) {
@@ -380,7 +436,7 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
     __syncthreads();
     int before = 0;
     for (int t = 0; t < thread; ++t) before += sums[t];
-    for (int b = first; b < last; ++b) {  // now where the bucket begins; the next pass moves it to where it ends
+    for (int b = first; b < last; ++b) {  // where the bucket begins; the next loop moves that to where it ends
         const int count = ends[b];
         ends[b] = before;
         before += count;
@@ -404,28 +460,32 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
     for (int a = thread; a < n; a += blockDim.x) row[a] = original[sample_of(sorted[a])];
 }
 
-// The rows of each set as columns: of rows[lane * n + b] for lane <= perm, and zero up to stride, `together` lanes lie
-// side by side, all or a part of 32, at columns[lane / together * together * n + b * together + lane % together], the
-// samples in the order of the sets. Grid (ceil(n / 32), ceil(stride / 32), sets), any block.
+// Transposes the rows of each set into panels: the values of `panel` replicates lie side by side for each sample,
+// samples in the order of the sets, panels behind each other; replicates up to `stride` are zero. Tiles of shared
+// memory make both sides coalesced. A block has 32 samples in PANEL replicates. Grid (ceil(n / 32), stride / PANEL,
+// sets), any block.
+//
+// rows: (sets, replicates, n).
+// columns: (sets, stride / panel, n, panel), where panel is `stride`, PANEL or a part of it.
 template <class T>
-__global__ void lay_side_by_side(const __grid_constant__ Sets<T> sets, const T* rows, int lanes, int stride,
-                                 int together, T* columns) {
-    __shared__ T tile[32][33];
-    const int b0 = blockIdx.x * 32, lane0 = blockIdx.y * 32, n = sets.n;
-    rows += static_cast<long long>(blockIdx.z) * lanes * n;
+__global__ void lay_side_by_side(const __grid_constant__ Sets<T> sets, const T* rows, int replicates, int stride,
+                                 int panel, T* columns) {
+    __shared__ T tile[PANEL][PANEL + 1];
+    const int b0 = blockIdx.x * PANEL, replicate0 = blockIdx.y * PANEL, n = sets.n;
+    rows += static_cast<long long>(blockIdx.z) * replicates * n;
     columns += static_cast<long long>(blockIdx.z) * n * stride;
-    for (int l = 0; l < 32; ++l) {
-        for (int t = threadIdx.x; t < 32; t += blockDim.x) {
-            const bool there = lane0 + l < lanes && b0 + t < n;
-            const long long row = static_cast<long long>(lane0 + l) * n;
-            tile[l][t] = there ? rows[row + sets.sample(blockIdx.z, b0 + t)] : T(0);
+    for (int r = 0; r < PANEL; ++r) {
+        for (int t = threadIdx.x; t < PANEL; t += blockDim.x) {
+            const bool exists = replicate0 + r < replicates && b0 + t < n;
+            const long long row = static_cast<long long>(replicate0 + r) * n;
+            tile[r][t] = exists ? rows[row + sets.sample(blockIdx.z, b0 + t)] : T(0);
         }
     }
     __syncthreads();
-    for (int b = 0; b < 32 && b0 + b < n; ++b) {
-        for (int t = threadIdx.x; t < 32 && lane0 + t < stride; t += blockDim.x) {
-            const int lane = lane0 + t, beside = lane % together;
-            columns[static_cast<long long>(lane - beside) * n + static_cast<long long>(b0 + b) * together + beside] =
+    for (int b = 0; b < PANEL && b0 + b < n; ++b) {
+        for (int t = threadIdx.x; t < PANEL && replicate0 + t < stride; t += blockDim.x) {
+            const int replicate = replicate0 + t, place = replicate % panel;
+            columns[static_cast<long long>(replicate - place) * n + static_cast<long long>(b0 + b) * panel + place] =
                 tile[t][b];
         }
     }

@@ -3,20 +3,20 @@
 //
 // A number depends on the seed, the permuted variable, S, the permutation and the sample alone:
 //
-//   Key.     (k0, k1) = (0, 0); for each word w of
+//   Key.     It starts as (k0, k1) = (0, 0). For each word w of
 //              seed mod 2^32, seed div 2^32, permuted variable, |S|, members of S in ascending order
-//            in turn: (k0, k1) = the first two words of philox(counter (w, 0, 0, FOLD = 0), key (k0, k1)).
+//            in turn, (k0, k1) becomes the first two words of philox(counter (w, 0, 0, FOLD = 0), key (k0, k1)).
 //   Words.   Words 4q, ..., 4q + 3 of sample a in permutation m (both from 0) are those of
 //              philox(counter (a, m, q, DRAW = 1), key).
-//   Priority of a in m: a 64-bit number that is words 0 (high) and 1 (low) with its low 24 bits replaced by a, so that
-//            no two samples have the same one. The smallest comes first.
-//   Draw y = 0, 1, ... of a in m: word w = 2 + y; a number below `bound` is (w * bound) div 2^32.
+//   Priority. That of sample a in m is the 64-bit number of words 0 (high) and 1 (low) with its low 24 bits replaced by
+//            a, so that no two samples have the same one. Samples take their turn in ascending order of priorities.
+//   Draw.    Draw y = 0, 1, ... of a in m is word w = 2 + y; a number below `bound` is (w * bound) div 2^32.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
 constexpr unsigned PHILOX_FOLD = 0, PHILOX_DRAW = 1;
-constexpr unsigned INDEX_MASK = 0xffffffu;  // of the bits of a priority that hold a sample
+constexpr unsigned INDEX_MASK = 0xffffffu;  // the low bits of a priority, which hold the sample
 
 struct Words {
     unsigned w[4];

@@ -1,16 +1,19 @@
-// Ends tests whose verdict no further permutation can change.
+// Early stopping: ends tests whose verdict no further permutation can change.
+//
+// A set separates when at least `critical` permutations have a CMI that reaches the data's. That is decided once so
+// many were counted, or once fewer would be even if all remaining permutations reached it.
 #include "nonlinear/kernels/tests.cuh"
 
-// Count which permutations of the lanes from `first` on, up to `last`, reach the data's CMI (lane 0), and close the
-// tests whose count has come to `critical`, or cannot with the lanes that are left. A thread a test.
+// Adds to `counts` the permutations among the replicates first, ..., last - 1 that reach the data's CMI, replicate 0,
+// and closes the tests that are decided. A thread for each test.
 __global__ void close_tests(const __grid_constant__ Tests tests, int first, int last, int critical, int* counts) {
     const int test = blockIdx.x * blockDim.x + threadIdx.x;
     if (test >= tests.count || tests.closed(test)) return;
     const unsigned long long* own = tests.sums(test);
     int count = counts[test];
-    for (int lane = max(first, 1); lane < last; ++lane) {  // a larger CMI has a smaller partial
-        count += static_cast<long long>(own[lane]) <= static_cast<long long>(own[0]);
+    for (int replicate = max(first, 1); replicate < last; ++replicate) {  // a larger CMI has a smaller partial
+        count += static_cast<long long>(own[replicate]) <= static_cast<long long>(own[0]);
     }
     counts[test] = count;
-    tests.open[test] = count < critical && count + (tests.row - last) >= critical;
+    tests.open[test] = count < critical && count + (tests.all_replicates - last) >= critical;
 }

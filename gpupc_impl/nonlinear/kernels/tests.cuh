@@ -1,47 +1,47 @@
 // Sets and tests as all kernels of the family take them.
 #pragma once
 
-#include "nonlinear/kernels/lanes.cuh"
+#include "nonlinear/kernels/numbers.cuh"
 
-// Sets of one size, each a row of 1 + level numbers: the permuted variable, then the members of S ascending.
+// Sets of one size, each a row of 1 + level variables: the permuted variable, then the members of S ascending.
 template <class T>
 struct Sets {
-    const T* values;   // (p, n)
-    const int* first;  // (sets, 1 + level)
-    const int* order;  // (p, n) the samples in ascending order of each variable, or null
+    const T* values;       // (p, n)
+    const int* variables;  // (sets, 1 + level)
+    const int* order;      // (p, n) the samples in ascending order of each variable, or null
     int n, level;
 
     __device__ __forceinline__ const T* of(int variable) const { return values + static_cast<long long>(variable) * n; }
-    __device__ __forceinline__ const int* set(int number) const {
-        return first + static_cast<long long>(number) * (level + 1);
+    __device__ __forceinline__ const int* set(int index) const {
+        return variables + static_cast<long long>(index) * (level + 1);
     }
-    // Of the samples in the order of S[0], or as they are where there is no order, the one at a place.
-    __device__ __forceinline__ int sample(int number, int place) const {
-        return order == nullptr ? place : order[static_cast<long long>(set(number)[1]) * n + place];
+    // The sample at a place in the order of S[0]; without an order places are samples.
+    __device__ __forceinline__ int sample(int index, int place) const {
+        return order == nullptr ? place : order[static_cast<long long>(set(index)[1]) * n + place];
     }
 };
 
-// Tests of permutations of such sets.
+// Tests of the replicates of such sets: replicate 0 has V_i as observed, replicate m + 1 its permutation m.
 struct Tests {
-    const int* first;  // (count, 2) a set's number and V_j
+    const int* pairs;  // (count, 2) the index of a set, and V_j
     int count;
-    int lanes;                     // of this launch, of V_i itself and its permutations ...
-    int row;                       // ... and of all launches
+    int replicates;                // of this launch
+    int all_replicates;            // of all launches: 1 + perm
     int k;                         // k_CMI
-    const long long* psi;          // (n + 1)
-    unsigned long long* partials;  // (count, row) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~), with ties]
-    unsigned char* open;           // (count) whether more lanes are of use to a test, or null: they are
+    const long long* psi;          // (n + 1) digammas
+    unsigned long long* partials;  // (count, all_replicates) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~)]
+    unsigned char* open;           // (count) whether further replicates can change a verdict; null: evaluate all
 
-    __device__ __forceinline__ bool closed(int number) const { return open != nullptr && !open[number]; }
-    __device__ __forceinline__ unsigned long long* sums(int number) const {
-        return partials + static_cast<long long>(number) * row;
+    __device__ __forceinline__ bool closed(int test) const { return open != nullptr && !open[test]; }
+    __device__ __forceinline__ unsigned long long* sums(int test) const {
+        return partials + static_cast<long long>(test) * all_replicates;
     }
 };
 
-// At level 0: how many of the n sorted values of V_i are nearer to x than `radius` (a key of at least 1).
+// How many of the n ascending values of V_i are nearer to x than `radius`, a key of at least 1: n_xz at level 0.
 template <class T, class Rule>
 __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> radius) {
-    if (ranks) {  // sorted[q] = q, or a constant variable
+    if (ranks) {  // sorted[q] == q, unless the variable is constant
         if (sorted[n - 1] == sorted[0]) return n;
         int reach = static_cast<int>(radius);
         if constexpr (!Number<T>::whole) reach = static_cast<int>(ceil(Number<T>::value(radius)));
@@ -49,7 +49,7 @@ __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> ra
         return min(place + reach, n) - max(place - reach + 1, 0);
     }
     int first = 0, last = n;
-    for (int low = 0, high = n; low < high; first = low) {  // the first that is not too far below
+    for (int low = 0, high = n; low < high; first = low) {  // lower bound: the first value that is near enough
         const int q = (low + high) / 2;
         if (sorted[q] < x && Rule::template distance<T>(x, sorted[q]) >= radius) {
             low = q + 1;
@@ -57,7 +57,7 @@ __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> ra
             high = q;
         }
     }
-    for (int low = first, high = n; low < high; last = low) {  // the first that is too far above
+    for (int low = first, high = n; low < high; last = low) {  // upper bound: the first value above that is too far
         const int q = (low + high) / 2;
         if (sorted[q] <= x || Rule::template distance<T>(x, sorted[q]) < radius) {
             low = q + 1;

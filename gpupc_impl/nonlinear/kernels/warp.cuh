@@ -1,9 +1,9 @@
-// What the threads of a warp do together.
+// Warps of any size up to 32 threads, and what their threads compute together.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// A warp, of which a block's last one may have less than 32 threads.
+// The warp of the calling thread; the last one of a block may have less than 32 threads.
 struct Warp {
     int thread, threads;
     unsigned mask;
@@ -15,39 +15,40 @@ struct Warp {
 
     __device__ __forceinline__ void join() const { __syncwarp(mask); }
 
-    // The sum of the numbers of the threads before this one.
+    // Exclusive prefix sum: the sum of the numbers of the threads before this one.
     __device__ __forceinline__ int sum_before(int own) const {
         int sum = own;
-        for (int apart = 1; apart < threads; apart *= 2) {
-            const int other = __shfl_up_sync(mask, sum, apart);
-            if (thread >= apart) sum += other;
+        for (int distance = 1; distance < threads; distance *= 2) {
+            const int other = __shfl_up_sync(mask, sum, distance);
+            if (thread >= distance) sum += other;
         }
         return sum - own;
     }
 
-    // The number of the first thread for which `mine` holds.
-    template <class Number>
-    __device__ __forceinline__ Number of(bool mine, Number own) const {
-        return __shfl_sync(mask, own, __ffs(static_cast<int>(__ballot_sync(mask, mine))) - 1);
+    // The value of the first thread whose `chosen` is true.
+    template <class Value>
+    __device__ __forceinline__ Value broadcast(bool chosen, Value own) const {
+        return __shfl_sync(mask, own, __ffs(static_cast<int>(__ballot_sync(mask, chosen))) - 1);
     }
 };
 
-// One of the parts that a range is divided into: its number, how many are counted in those before it, and in it.
-struct Part {
-    int number, before, inside;
+// One bin of a histogram: its index, the counts of the bins before it, and its own count.
+struct Bin {
+    int index, before, inside;
 
-    // The part with the `wanted`-th of all that is counted, which there is; found by all threads of a warp.
-    __device__ static Part with(int wanted, const int* counts, int parts, const Warp& warp) {
-        const int width = (parts + warp.threads - 1) / warp.threads;
-        const int first = min(warp.thread * width, parts), last = min(first + width, parts);
+    // The bin that holds the `rank`-th item, counted from 1, which exists. All threads of a warp call this.
+    __device__ static Bin with(int rank, const int* counts, int bins, const Warp& warp) {
+        const int width = (bins + warp.threads - 1) / warp.threads;
+        const int first = min(warp.thread * width, bins), last = min(first + width, bins);
         int own = 0;
-        for (int p = first; p < last; ++p) own += counts[p];
-        Part found{first, warp.sum_before(own), 0};
-        const bool mine = found.before < wanted && wanted <= found.before + own;
-        if (mine) {
-            while (found.before + counts[found.number] < wanted) found.before += counts[found.number++];
-            found.inside = counts[found.number];
+        for (int b = first; b < last; ++b) own += counts[b];
+        Bin bin{first, warp.sum_before(own), 0};
+        const bool chosen = bin.before < rank && rank <= bin.before + own;
+        if (chosen) {
+            while (bin.before + counts[bin.index] < rank) bin.before += counts[bin.index++];
+            bin.inside = counts[bin.index];
         }
-        return Part{warp.of(mine, found.number), warp.of(mine, found.before), warp.of(mine, found.inside)};
+        return Bin{warp.broadcast(chosen, bin.index), warp.broadcast(chosen, bin.before),
+                   warp.broadcast(chosen, bin.inside)};
     }
 };

@@ -43,11 +43,12 @@ for tolerance in (deep.residual_tolerance, 0.0):
 NONLINEAR = """
 import dataclasses
 import itertools
-from gpupc_impl.nonlinear import device
-from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.nonlinear import registers
+from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 
-device.TUNING["host"] = dataclasses.replace(device.TUNING["host"], lists=40, far=64)  # threads that share their work
+TUNING["host"] = dataclasses.replace(TUNING["host"], lists=40, far=64)  # threads that share their work
 data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
 options = dict(permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
 problems = [NonlinearProblem.from_data(data, k_cmi=3, **options)]
@@ -64,31 +65,28 @@ for transform, precision in kinds if every_variant else kinds[:2]:
             ci_test(problem, 0, 1, S, open_backend("host"), racing=True)
     of_many = NonlinearProblem.from_data(data, transform=transform, precision=precision, **options | {"k_perm": 17})
     ci_test(of_many, 0, 1, (2, 3), open_backend("host"), beta=5)
-device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
+def estimate(problem, S, selection, gamma, **choices):
+    params = DEFAULTS | dict(selection=selection, gamma=gamma)
+    tuning = dataclasses.replace(TUNING["host"], **choices)
+    estimator = CmiEstimator(problem, open_backend("host"), params, tuning=tuning)
+    estimator.selection.counts_far = True
+    estimator.fitting(len(S), 1, 1)
+    estimator.partials(len(S), np.array([[0, *S]]), np.array([[0, 1]]))
+    return estimator.selection.far_replicates
+
 for S in ((), (2, 3)):
-    ci_test(problem, 0, 1, S, open_backend("host"), selection="buckets", gamma=5)
-for rows in (rows_of_any := device.REGISTERS_ROWS):
-    device.REGISTERS_ROWS = (rows,)
+    estimate(problem, S, "buckets", 5, narrow_samples=39)  # as if 16 bits did not count the samples
+for rows in (rows_of_any := registers.REGISTERS_ROWS):
+    registers.REGISTERS_ROWS = (rows,)
     for S in ((), (2, 3)):
         ci_test(problems[0], 0, 1, S, open_backend("host"), selection="registers")
-device.REGISTERS_ROWS = rows_of_any
-far = []
-def counting(launch):
-    def launch_and_count(engine, level, sets, tests, lists, first):
-        arguments = launch(engine, level, sets, tests, lists, first)
-        far.append(engine.backend.download(lists.values["counters"])[0])
-        return arguments
-    return launch_and_count
-device.Engine._launch_by_buckets = counting(device.Engine._launch_by_buckets)
-device.Engine._launch_by_registers = counting(device.Engine._launch_by_registers)
-device.Engine._listed_finely = lambda engine, level: 3  # lists that end early
+registers.REGISTERS_ROWS = rows_of_any
 outliers = np.exp(3 * rng.normal(size=(120, 4)))
 whole = np.rint(outliers).clip(0, 2000)
 for values, selection in ((outliers.clip(0, 30_000), "buckets"), (whole, "buckets"), (whole, "registers")):
     problem = NonlinearProblem.from_data(values, transform="none", precision=precision, k_cmi=3, **options)
     for S in ((), (2, 3)):
-        ci_test(problem, 0, 1, S, open_backend("host"), selection=selection, gamma=64)
-assert len(far) == 6 and min(far) > 0, far
+        assert estimate(problem, S, selection, 64, reach=3) > 0  # lists end early
 for selection in ("registers", "buckets", "counting"):
     options = dict(selection=selection, stopping="early")
     solve(problems[0], methods()["gpucmiknn-parallel"], open_backend("host"), options)
@@ -98,10 +96,10 @@ MIXED = """
 import dataclasses
 import itertools
 from gpupc_impl.mixed.device import mixed_ci_test
-from gpupc_impl.nonlinear import device
 from gpupc_impl.mixed.problem import MixedProblem
+from gpupc_impl.nonlinear.tuning import TUNING
 
-device.TUNING["host"] = dataclasses.replace(device.TUNING["host"], lists=40, far=64)  # threads that share their work
+TUNING["host"] = dataclasses.replace(TUNING["host"], lists=40, far=64)  # threads that share their work
 data = rng.normal(size=(40, 1)) + 0.3 * rng.normal(size=(40, 5))
 data[:, ::2] = np.round(data[:, ::2])
 options = dict(categories=["V0", "V2"], permutations=5, k_perm=4, max_level=3, alpha=0.9)  # keeps most edges
@@ -111,8 +109,8 @@ for transform, precision in kinds if every_variant else kinds[:2]:
     problem = MixedProblem.from_data(data, transform=transform, precision=precision, k_cmi=5, **options)
     for (i, j, S), selection in itertools.product(((0, 1, ()), (1, 0, (2, 3))), ("buckets", "counting")):
         mixed_ci_test(problem, i, j, S, open_backend("host"), selection=selection, beta=5, gamma=5)
-device.MOST_NARROW = 39  # of as many samples as 16 bits would not count
-device.Engine._listed_finely = lambda engine, level: 5  # lists that end early
+# Lists that end early, and cells as if 16 bits did not count the samples.
+TUNING["host"] = dataclasses.replace(TUNING["host"], reach=5, narrow_samples=39)
 for i, j, S in ((0, 1, ()), (1, 0, (2, 3))):
     mixed_ci_test(problem, i, j, S, open_backend("host"), selection="buckets", gamma=5)
 """

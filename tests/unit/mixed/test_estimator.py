@@ -1,5 +1,6 @@
 """The estimator of mixed data: against the definition, against known entropies, and beside the nonlinear family's."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -11,9 +12,10 @@ from scipy.special import digamma
 
 from gpupc_impl import MixedProblem, NonlinearProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.mixed.device import MixedEngine, mixed_ci_test
+from gpupc_impl.mixed.device import MixedCmiEstimator, mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
 from gpupc_impl.nonlinear.retest import Retest
+from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 
 
 def cmi(problem, i, j, members=()):
@@ -21,7 +23,7 @@ def cmi(problem, i, j, members=()):
 
 
 def by_definition(problem, i, j, members):
-    """Mesner and Shalizi, Algorithm 1, in float64; not below its max(0, .)."""
+    """Algorithm 1 of Mesner and Shalizi in float64, without its max(0, .)."""
     values, n = problem.values.astype(float), problem.n_samples
     apart = {v: np.abs(values[v][:, None] - values[v]) for v in (i, j, *members)}
     for v in apart:
@@ -66,16 +68,16 @@ def test_cmi_is_the_definitions(seed):
 
 @pytest.mark.parametrize("transform", ["ranks", "standardize"])
 @pytest.mark.parametrize("members", [[], [2], [2, 3]])
-def test_lists_that_end_early_give_the_same(monkeypatch, transform, members):
-    """With many categories most lanes need samples of others, which are as far from all as can be."""
+def test_lists_that_end_early_give_the_same(transform, members):
+    """With many categories most replicates need samples of other categories, which have the largest distance."""
     rng = np.random.default_rng(4)
     data = pd.DataFrame(rng.normal(size=(150, 4)) + rng.normal(size=(150, 1))).rename(columns=str)
     data["1"], data["3"] = rng.integers(0, 12, 150).astype(str), rng.integers(0, 3, 150).astype(str)
     problem = MixedProblem.from_data(data, transform=transform, k_cmi=9, permutations=40)
-    monkeypatch.setattr(MixedEngine, "_listed_finely", lambda engine, level: 9)
-    engine = MixedEngine(problem, open_backend("host"), {"selection": "buckets", "beta": 0, "gamma": 0})
-    engine.fitting(len(members), 1, 1)
-    found = engine.partials(len(members), np.array([[0, *members]]), np.array([[0, 1]]))[0]
+    tuning = dataclasses.replace(TUNING["host"], reach=9)
+    estimator = MixedCmiEstimator(problem, open_backend("host"), DEFAULTS | {"selection": "buckets"}, tuning=tuning)
+    estimator.fitting(len(members), 1, 1)
+    found = estimator.partials(len(members), np.array([[0, *members]]), np.array([[0, 1]]))[0]
     assert np.array_equal(found, MixedRetest(problem).partials(0, 1, members))
 
 
@@ -111,8 +113,8 @@ def test_mi_of_a_number_and_a_category_is_the_known_one():
 
 
 def test_numbers_alone_differ_from_the_nonlinear_familys_by_less_than_a_sample_in_each_count():
-    """Without ties both see the same radius: a count here is the other's without the sample itself, and with the
-    neighbour at the radius where that is as near in the subspace, which it is in (X, Z) or in (Y, Z)."""
+    """Without ties the radius is the same: a mixed count is the other one without the sample itself, and with the
+    neighbour at the radius if that is as near in the subspace, which it is in (X, Z) or in (Y, Z)."""
     data = np.random.default_rng(2).normal(size=(300, 3)) + np.random.default_rng(3).normal(size=(300, 1))
     options = {"transform": "standardize", "permutations": 1, "precision": "float64"}
     mixed, plain = MixedProblem.from_data(data, **options), NonlinearProblem.from_data(data, **options)
@@ -132,7 +134,7 @@ def test_numbers_alone_differ_from_the_nonlinear_familys_by_less_than_a_sample_i
 
 
 def test_neighbours_are_of_the_same_categories_in_turn():
-    """Equal distances are ordered from the sample on; a list that lacks neighbours is repeated, or is the sample."""
+    """Ties are broken cyclically from the sample on; a short list is repeated, and an empty one holds the sample."""
     groups = np.repeat([0, 1, 2], [6, 2, 1])
     problem = MixedProblem.from_data(groups[:, None], categories=["V0"], k_cmi=1, k_perm=3, permutations=1)
     lists = MixedRetest(problem)._nearest([0])

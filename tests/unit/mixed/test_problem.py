@@ -1,4 +1,4 @@
-"""The mixed family's problem: from tables to codes and numbers, and what tells one problem from another."""
+"""The mixed family's problem: from tables to codes and numbers, and its fingerprint."""
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,7 @@ def test_arrays_name_their_categories():
 @pytest.mark.parametrize("transform", ["ranks", "standardize", "none"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_values_are_those_of_the_table_in_another_order(transform, precision):
-    """Rows belong together, numbers are the nonlinear family's, and the order comes from the seed."""
+    """Rows are permuted as a whole, by the seed, and numbers are those of the nonlinear family."""
     data = table(37)
     problem = MixedProblem.from_data(data, transform=transform, precision=precision)
     plain = NonlinearProblem.from_data(data[["height"]], transform=transform, precision=precision)
@@ -107,7 +107,7 @@ def test_coordinates_have_the_distances_of_categories():
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "said"),
+    ("change", "options", "message"),
     [
         ({"sex": None}, {}, r"40 missing value\(s\) in column 'sex', the first in row 0"),
         ({"height": np.inf}, {}, "infinite.*'height'"),
@@ -119,8 +119,8 @@ def test_coordinates_have_the_distances_of_categories():
         ({}, {"transform": "scale"}, "transform is 'scale'"),
     ],
 )
-def test_what_cannot_be_used_is_an_error(change, options, said):
-    with pytest.raises(InvalidProblem, match=said):
+def test_what_cannot_be_used_is_an_error(change, options, message):
+    with pytest.raises(InvalidProblem, match=message):
         MixedProblem.from_data(table().assign(**change), **options)
 
 

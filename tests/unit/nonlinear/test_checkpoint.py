@@ -1,4 +1,4 @@
-"""A search for nonlinear or mixed relations that was killed goes on at its level, with the same answer."""
+"""A nonlinear or mixed search that was killed goes on at its level, with the same answer."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_either_method_goes_on_where_the_other_was(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "said"),
+    ("method", "options", "message"),
     [
         ("gpucmiknn-parallel", {"seed": 1}, "another problem"),
         ("gpucmiknn-parallel", {"pmax": True}, "without pmax"),
@@ -83,7 +83,7 @@ def test_either_method_goes_on_where_the_other_was(tmp_path):
         ("gpucmiknn-single-racing", {}, "'canonical, racing' is asked for"),
     ],
 )
-def test_a_checkpoint_of_another_search_is_refused(tmp_path, method, options, said):
+def test_a_checkpoint_of_another_search_is_refused(tmp_path, method, options, message):
     path = tmp_path / "checkpoint.npz"
 
     def stop(done):
@@ -92,6 +92,6 @@ def test_a_checkpoint_of_another_search_is_refused(tmp_path, method, options, sa
     with pytest.raises(Killed):
         search(make_problem("gpucmiknn-parallel"), "gpucmiknn-parallel", path, progress=stop)
     problem = make_problem(method, options.pop("seed", 0))
-    with pytest.raises(InvalidProblem, match=said):
+    with pytest.raises(InvalidProblem, match=message):
         search(problem, method, path, **options)
     assert path.exists()

@@ -118,7 +118,7 @@ def test_files_hold_every_bit(data, tmp_path, precision):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"k_cmi": 40}, r"k_cmi is 40, but each of the 40 samples has only 39 neighbours; set k_cmi to at most 39"),
         ({"k_perm": 40}, r"k_perm is 40, but each of the 40 samples"),
@@ -135,8 +135,8 @@ def test_files_hold_every_bit(data, tmp_path, precision):
         ({"max_level": -1}, r"max_level is -1"),
     ],
 )
-def test_errors_name_the_value_and_the_limit(data, options, said):
-    with pytest.raises(InvalidProblem, match=said):
+def test_errors_name_the_value_and_the_limit(data, options, message):
+    with pytest.raises(InvalidProblem, match=message):
         NonlinearProblem.from_data(data, **options)
 
 

@@ -11,14 +11,10 @@ from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.nonlinear import retest
-from gpupc_impl.nonlinear.device import Engine
+from gpupc_impl.nonlinear.device import CmiEstimator
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
+from gpupc_impl.nonlinear.tuning import DEFAULTS
 
 
 def graph_problem(seed, p=7, n=60, density=0.4, **options):
@@ -83,10 +79,10 @@ def test_the_answer_is_that_of_a_serial_search(backend, seed):
 
 def test_first_come_keeps_the_edges(backend):
     problem = graph_problem(4, alpha=0.1)
-    wanted = solve(problem, get_method("gpucmiknn-single"), backend)
+    expected = solve(problem, get_method("gpucmiknn-single"), backend)
     for params in ({}, {"delta": 4}, {"delta": 500}):
         found = solve(problem, get_method("gpucmiknn-parallel"), backend, params, separating_sets="first-come")
-        assert np.array_equal(found.adjacency, wanted.adjacency)
+        assert np.array_equal(found.adjacency, expected.adjacency)
 
 
 def test_single_makes_no_test_too_many_and_batches_only_few(backend):
@@ -101,12 +97,12 @@ def test_single_makes_no_test_too_many_and_batches_only_few(backend):
 
 def test_little_memory_means_smaller_batches(backend):
     problem = graph_problem(6, p=8)
-    wanted = solve(problem, get_method("gpucmiknn-parallel"), backend, {"delta": 1000})
+    expected = solve(problem, get_method("gpucmiknn-parallel"), backend, {"delta": 1000})
     peaks = []
     for limit in (40_000, 100_000, 300_000):
         small = open_backend("host", device_memory_limit=limit)
         found = solve(problem, get_method("gpucmiknn-parallel"), small, {"delta": 1000})
-        assert found == wanted
+        assert found == expected
         assert small.memory_peak <= limit
         peaks.append(small.memory_peak)
     assert peaks[0] < peaks[1] < peaks[2]
@@ -128,30 +124,30 @@ def test_early_stopping_keeps_the_answer(backend, name, selection, permutations,
 
 
 @pytest.mark.parametrize("selection", ["registers", "buckets", "counting"])
-def test_early_stopping_leaves_out_permutations_unless_p_values_are_asked_for(backend, selection, monkeypatch):
-    """An independent pair is separated in the first 32 lanes, a copy is only known as one when few are left."""
+def test_early_stopping_leaves_out_permutations_unless_p_values_are_asked_for(backend, selection):
+    """An independent pair is decided by the first 31 permutations, a copy only when few permutations are left."""
     rng = np.random.default_rng(1)
     data = rng.normal(size=(60, 3))
     data[:, 2] = data[:, 0]
     problem = NonlinearProblem.from_data(data, alpha=0.02, permutations=150, k_cmi=6, k_perm=5, max_level=0)
-    open_tests = []
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    partials = np.array([Retest(problem).partials(i, j, []) for i, j in pairs])
+    reach = partials[:, 1:] <= partials[:, :1]
+    assert problem.critical_count == 3
+    assert (reach[:, :31].sum(axis=1) >= 3).tolist() == [True, False, True]
 
-    def stages(engine, tests, counts):
-        for staged, columns in all_stages(engine, tests, counts):
-            is_open = np.ones(3) if counts is None else tests.values["open"]
-            open_tests.append((staged.values["lanes"], int(np.sum(is_open))))
-            yield staged, columns
+    estimator = CmiEstimator(problem, backend, DEFAULTS | {"selection": selection})
+    estimator.fitting(0, 3, 3)
+    sets, tests = np.array([[0], [1]]), np.array([[0, 1], [0, 2], [1, 2]])
+    counts = estimator.counts(0, sets, tests, early=True)
+    assert counts.tolist() == [reach[0, :31].sum(), reach[1].sum(), reach[2, :31].sum()]
+    assert estimator.counts(0, sets, tests, early=False).tolist() == reach.sum(axis=1).tolist()
 
-    all_stages = Engine._stages
-    monkeypatch.setattr(Engine, "_stages", stages)
     params = {"selection": selection, "stopping": "early", "delta": 10}
     found = solve(problem, get_method("gpucmiknn-parallel"), backend, params)
     assert found.edges.tolist() == [[0, 2]]
     assert found.pmax is None
-    assert open_tests == [(32, 3), (96, 1), (23, 1)]
-    open_tests.clear()
     pmax = solve(problem, get_method("gpucmiknn-parallel"), backend, params, pmax=True).pmax
-    assert open_tests == [(151, 3)]
     assert pmax[0, 1] == problem.p_value(Retest(problem).count(0, 1, []))
 
 

@@ -1,13 +1,16 @@
-// Numbers, the keys that order them, rules, and lanes: permutations that a thread works on side by side.
+// Values, the integer keys that order their distances, vectors of them, and the rule for distances of numbers.
 //
-// A value is short (whole numbers that span less than 2^15, ranks among them), float or double. Distances are compared
-// by their keys, whole numbers in the order of the distances: of a short the number itself, else its bits.
+// A value is short (whole numbers that span less than 2^15, ranks among them), float or double. A distance is kept as
+// its key, an integer with the same order: of a short the distance itself, otherwise the bits of the floating-point
+// number, which are ordered like it because it is not negative.
 //
-// A GPU's thread has one lane; its neighbours have the next ones. A CPU core has vectors: a thread of the host backend
-// has as many lanes as fit into 64 bytes.
+// A thread of a GPU works on one number at a time. On the host a thread is a core, whose vector unit works on
+// VECTOR_BYTES at a time: `Vector` has that many elements there and one on a GPU.
 #pragma once
 
 #include "backends/simt/portable.cuh"
+
+constexpr int VECTOR_BYTES = 64;
 
 template <class T>
 struct Number;
@@ -51,12 +54,13 @@ __device__ __forceinline__ Key larger(Key a, Key b) {
     return a > b ? a : b;
 }
 
-// The middle of low < high, strictly between them where there is a key between: of the distances, or of the keys.
+// A key strictly between low and high, if there is one: of the mean of the two distances, which is near a k-th distance
+// sooner, or the mean of the keys, which halves their number. low < high; low may be -1.
 template <class T>
-__device__ __forceinline__ KeyOf<T> middle(KeyOf<T> low, KeyOf<T> high, bool of_keys) {
+__device__ __forceinline__ KeyOf<T> middle(KeyOf<T> low, KeyOf<T> high, bool halve_keys) {
     using Key = KeyOf<T>;
     if constexpr (!Number<T>::whole) {
-        if (!of_keys) {
+        if (!halve_keys) {
             const T sum = Number<T>::value(low < 0 ? 0 : low) * T(0.5) + Number<T>::value(high) * T(0.5);
             Key mean = Number<T>::key(sum);
             mean = mean <= low ? low + 1 : mean;
@@ -69,14 +73,14 @@ __device__ __forceinline__ KeyOf<T> middle(KeyOf<T> low, KeyOf<T> high, bool of_
 #ifdef GPUPC_HOST
 
 template <class T>
-struct Lanes {
+struct Vector {
     using Key = KeyOf<T>;
-    static constexpr int WIDTH = 64 / sizeof(T);
-    typedef T Values __attribute__((vector_size(64)));
-    typedef Key Keys __attribute__((vector_size(64)));
+    static constexpr int ELEMENTS = VECTOR_BYTES / sizeof(T);
+    typedef T Values __attribute__((vector_size(VECTOR_BYTES)));
+    typedef Key Keys __attribute__((vector_size(VECTOR_BYTES)));
 
-    template <class V, class Element>
-    static __forceinline__ V load_as(const Element* p) {
+    template <class V, class Source>
+    static __forceinline__ V load_as(const Source* p) {
         V v;
         memcpy(&v, p, sizeof v);
         return v;
@@ -85,7 +89,7 @@ struct Lanes {
     static __forceinline__ Keys load_keys(const Key* p) { return load_as<Keys>(p); }
     static __forceinline__ void store(Key* p, Keys v) { memcpy(p, &v, sizeof v); }
     static __forceinline__ Keys all(Key k) { return Keys{} + k; }
-    static __forceinline__ Key get(const Keys& v, int lane) { return v[lane]; }
+    static __forceinline__ Key get(const Keys& v, int element) { return v[element]; }
 
     static __forceinline__ Keys distance(Values a, Values b) {
         const Values difference = a - b;
@@ -96,21 +100,21 @@ struct Lanes {
         }
     }
     static __forceinline__ Keys larger(Keys a, Keys b) { return a > b ? a : b; }
-    // Where keys are above, or below, a bound: one more.
+    // Increments the counters of the elements whose key is above, or below, the bound.
     static __forceinline__ void count_above(Keys& count, Keys key, Keys bound) { count -= (Keys)(key > bound); }
     static __forceinline__ void count_below(Keys& count, Keys key, Keys bound) { count -= (Keys)(bound > key); }
     static __forceinline__ Keys choose(Keys condition, Keys a, Keys b) { return condition ? a : b; }
     static __forceinline__ Keys at_least(Keys a, Key k) { return (Keys)(a >= k); }
     static __forceinline__ Keys below(Keys a, Key k) { return (Keys)(a < k); }
     static __forceinline__ bool any(Keys condition) {
-        unsigned long long words[8], together = 0;
+        unsigned long long words[VECTOR_BYTES / 8], bits = 0;
         memcpy(words, &condition, sizeof words);
-        for (unsigned long long word : words) together |= word;
-        return together != 0;
+        for (unsigned long long word : words) bits |= word;
+        return bits != 0;
     }
-    static __forceinline__ Keys middles(Keys low, Keys high, bool of_keys) {
+    static __forceinline__ Keys middles(Keys low, Keys high, bool halve_keys) {
         if constexpr (!Number<T>::whole) {
-            if (!of_keys) {
+            if (!halve_keys) {
                 const Keys from = low < 0 ? Keys{} : low;
                 Keys mean = (Keys)((Values)from * T(0.5) + (Values)high * T(0.5));
                 mean = mean <= low ? low + 1 : mean;
@@ -124,9 +128,9 @@ struct Lanes {
 #else
 
 template <class T>
-struct Lanes {
+struct Vector {
     using Key = KeyOf<T>;
-    static constexpr int WIDTH = 1;
+    static constexpr int ELEMENTS = 1;
     using Values = T;
     using Keys = Key;
 
@@ -144,20 +148,21 @@ struct Lanes {
     static __device__ __forceinline__ bool at_least(Keys a, Key k) { return a >= k; }
     static __device__ __forceinline__ bool below(Keys a, Key k) { return a < k; }
     static __device__ __forceinline__ bool any(bool condition) { return condition; }
-    static __device__ __forceinline__ Keys middles(Keys low, Keys high, bool of_keys) {
-        return middle<T>(low, high, of_keys);
+    static __device__ __forceinline__ Keys middles(Keys low, Keys high, bool halve_keys) {
+        return middle<T>(low, high, halve_keys);
     }
 };
 
 #endif
 
-// How numbers are compared, and neighbours counted. Kernels take such rules as their template argument; those of mixed
-// data are in mixed/kernels/mixed.cuh.
+// How values are compared and neighbours counted. Kernels take such a rule as a template argument; this one is of
+// continuous numbers, that of mixed data is in mixed/kernels/mixed.cuh.
 struct Continuous {
-    // Whether counts are of other samples at the radius or nearer (Mesner and Shalizi), k~ of them in the joint space;
-    // else of those nearer than the radius, with the sample itself (Runge).
+    // true: count other samples up to the radius, the number k~ in the joint space included (Mesner and Shalizi).
+    // false: count samples nearer than the radius, the sample itself included (Runge).
     static constexpr bool TIES = false;
-    // Whether equal distances are ordered from the sample on, round the end, and lists that lack neighbours are filled.
+    // true: break ties of distances by the samples' numbers, beginning behind the sample itself and going round the
+    // end, and fill lists that lack neighbours. false: break ties by the samples' numbers from 0 on.
     static constexpr bool CYCLIC = false;
 
     template <class T>
@@ -165,32 +170,13 @@ struct Continuous {
         return Number<T>::distance(a, b);
     }
     template <class T>
-    static __device__ __forceinline__ typename Lanes<T>::Keys distances(typename Lanes<T>::Values a,
-                                                                        typename Lanes<T>::Values own) {
-        return Lanes<T>::distance(a, own);
+    static __device__ __forceinline__ typename Vector<T>::Keys distances(typename Vector<T>::Values a,
+                                                                         typename Vector<T>::Values own) {
+        return Vector<T>::distance(a, own);
     }
-    // Between samples that may take each other's places; LARGEST where they may not.
+    // The distance of samples that may exchange their values in a permutation; LARGEST where they may not.
     template <class T>
     static __device__ __forceinline__ KeyOf<T> separation(T a, T b) {
         return Number<T>::distance(a, b);
     }
-};
-
-// The samples of one thread of the block: strided on a GPU, so that neighbouring threads read neighbouring memory;
-// contiguous on the host, so that the compiler can vectorise the loop.
-struct Span {
-    int first, last;
-#ifdef GPUPC_HOST
-    static constexpr int step = 1;
-    __device__ explicit Span(int n) {
-        const int width = (n + blockDim.x - 1) / blockDim.x;
-        first = min(static_cast<int>(threadIdx.x) * width, n);
-        last = min(first + width, n);
-    }
-    __device__ bool has(int a) const { return first <= a && a < last; }
-#else
-    int step;
-    __device__ explicit Span(int n) : first(threadIdx.x), last(n), step(blockDim.x) {}
-    __device__ bool has(int a) const { return a % blockDim.x == threadIdx.x; }
-#endif
 };

@@ -1,0 +1,3 @@
+// Lists of neighbours, by the rule for mixed data.
+#include "mixed/kernels/mixed.cuh"
+#include "nonlinear/kernels/lists.cu"

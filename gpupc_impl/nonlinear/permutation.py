@@ -1,0 +1,189 @@
+"""Permutations of variables given sets, in device memory (GPU-CMIknn, Algorithms 1 and 3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Filled
+from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.core.mapped import pieces
+from gpupc_impl.integers import ceil_div, round_up
+from gpupc_impl.nonlinear.samples import DeviceSamples
+from gpupc_impl.nonlinear.sources import FEW_NEAREST, MOST_ORDERED, PANEL, SHUFFLES
+from gpupc_impl.nonlinear.tuning import Tuning
+
+LATENCY_BLOCKS = 3
+"""Fewest resident blocks per multiprocessor with which `assign` hides latency; where shared memory has room for fewer,
+its blocks are larger."""
+
+ARRANGED_SAMPLES = 1024
+"""Samples whose values a block of `arrange_members` or `arrange` puts in order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a neighbour selection needs the replicates in memory.
+
+    Attributes:
+        panel: replicates that lie side by side in `Permutations.columns`; 0 where these are not needed.
+        by_order: whether samples are numbered by their order in S[0] from level 1 on.
+    """
+
+    panel: int = 0
+    by_order: bool = False
+
+
+class Permutations:
+    """Buffers for the replicates of a number of sets, and the kernels that fill them.
+
+    Args:
+        racing: whether the first thread to come takes a sample, as in the paper; p-values then vary from run to run.
+
+    Attributes:
+        rows: (sets, replicates, n) device array: the values of each set's variable, as observed and permuted.
+        columns: (sets, n, stride) elements: the same in panels, each of `Layout.panel` replicates for all samples.
+    """
+
+    def __init__(self, samples: DeviceSamples, tuning: Tuning, layout: Layout, racing: bool):
+        self.samples, self.tuning, self.layout, self.racing = samples, tuning, layout, racing
+        self._k, self._perm = samples.problem.k_perm, samples.problem.permutations
+        self._buffers: dict[str, Any] = {}
+
+    @property
+    def rows(self) -> Any:
+        return self._buffers["rows"]
+
+    def rows_from(self, replicate: int) -> Any:
+        """The rows from a replicate of the first set on."""
+        return self.rows.reshape(-1)[replicate * self.samples.n :]
+
+    def columns_from(self, replicate: int) -> Any:
+        """The columns from a replicate of the first set on; but for `stride`, the first of a panel."""
+        distance = 1 if self.layout.panel == self.samples.stride else self.samples.n
+        return self._buffers["columns"].reshape(-1)[replicate * distance :]
+
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def arrays(self, level: int, sets: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shapes and types of the buffers for a number of sets."""
+        samples, n, perm, k = self.samples, self.samples.n, self._perm, self._k
+        arrays = {"rows": ((sets, samples.replicates, n), samples.dtype)}
+        if self.layout.panel:
+            arrays["columns"] = ((sets, n, samples.stride), samples.dtype)
+        if level == 0:
+            if self._sort_bytes() > samples.shared_limit:
+                arrays["owners"] = ((sets, perm, self._sort_bytes() // 8), np.dtype(np.uint64))
+            return arrays
+        arrays["members"] = ((sets, level, n), samples.dtype)
+        arrays["knn"] = ((sets, n, k), np.dtype(np.int32))
+        if self._list_bytes() > samples.shared_limit:
+            arrays["distances"] = ((sets, n, k), samples.key_dtype)
+        if self.racing:
+            arrays["used"] = ((sets, perm, n), np.dtype(np.int32))
+        elif self._owner_bytes() > samples.shared_limit:
+            arrays["owners"] = ((sets, perm, self._owner_bytes() // 8), np.dtype(np.uint64))
+        return arrays
+
+    def allocate(self, level: int, sets: int) -> None:
+        """Make the buffers for a number of sets."""
+        for name, (shape, dtype) in self.arrays(level, sets).items():
+            self._buffers[name] = self.samples.backend.empty(shape, dtype)
+
+    def free(self) -> None:
+        """Give the buffers up."""
+        self._buffers.clear()
+
+    def _sort_bytes(self) -> int:
+        """Memory in which a block of `permute_freely` sorts priorities."""
+        return 8 * (self.samples.n + (self.samples.n + 1) // 2)
+
+    def _order_bytes(self) -> int:
+        """Memory for the order of the samples' priorities in a block of `assign`."""
+        return 8 * ((self.samples.n + 3) // 4)
+
+    def _ordered(self) -> bool:
+        """Whether samples propose about in the order of their priorities: not where that order alone would move the
+        owners out of shared memory."""
+        room = self.samples.shared_limit - 8 * self.samples.n
+        return self.samples.n <= MOST_ORDERED and not 0 <= room < self._order_bytes()
+
+    def _owner_bytes(self) -> int:
+        """Memory of a block of `assign`: owners, and the order of the samples."""
+        return 8 * self.samples.n + (self._order_bytes() if self._ordered() else 0)
+
+    def _list_bytes(self) -> int:
+        """Memory of a block of `nearest`: distances and samples of its lists."""
+        entries = self.tuning.nearest * self._k
+        return round_up(entries * self.samples.key_dtype.itemsize, 8) + 4 * entries
+
+    # --- launches ----------------------------------------------------------------------------------------------------
+
+    def draw(self, level: int, variables: np.ndarray) -> None:
+        """Fill the buffers with the replicates of (s, 1 + level) permuted variables and members of S."""
+        samples = self.samples
+        for part in pieces(len(variables), MAX_GRID_Y):
+            sets = samples.sets(level, variables[part], self.layout.by_order)
+            count = part.stop - part.start
+            if level == 0:
+                self._permute_freely(sets, part, count)
+            else:
+                self._permute_locally(sets, part, count)
+            if panel := self.layout.panel:
+                samples.kernel("lay_side_by_side")(
+                    (ceil_div(samples.n, PANEL), samples.stride // PANEL, count),
+                    (self.tuning.transpose,),
+                    [
+                        *(sets, self.rows[part]),
+                        *map(np.int32, (samples.replicates, samples.stride, panel)),
+                        self._buffers["columns"][part],
+                    ],
+                )
+
+    def _scratch(self, name: str, part: slice, shared_bytes: int) -> tuple[Any, int]:
+        """The buffer that takes the place of shared memory, or None; and the shared memory that is left to ask for."""
+        return (self._buffers[name][part], 0) if name in self._buffers else (None, shared_bytes)
+
+    def _permute_freely(self, sets: Filled, part: slice, count: int) -> None:
+        scratch, shared_bytes = self._scratch("owners", part, self._sort_bytes())
+        self.samples.kernel("permute_freely")(
+            (self._perm, count),
+            (self.tuning.assign,),
+            [sets, np.uint64(self.samples.problem.seed), scratch, self.rows[part]],
+            shared_bytes=shared_bytes,
+        )
+
+    def _permute_locally(self, sets: Filled, part: slice, count: int) -> None:
+        samples, tuning, k = self.samples, self.tuning, self._k
+        n, rows, knn, members = samples.n, self.rows[part], self._buffers["knn"][part], self._buffers["members"][part]
+        samples.kernel("arrange_members")(
+            (ceil_div(n, ARRANGED_SAMPLES), count), (tuning.lists,), [sets, samples.order, members]
+        )
+        scratch, shared_bytes = self._scratch("distances", part, self._list_bytes())
+        samples.kernel("nearest")(
+            (ceil_div(n, tuning.nearest), count),
+            (tuning.nearest,),
+            [sets, samples.order, members, np.int32(k), knn, scratch],
+            shared_bytes=shared_bytes,
+        )
+        shuffles = SHUFFLES(knn=knn, k=k, seed=samples.problem.seed)
+        if self.racing:
+            shape, dtype = self._buffers["used"].shape, np.int32
+            self._buffers["used"] = None  # so that the old marks do not lie beside the new ones
+            self._buffers["used"] = samples.backend.full(shape, 0, dtype)
+            samples.kernel("assign_racing")(
+                (ceil_div(n, tuning.nearest), count),
+                (tuning.nearest,),
+                [sets, shuffles, np.int32(self._perm), self._buffers["used"], rows],
+            )
+            return
+        scratch, shared_bytes = self._scratch("owners", part, self._owner_bytes())
+        hides_latency = LATENCY_BLOCKS * shared_bytes <= samples.shared_limit
+        samples.kernel("assign", "true" if k <= FEW_NEAREST else "false")(
+            (self._perm, count),
+            (tuning.assign if hides_latency else tuning.assign_alone,),
+            [sets, shuffles, scratch, np.bool_(self._ordered()), rows],
+            shared_bytes=shared_bytes,
+        )

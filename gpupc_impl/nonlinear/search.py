@@ -1,0 +1,138 @@
+"""What the methods of the family share of a search: its graph, its separating sets and its checkpoint."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from gpupc_impl.core.checkpoint import Checkpoint, SearchState
+from gpupc_impl.core.fixed import write
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import NO_PAIRS
+from gpupc_impl.nonlinear.device import CmiEstimator
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+
+logger = logging.getLogger("gpupc_impl.nonlinear")
+
+UNSEPARATED = 2
+"""In place of the side that a separating set is drawn from, which is 0 or 1, of a pair that has none yet."""
+
+REQUIRED = -1
+"""The same of a pair whose edge must stay, so that no set can become its separating set."""
+
+
+class Search(LevelSearch):
+    """One search on one backend; a method decides which tests a batch holds.
+
+    A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). Its separating set
+    is the first of these that separates, so an earlier set may still replace one that a batch found out of turn.
+
+    Args:
+        racing: see `device.CmiEstimator`.
+    """
+
+    estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
+
+    def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
+        self.problem = problem
+        self.estimator = self.estimator_of(problem, run.backend, run.params, racing)
+        self.first_come = run.separating_sets == "first-come"
+        p = self.p = problem.n_variables
+        self.edges = problem.start_graph()
+        self._required = NO_PAIRS if problem.fixed is None else problem.fixed.required
+        self._pmax = np.full((p, p), np.nan) if run.pmax else None
+        self.early = run.params["stopping"] == "early" and not run.pmax
+        self._side = np.empty(0)
+        self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._tests = 0
+        self._outcomes: list[LevelOutcome] = []  # of the levels in the checkpoint
+        self._checkpoint = None
+        if path := run.params["checkpoint"]:
+            rule = f"{run.separating_sets}, racing" if racing else run.separating_sets  # its graph is one of many
+            self._checkpoint = Checkpoint(path, problem.fingerprint, rule, run.pmax)
+            if (state := self._checkpoint.load()) is not None:
+                self.edges, self._outcomes, self._pmax = state.adjacency, state.outcomes, state.pmax
+                logger.info("resuming at level %d from %s", len(self._outcomes), path)
+
+    # --- LevelSearch -------------------------------------------------------------------------------------------------
+
+    def run_level(self, level: int) -> LevelOutcome:
+        if level < len(self._outcomes):
+            return self._outcomes[level]
+        started = time.perf_counter()
+        outcome = self._run_level(level)
+        if self._checkpoint is not None:
+            self._outcomes.append(dataclasses.replace(outcome, seconds=time.perf_counter() - started))
+            self._checkpoint.save(SearchState(self.edges, self._outcomes, self._pmax))
+        return outcome
+
+    def _run_level(self, level: int) -> LevelOutcome:
+        self._side = np.full((self.p, self.p), UNSEPARATED, np.int8)
+        self._sets, self._tests = {}, 0
+        write(self._side, self._required, REQUIRED)
+        self._test_all(level)
+        write(self._side, self._required, UNSEPARATED)
+        i, j = np.nonzero(np.triu(self._side < UNSEPARATED))
+        pairs = np.stack([i, j], axis=1).astype(np.int32)
+        members = [self._sets[pair] for pair in zip(i.tolist(), j.tolist(), strict=True)] if level else []
+        sets = np.array(members, np.int32).reshape(len(pairs), level)
+        self.edges[i, j] = self.edges[j, i] = False
+        degrees = self.edges.sum(axis=1)
+        max_degree = self.problem.most_tested_degree(degrees)
+        return LevelOutcome(int(degrees.sum()) // 2, max_degree, self._tests, pairs, sets)
+
+    def adjacency(self) -> np.ndarray:
+        if self._checkpoint is not None:  # the search has ended
+            self._checkpoint.remove()
+        return self.edges
+
+    def pmax(self) -> np.ndarray | None:
+        if self._pmax is None:
+            return None
+        return np.where(np.tri(self.p, dtype=bool), self._pmax.T, self._pmax)
+
+    # --- for the methods ---------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _test_all(self, level: int) -> None:
+        """Make the level's tests."""
+
+    def open(self, i: int, js: np.ndarray | int) -> np.ndarray | bool:
+        """Whether a set from adj(i) can still become the separating set of the pair(s) of i and j."""
+        lower, upper = np.minimum(i, js), np.maximum(i, js)
+        return self._side[lower, upper] > (1 if self.first_come else np.greater(i, js))
+
+    def make(self, level: int, sets: Sequence[Sequence[int]], tests: Sequence[tuple[int, int]]) -> None:
+        """Make tests and note which sets separate.
+
+        Args:
+            sets: the permuted variable and the members of S ascending; a variable's sets in lexicographic order.
+            tests: the index of a set, and V_j.
+        """
+        indices, others = np.array(tests).T
+        counts = self.estimator.counts(level, np.array(sets), np.array(tests), self.early)
+        self._tests += len(tests)
+        lower, upper = np.sort([np.array(sets)[indices, 0], others], axis=0)
+        if self._pmax is not None:
+            kept = self._side[lower, upper] == UNSEPARATED  # a removed pair keeps the p-value of its separating set
+            np.fmax.at(self._pmax, (lower[kept], upper[kept]), self.problem.p_value(counts[kept]))
+        separating = np.flatnonzero(counts >= self.problem.critical_count)
+        if level == 0:
+            self._side[lower[separating], upper[separating]] = 0
+            return
+        for index in separating.tolist():
+            set_index, j = tests[index]
+            i, *members = sets[set_index]
+            if self.open(i, j):
+                pair = min(i, j), max(i, j)
+                self._side[pair] = i > j
+                self._sets[pair] = tuple(members)
+                if self._pmax is not None:
+                    self._pmax[pair] = self.problem.p_value(counts[index])
