@@ -188,8 +188,8 @@ def check_kernels(library, source, kernels, architecture):
     for expression, structs in kernels.items():
         assert len(nvrtc.parameters(entries[expression], structs)) == len(entries[expression].parameters) > 0
     # Arithmetic without a rounding mode may be contracted, and ftz flushes: neither happens on the host backend. The
-    # approximation from which `quotient` starts (statistic.cuh) exists with ftz alone; roots in level_one_tile.cu are of
-    # a bound with room for what is flushed.
+    # approximation from which `quotient` starts (statistic.cuh) exists with ftz alone; the bound in level_one_tile.cu
+    # covers the roots that are flushed.
     assert re.findall(r"\b(?:add|sub|mul)\.f(?:32|64)|(?<!rcp\.approx)(?<!sqrt\.approx)\.ftz\b", ptx) == []
     return image
 
