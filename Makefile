@@ -61,9 +61,9 @@ report: venv ## Write results/report.html from the results that are there
 	$(SNAKEMAKE) --report results/report.html
 
 images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED, and make the tables of docs/scale.md
-	$(BIN)/python -m workflow.lib.draw overview docs/images/overview.svg $(RECORDED)
-	$(BIN)/python -m workflow.lib.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
-	$(BIN)/python -m workflow.lib.scale --page docs/scale.md
+	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.scale --page docs/scale.md
 
 # On a GPU machine with few packages, without .venv: python3 -m workflow.lib.gpu_records (docs/gpu.md).
 gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice, in results/recorded
@@ -111,7 +111,7 @@ docs: venv ## Build the documentation site into build/site; open index.html ther
 	PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet
 
 tutorials: venv ## Run the tutorials, and write their pages and pictures
-	$(BIN)/python -m workflow.lib.tutorials
+	$(BIN)/python -m workflow.pages.tutorials
 
 clean: ## Remove everything that was produced (results/reported and results/recorded stay)
 	rm -rf .snakemake resources logs build

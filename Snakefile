@@ -22,10 +22,14 @@ onstart:
     # To limit jobs a second, Snakemake looks for more of them every second, once for each job that has ended so far: after
     # a hundred jobs that takes a third of a core, beside the measurements.
     workflow.scheduler.job_rate_limiter = None
+    if DEADLINE is not None:
+        write_estimates(PLAN, ESTIMATES)
+        stop_at(DEADLINE)
 
 
 localrules:
     all,
+    record,
 
 
 rule all:
@@ -34,3 +38,12 @@ rule all:
         rules.check_verification.output,
         rules.collect_records.output,
         every_output,
+
+
+# What `gpupc records publish` takes, without a table or figure.
+rule record:
+    input:
+        rules.check_verification.output,
+        [PLAN.records_of_experiment(name) for name in PLAN.experiments],
+        expand("results/timelines/{dataset}.csv", dataset=TIMELINES),
+        rules.collect_sharing.output if PLAN.families.get("gaussian") else [],

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gpupc_impl.reporting.catalogue import entries
-from workflow.lib import draw
+from workflow.pages import draw
 from workflow.lib.config import complete
 from workflow.lib.plan import Plan, recorded_folders, recorded_plans
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from workflow.lib import scale
-from workflow.lib.scale import Faults, Tasks, compare, cost, handed_out, list_schedule, panel_rows, simulate
+from workflow.pages import scale
+from workflow.pages.scale import Faults, Tasks, compare, cost, handed_out, list_schedule, panel_rows, simulate
 
 ROOT = Path(__file__).parents[2]
 RATES = scale.rates()
@@ -30,7 +30,7 @@ def test_the_page_has_every_table():
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in scale.TABLES])
 def test_the_page_has_the_tables_of_the_script(name):
     made = scale.TABLES[name](scale.rates()) + "\n"
-    assert TABLES[name] == made, f"{name}: python -m workflow.lib.scale --page docs/scale.md puts in what it should be"
+    assert TABLES[name] == made, f"{name}: python -m workflow.pages.scale --page docs/scale.md puts in what it should be"
 
 
 def test_the_command_puts_its_tables_into_a_page(tmp_path, monkeypatch, capsys):

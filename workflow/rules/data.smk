@@ -54,6 +54,8 @@ rule prepare_problem:
         facts=["results/problems/{dataset}.json"],
     log:
         "logs/prepare_problem/{dataset}.log",
+    priority: lambda wildcards: priority_of(PLAN.entries[wildcards.dataset]["family"])
+    threads: PREPARING_CORES
     conda:
         ENVIRONMENT
     params:
@@ -65,28 +67,36 @@ rule prepare_problem:
         "../scripts/prepare_problems.py"
 
 
-# Many and small: one job makes all graphs of an experiment, and keeps their problems only.
+# One job makes all graphs of an experiment, which are many and small, and keeps their problems only. A large graph has a job
+# of its own, and its problem is removed when it has been measured and verified.
 for name, experiment in PLAN.experiments.items():
     if experiment.graphs:
+        targets = ["{dataset}"] if experiment.large else experiment.datasets
+        kept = temp if experiment.large else list
 
         rule:
             name:
                 f"generate_{name}"
             input:
-                PLAN.mirrored(experiment.graphs.values()),
+                partial(mirrored_graphs, experiment),
             output:
-                problems=expand("results/problems/{dataset}.npz", dataset=experiment.graphs),
-                facts=expand("results/problems/{dataset}.json", dataset=experiment.graphs),
+                problems=kept(expand("results/problems/{dataset}.npz", dataset=targets)),
+                matrices=kept(matrices_of(name, targets)),
+                facts=expand("results/problems/{dataset}.json", dataset=targets),
             log:
-                f"logs/generate_{name}.log",
+                f"logs/generate_{name}/{{dataset}}.log" if experiment.large else f"logs/generate_{name}.log",
+            wildcard_constraints:
+                dataset=one_of(experiment.datasets),
+            priority: priority_of(name)
+            threads: PREPARING_CORES
             conda:
                 ENVIRONMENT
             params:
-                graphs=experiment.graphs,
+                graphs=partial(graphs_of, experiment),
                 where=PLAN.where(),
-                parameters=[PLAN.problem_parameters(experiment.family, own) for own in experiment.problems.values()],
+                parameters=partial(parameters_of_graphs, name),
                 code=code_of("prepare_problems.py", experiment.graphs.values(), experiment.family),
             message:
-                f"Generating the graphs of {name}"
+                f"Generating {'{wildcards.dataset}' if experiment.large else 'the graphs of ' + name}"
             script:
                 "../scripts/prepare_problems.py"

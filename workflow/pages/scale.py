@@ -1,11 +1,11 @@
 """How a search of method `distributed` grows, on paper and by simulation (docs/scale.md).
 
-    python -m workflow.lib.scale                                    the page's tables
-    python -m workflow.lib.scale --page docs/scale.md               put them into the page
-    python -m workflow.lib.scale --figure docs/images/scale.svg     its figure
-    python -m workflow.lib.scale --measured scaling.json            the simulation against measured runs
+    python -m workflow.pages.scale                                    the page's tables
+    python -m workflow.pages.scale --page docs/scale.md               put them into the page
+    python -m workflow.pages.scale --figure docs/images/scale.svg     its figure
+    python -m workflow.pages.scale --measured scaling.json            the simulation against measured runs
 
-Measured runs are the file that ``python -m workflow.lib.distributed --out`` writes. The rates of the first number of
+Measured runs are the file that ``python -m workflow.pages.distributed --out`` writes. The rates of the first number of
 workers in it make the prediction for the others.
 """
 
@@ -444,7 +444,7 @@ def compare(measured: Mapping[str, Any]) -> list[Compared]:
     scheduler. Of levels from 2 on the tasks' own seconds.
 
     Args:
-        measured: what ``python -m workflow.lib.distributed`` writes.
+        measured: what ``python -m workflow.pages.distributed`` writes.
 
     Raises:
         ValueError: it holds no runs, or is something else; or one was resumed, or has other panels.
@@ -481,7 +481,7 @@ def compare(measured: Mapping[str, Any]) -> list[Compared]:
     except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:
         raise ValueError(
             f"these are no measured runs of method distributed ({type(error).__name__}: {error}); "
-            "python -m workflow.lib.distributed --out FILE writes them"
+            "python -m workflow.pages.distributed --out FILE writes them"
         ) from error
 
 
@@ -696,7 +696,7 @@ def draw(path: Path, rates: Rates) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m workflow.lib.scale", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m workflow.pages.scale", description=__doc__.splitlines()[0])
     parser.add_argument("--page", type=Path, metavar="MD", help="put the tables where the page has them")
     parser.add_argument("--figure", type=Path, metavar="SVG", help="draw time against GPUs")
     parser.add_argument("--measured", type=Path, metavar="JSON", help="compare with measured runs")
