@@ -40,10 +40,9 @@ rule all:
         every_output,
 
 
-# What `gpupc records publish` takes, without a table or figure.
+# What `gpupc records publish` takes; no table or figure is made.
 rule record:
     input:
         rules.check_verification.output,
-        [PLAN.records_of_experiment(name) for name in PLAN.experiments],
         expand("results/timelines/{dataset}.csv", dataset=TIMELINES),
         rules.collect_sharing.output if PLAN.families.get("gaussian") else [],

@@ -101,7 +101,10 @@ class TimeLeft:
             self.left_out.append(f"verifying {dataset}")
         return fits
 
-    def end_job(self) -> None:
-        """End this process with a sentence where something was left out."""
+    def end_job(self, log: str | Path) -> None:
+        """End this process with a sentence, which is added to its log, where something was left out."""
         if self.left_out:
-            sys.exit(f"no time is left for {', '.join(self.left_out)}; the next call goes on with it")
+            sentence = f"no time is left for {', '.join(self.left_out)}; the next call goes on with it"
+            with open(log, "a", encoding="utf-8") as file:
+                file.write(f"{sentence}\n")
+            sys.exit(sentence)

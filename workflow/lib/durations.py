@@ -122,7 +122,9 @@ class Durations:
         if seconds >= limit:
             return Estimate(START_S + limit)
         cold = min(seconds + max((record.time_s.cold or 0) - (record.median or 0), 0), limit)
-        return Estimate(START_S + cold + seconds * (1 if seconds > config["timing"]["long_run_s"] else measurement.repeats))
+        return Estimate(
+            START_S + cold + seconds * (1 if seconds > config["timing"]["long_run_s"] else measurement.repeats)
+        )
 
     def single_tests(self, table: Mapping[str, Any], name: str) -> Estimate:
         """All cells of an implementation in a table of single tests."""
@@ -198,7 +200,10 @@ def write_estimates(plan: Plan, path: Path) -> None:
     """Write the seconds of every setting on every data set, and of verifying each data set, for `workflow.lib.deadline`."""
     durations = Durations.recorded(plan, folders_of(plan))
     measured = {
-        name: {dataset: {setting: each.seconds for setting, each in of_dataset.items()} for dataset, of_dataset in its.items()}
+        name: {
+            dataset: {setting: each.seconds for setting, each in of_dataset.items()}
+            for dataset, of_dataset in its.items()
+        }
         for name, its in durations.all().items()
     }
     save_json({"measured": measured, "verified": durations.verification()}, path)
@@ -232,7 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workflow.lib.durations", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="family, experiment, table or figure (default: all)")
     parser.add_argument("--config", type=Path, default=ROOT / "config" / "gpu.yaml")
-    parser.add_argument("--backend", choices=("auto", "cuda", "host"), help="whose records count (default: the config's)")
+    parser.add_argument(
+        "--backend", choices=("auto", "cuda", "host"), help="whose records count (default: the config's)"
+    )
     options = parser.parse_args(arguments)
     try:
         config = read_config(options.config)

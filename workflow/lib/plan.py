@@ -200,7 +200,8 @@ class Plan:
         return [
             output
             for output, entry in self.outputs().items()
-            if name in (entry.tests, entry.family, *entry.experiments) or (entry.family == EVERY and name in self.families)
+            if name in (entry.tests, entry.family, *entry.experiments)
+            or (entry.family == EVERY and name in self.families)
         ]
 
     def _has(self, entry: Entry) -> bool:

@@ -48,10 +48,10 @@ LARGE = {graph: name for name, experiment in PLAN.experiments.items() if experim
 # prepare problems meanwhile. With a deadline, problems are prepared one after another, in the order of the measurements:
 # otherwise those of all measurements would come before the first measurement.
 CORES = workflow.cores or 1
-SLOTS = int(getattr(workflow.global_resources.get("timing_slot"), "value", 1))
+SLOTS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1)
 MEASURING_CORES = CORES if SLOTS == 1 else max(1, CORES // (SLOTS + 1))
 PREPARING_CORES = 1 if DEADLINE is None else MEASURING_CORES
-VERIFYING_PRIORITY = 0 if DEADLINE is None else 2 * len(PLAN.order) + 2
+FIRST = 0 if DEADLINE is None else 2 * len(PLAN.order) + 2  # the priority of fetching and verifying
 
 
 def priority_of(name):

@@ -1,4 +1,4 @@
-"""From a name in the config to a prepared problem."""
+"""Data sets, from a name in the config to a prepared problem."""
 
 
 localrules:
@@ -14,6 +14,7 @@ rule fetch_dataset:
         "logs/fetch_dataset/{dataset}.log",
     wildcard_constraints:
         dataset=one_of(PLAN.of_kind(file=True)),
+    priority: FIRST
     conda:
         ENVIRONMENT
     params:
@@ -33,6 +34,7 @@ rule simulate_dataset:
         "logs/simulate_dataset/{dataset}.log",
     wildcard_constraints:
         dataset=one_of(PLAN.of_kind(file=False)),
+    priority: FIRST
     conda:
         ENVIRONMENT
     params:
@@ -45,7 +47,7 @@ rule simulate_dataset:
         "../scripts/load_dataset.py"
 
 
-# The correlation matrix is made once, so that all methods see the same bits.
+# The correlation matrix is computed once, so that all methods see the same bits.
 rule prepare_problem:
     input:
         "results/data/{dataset}.npz",
@@ -88,7 +90,7 @@ for name, experiment in PLAN.experiments.items():
             wildcard_constraints:
                 dataset=one_of(experiment.datasets),
             priority: priority_of(name)
-            threads: PREPARING_CORES
+            threads: MEASURING_CORES if experiment.large else PREPARING_CORES
             conda:
                 ENVIRONMENT
             params:

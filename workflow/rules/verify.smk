@@ -20,7 +20,7 @@ rule verify_skeletons:
         "logs/verify_skeletons/{dataset}.log",
     wildcard_constraints:
         dataset=one_of([*PLAN.measured, *LARGE]),
-    priority: VERIFYING_PRIORITY
+    priority: FIRST
     conda:
         ENVIRONMENT
     params:
@@ -46,7 +46,7 @@ rule verify_experiment:
         "logs/verify_skeletons/{experiment}.log",
     wildcard_constraints:
         experiment=one_of(name for name, each in PLAN.experiments.items() if not each.large),
-    priority: VERIFYING_PRIORITY
+    priority: FIRST
     conda:
         ENVIRONMENT
     params:

@@ -39,4 +39,4 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(
                 progress=report,
             )
 
-time_left.end_job()
+time_left.end_job(snakemake.log[0])

@@ -14,8 +14,6 @@ sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM1
 params, files = snakemake.params, snakemake.input
 with own_gpu(snakemake.resources.slots):
     facts = read_json(files.facts)
-    obstacle = record_timeline(
-        files.problem, facts, params.setting, params.limits, params.backend, snakemake.output[0]
-    )
+    obstacle = record_timeline(files.problem, facts, params.setting, params.limits, params.backend, snakemake.output[0])
 if obstacle is not None:
     print(obstacle)

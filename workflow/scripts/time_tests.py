@@ -41,4 +41,4 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(
 
 if parts:
     save_tests(joined(parts, list(params.implementations)), snakemake.output[0])
-time_left.end_job()
+time_left.end_job(snakemake.log[0])

@@ -17,5 +17,5 @@ for problem in snakemake.input.problems:
     dataset = Path(problem).stem
     if time_left.verifies(dataset):
         rows += verify_files(problem, [path for path in snakemake.input.records if Path(path).parent.name == dataset])
-time_left.end_job()
+time_left.end_job(snakemake.log[0])
 write_csv(snakemake.output[0], rows)
