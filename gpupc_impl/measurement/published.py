@@ -25,15 +25,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.measurement.record import DATASET_FACTS, InvalidRecord, Record, parse, validate
+from gpupc_impl.measurement.record import DATASET_FACTS, InvalidRecord, Record, parse
 
 RunKey = tuple[str, str]
 """What identifies a run: the names of its data set and its setting."""
 
-MACHINES, DATASETS, SHARING = "machines.json", "datasets.json", "sharing.csv"
-
-PLAIN_FILES = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/ci_tests.csv")
-"""The files that a published folder has in common with the results of the workflow."""
+MACHINES, DATASETS = "machines.json", "datasets.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +52,8 @@ class Run:
 class PublishedRuns:
     """The runs, machines and data sets of a published folder.
 
-    Opening a folder reads all lines; a record is validated when it is asked for.
+    Nothing is compared with the schema of records here, since `publish` writes valid records only and `check` finds
+    others; so all runs are read in a fraction of a second.
 
     Attributes:
         experiments: the experiment of each run, sorted by data set and setting.
@@ -67,11 +65,9 @@ class PublishedRuns:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        self.datasets = {
-            name: {"name": name, **(facts.get("problem") or {}), **facts} for name, facts in self._read(DATASETS).items()
-        }
+        datasets = self._read(DATASETS)
+        self.datasets = {name: {"name": name, **(its.get("problem") or {}), **its} for name, its in datasets.items()}
         self._machines = self._read(MACHINES)
-        self._valid_machines: set[str] = set()
         self._lines: dict[RunKey, tuple[str, dict[str, Any]]] = {}  # where the line stands, and its content
         self._archives: dict[str, zipfile.Path] = {}
         experiments: dict[RunKey, str] = {}
@@ -104,7 +100,7 @@ class PublishedRuns:
 
         Raises:
             KeyError: there is no such run.
-            InvalidRecord: it is not valid, or refers to a machine or a data set that is not in the folder.
+            InvalidRecord: the line lacks a key, or refers to a machine or a data set that is not in the folder.
         """
         place, line = self._lines[dataset, setting]
         machine = line.get("machine")
@@ -112,16 +108,16 @@ class PublishedRuns:
             raise InvalidRecord(f"{place}: {MACHINES} has no machine {machine!r}")
         if dataset not in self.datasets:
             raise InvalidRecord(f"{place}: {DATASETS} has no data set {dataset!r}")
-        if machine not in self._valid_machines:
-            validate(self._machines[machine], f"machine {machine} in {MACHINES}", "environment")
-            self._valid_machines.add(machine)
         defaults = _defaults(self.datasets[dataset])
         content = {"problem": defaults["problem"], **line, "environment": self._machines[machine]}
         if line["dataset"] == dataset:
             content["dataset"] = {"name": dataset, **defaults["dataset"]}
         for column in ("machine", "verification"):
             content.pop(column, None)
-        return Record.from_json(content, place, valid_environment=True)
+        try:
+            return Record.from_json(content)
+        except (KeyError, TypeError) as error:
+            raise InvalidRecord(f"{place} is no run: {error}") from error
 
     def records(self) -> list[Record]:
         """All records, sorted by data set and setting; see `record`."""

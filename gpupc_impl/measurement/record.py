@@ -1,6 +1,6 @@
 """The results of measurements: a record is one JSON document per run, and single tests are one file per table.
 
-`record.schema.json` and `single_tests.schema.json` describe them key by key. `published` keeps many records in one file.
+`record.schema.json` and `single_tests.schema.json` describe them key by key. `published` keeps many runs in one file.
 """
 
 from __future__ import annotations
@@ -196,17 +196,8 @@ class Record:
         return content | {"dataset": {"name": self.dataset, **content.pop("dataset_facts")}}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any], source: str, valid_environment: bool = False) -> Record:
-        """The record of a JSON document.
-
-        Args:
-            source: the name of the document in messages.
-            valid_environment: whether the caller has validated the environment, which takes the longest.
-
-        Raises:
-            InvalidRecord: the document does not fit the schema.
-        """
-        validate(content, source, "run" if valid_environment else "record")
+    def from_json(cls, content: Mapping[str, Any]) -> Record:
+        """The record of a document that fits the schema."""
         dataset = dict(content["dataset"])
         return cls(
             **{key: value for key, value in content.items() if key != "schema_version"}
@@ -226,7 +217,7 @@ class Record:
         Raises:
             InvalidRecord: it does not fit the schema; nothing is written.
         """
-        _save(self.to_json(), path, "record")
+        _save(self.to_json(), path, schema())
 
     @classmethod
     def load(cls, path: str | Path) -> Record:
@@ -235,7 +226,7 @@ class Record:
         Raises:
             InvalidRecord: the file is not JSON, or does not fit the schema.
         """
-        return cls.from_json(parse(Path(path).read_bytes(), Path(path).name), Path(path).name)
+        return cls.from_json(_load(path, schema()))
 
 
 def load_records(paths: Iterable[str | Path]) -> list[Record]:
@@ -305,7 +296,7 @@ def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
     Raises:
         InvalidRecord: it does not fit the schema; nothing is written.
     """
-    _save(content, path, "tests")
+    _save(content, path, schema_of_tests())
 
 
 def load_tests(path: str | Path) -> dict[str, Any]:
@@ -314,29 +305,26 @@ def load_tests(path: str | Path) -> dict[str, Any]:
     Raises:
         InvalidRecord: the file is not JSON, or does not fit the schema.
     """
-    content: dict[str, Any] = parse(Path(path).read_bytes(), Path(path).name)
-    validate(content, Path(path).name, "tests")
-    return content
+    return _load(path, schema_of_tests())
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
-def schema(kind: str = "record") -> dict[str, Any]:
-    """The JSON schema of a kind of document.
+def schema() -> dict[str, Any]:
+    """The JSON schema of a record."""
+    content: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    return content
 
-    Args:
-        kind: ``"record"``, a record; ``"run"``, a record whose environment may be anything; ``"environment"``, that
-            part of a record; ``"tests"``, a table of single tests, whose environments are those of records.
-    """
-    name = "single_tests" if kind == "tests" else "record"
-    content: dict[str, Any] = json.loads(Path(__file__).with_name(f"{name}.schema.json").read_text(encoding="utf-8"))
-    if kind == "tests":
-        content["properties"]["environments"]["additionalProperties"] = schema("environment")
-    elif kind == "run":
-        content["properties"]["environment"] = {}
-    return content["properties"]["environment"] if kind == "environment" else content
+
+@functools.cache
+def schema_of_tests() -> dict[str, Any]:
+    """The JSON schema of a table of single tests, whose environments are those of records."""
+    path = Path(__file__).with_name("single_tests.schema.json")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
+    return content
 
 
 def parse(text: bytes, source: str) -> Any:
@@ -351,8 +339,8 @@ def parse(text: bytes, source: str) -> Any:
         raise InvalidRecord(f"{source} is not JSON: {error}") from error
 
 
-def validate(content: Any, source: str, kind: str = "record") -> None:
-    """Compare a document with its `schema`.
+def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
+    """Compare a document with its schema.
 
     Without the package jsonschema (a GPU machine may have few packages) a warning replaces the check, which is made
     where the document is read.
@@ -365,11 +353,17 @@ def validate(content: Any, source: str, kind: str = "record") -> None:
     except ImportError:
         logger.warning("%s is not validated: the package jsonschema is not installed", source)
         return
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema(kind)).iter_errors(content))
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
     if error is not None:
         raise InvalidRecord(f"{source} is not a valid record: at {error.json_path}: {error.message}")
 
 
-def _save(content: Mapping[str, Any], path: str | Path, kind: str) -> None:
-    validate(content, Path(path).name, kind)
+def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any]) -> None:
+    validate(content, Path(path).name, schema)
     save_json(content, Path(path))
+
+
+def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = parse(Path(path).read_bytes(), Path(path).name)
+    validate(content, Path(path).name, schema)
+    return content

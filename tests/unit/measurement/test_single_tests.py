@@ -9,7 +9,7 @@ import pytest
 
 from gpupc_impl.core import registry
 from gpupc_impl.core.family import get_family
-from gpupc_impl.measurement.record import InvalidRecord, Limits, load_tests, save_tests, schema
+from gpupc_impl.measurement.record import InvalidRecord, Limits, load_tests, save_tests, schema_of_tests
 from gpupc_impl.measurement.sampler import Bench, Setting
 from gpupc_impl.measurement.single_tests import (
     Case,
@@ -149,7 +149,7 @@ def test_files_fit_their_schema(tmp_path, plugin):
     with pytest.raises(InvalidRecord, match=r"other\.json is not a valid record: at \$\.cells\[0\]\.status"):
         save_tests(content, tmp_path / "other.json")
     assert not (tmp_path / "other.json").exists()
-    keys = schema("tests")["properties"]
+    keys = schema_of_tests()["properties"]
     assert all("description" in node for node in (*keys.values(), *keys["cells"]["items"]["properties"].values()))
 
 
