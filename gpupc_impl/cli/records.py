@@ -1,4 +1,4 @@
-"""The command ``records``: publish the runs of a workflow, merge the runs of several machines, check what is published."""
+"""The command ``records``: it publishes the runs of a workflow, merges those of several machines, and checks them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACTIONS = {
 """A summary and a description of each action."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to those of a parser."""
     summary = "publish, merge and check the records of measurements"
     actions = commands.add_parser("records", help=summary, description=summary).add_subparsers(

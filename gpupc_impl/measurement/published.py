@@ -21,7 +21,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,12 @@ class PublishedRuns:
             self._archives[experiment] = zipfile.Path(archive)
         return self._archives.get(experiment, archive).joinpath(dataset, f"{setting}.npz")
 
+    def files_of(self, keys: Iterable[RunKey]) -> list[str]:
+        """The files that runs are read from."""
+        experiments = sorted({self.experiments[key] for key in keys})
+        parts = [path for name in experiments for path in (f"records/{name}.jsonl", f"skeletons/{name}.zip")]
+        return [str(path) for part in (MACHINES, DATASETS, *parts) if (path := self.folder / part).is_file()]
+
     def run(self, dataset: str, setting: str) -> Run:
         """A run with everything that the folder has of it; see `record` for the errors."""
         skeleton = self.skeleton_file(dataset, setting)
@@ -157,11 +163,11 @@ def open_published(folder: str | Path) -> PublishedRuns:
     folder = Path(folder)
     files = [folder / MACHINES, folder / DATASETS, *folder.glob("records/*.jsonl"), *folder.glob("skeletons/*.zip")]
     state = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in files if path.is_file()))
-    return _opened(str(folder.absolute()), state)
+    return _opened(str(folder), str(folder.absolute()), state)
 
 
 @functools.lru_cache(maxsize=4)
-def _opened(folder: str, state: Sequence[tuple[str, int]]) -> PublishedRuns:
+def _opened(folder: str, absolute: str, state: Sequence[tuple[str, int]]) -> PublishedRuns:
     return PublishedRuns(folder)
 
 
@@ -213,11 +219,12 @@ def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hash(environment: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_compact(environment).encode()).hexdigest()[:12]
+    text = json.dumps(environment, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _compact(content: Any) -> str:
-    return json.dumps(content, separators=(",", ":"), sort_keys=True)
+    return json.dumps(content, separators=(",", ":"))
 
 
 def _entries(content: Mapping[str, Any]) -> bytes:
