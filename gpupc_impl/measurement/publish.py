@@ -116,9 +116,9 @@ def check(folder: Path) -> list[str]:
         if not name.endswith(".zip"):
             homes = (number for number, line in enumerate(lines, 1) if HOME_FOLDER.search(line))
             faults += [f"{name}, line {number} tells a home folder" for number in homes]
-    for name, entry in reader.entries.items():
-        if name[0] == "run" and (node := entry.value.record.environment.get("node")):
-            faults.append(f"{_told(name)} names the host {node!r}, which publishing leaves out")
+    for key, entry in reader.entries.items():
+        if key[0] == "run" and (node := entry.value.record.environment.get("node")):
+            faults.append(f"{_told(key)} names the host {node!r}, which publishing leaves out")
     return faults
 
 

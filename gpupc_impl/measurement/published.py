@@ -176,7 +176,8 @@ def _opened(folder: str, absolute: str, state: Sequence[tuple[str, int]]) -> Pub
 
 def file_contents(runs: Mapping[RunKey, Run], datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
     """The files of a published folder that hold runs: their contents by name."""
-    machines, experiments = {}, {}
+    machines: dict[str, Mapping[str, Any]] = {}
+    experiments: dict[str, tuple[list[str], dict[str, bytes]]] = {}
     for (dataset, setting), run in sorted(runs.items()):
         machine = _hash(run.record.environment)
         machines[machine] = run.record.environment

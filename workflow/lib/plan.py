@@ -85,9 +85,8 @@ class Plan:
         config = {**self.config, "mirrors": [], "recorded": None}
         with write_whole(Path(self.folder, CONFIG)) as path:
             path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-        runs = {
-            name: {"datasets": its.datasets, "settings": list(its.settings)} for name, its in self.measurements().items()
-        }
+        parts = self.measurements().items()
+        runs = {name: {"datasets": part.datasets, "settings": list(part.settings)} for name, part in parts}
         save_json(runs, Path(self.folder, EXPERIMENTS))
 
     # --- data --------------------------------------------------------------------------------------------------------
