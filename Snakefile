@@ -22,6 +22,7 @@ onstart:
     # To limit jobs a second, Snakemake looks for more of them every second, once for each job that has ended so far: after
     # a hundred jobs that takes a third of a core, beside the measurements.
     workflow.scheduler.job_rate_limiter = None
+    PLAN.describe()
     if DEADLINE is not None:
         write_estimates(PLAN, ESTIMATES)
         stop_at(DEADLINE)

@@ -23,11 +23,12 @@ from typing import Any
 
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.files import save_json
+from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import Record, load_records, load_tests
 from gpupc_impl.measurement.sampler import Setting
 from gpupc_impl.reporting.tables import markdown
 from workflow.lib.config import InvalidConfig, complete, read_config
-from workflow.lib.plan import RECORDED, ROOT, Measurement, Plan
+from workflow.lib.plan import CONFIG, RECORDED, ROOT, Measurement, Plan
 from workflow.lib.searches import setting_of
 from workflow.lib.single_tests import DIMENSIONS, cases
 
@@ -73,16 +74,20 @@ class Durations:
         self.plan, self.records, self.cells = plan, list(records), list(cells)
 
     @classmethod
-    def recorded(cls, plan: Plan, folders: Iterable[Path]) -> Durations:
-        """Estimates from the runs in some results trees that used the config's backend, or were CPU references."""
+    def recorded(cls, plan: Plan) -> Durations:
+        """Estimates from this machine's results, then from the published runs of the project, as far as they are on the
+        config's backend or of CPU references."""
+        results, published = Path(plan.folder), sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
+        records = load_records(sorted(results.glob("records/*/*.json")))
+        records += [record for folder in published for record in open_published(folder).records()]
+        tables = [path for folder in (results, *published) for path in sorted(folder.glob("tests/*.json"))]
+        cells = [cell for path in tables for cell in load_tests(path)["cells"]]
         backends = (plan.config["backend"], "cpu")
-        records, cells = [], []
-        for folder in folders:
-            found = load_records(sorted(folder.glob("records/*/*.json")))
-            records += [record for record in found if record.backend in backends]
-            for path in sorted(folder.glob("tests/*.json")):
-                cells += [cell for cell in load_tests(path)["cells"] if cell["backend"] in backends]
-        return cls(plan, records, cells)
+        return cls(
+            plan,
+            [record for record in records if record.backend in backends],
+            [cell for cell in cells if cell["backend"] in backends],
+        )
 
     def all(self) -> dict[str, dict[str, dict[str, Estimate]]]:
         """By family, experiment or table of single tests, and by data set, the estimate of each setting.
@@ -191,14 +196,9 @@ def _nearest(records: Iterable[Record], size: Mapping[str, Any]) -> tuple[Record
     return min(candidates)[-2:] if candidates else None
 
 
-def folders_of(plan: Plan) -> list[Path]:
-    """The results trees that estimates rest on: this machine's first, then the recorded ones of the project."""
-    return [Path(plan.folder), *sorted(path for path in (ROOT / RECORDED).glob("*") if path.is_dir())]
-
-
 def write_estimates(plan: Plan, path: Path) -> None:
     """Write the seconds of every setting on every data set, and of verifying each data set, for `workflow.lib.deadline`."""
-    durations = Durations.recorded(plan, folders_of(plan))
+    durations = Durations.recorded(plan)
     measured = {
         name: {
             dataset: {setting: each.seconds for setting, each in of_dataset.items()}
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {each for name in plan.order for each in (name, *plan.shown_by(name))}
     if unknown := set(options.names) - known:
         parser.error(f"the config measures nothing for {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}")
-    print(show(plan, Durations.recorded(plan, folders_of(plan)), set(options.names)))
+    print(show(plan, Durations.recorded(plan), set(options.names)))
     return 0
 
 

@@ -6,10 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from datasets import registry
 from datasets.fetch import mirrored_paths
+from gpupc_impl.core.files import save_json, write_whole
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
+from gpupc_impl.measurement.folders import EXPERIMENTS
+from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from gpupc_impl.reporting.sources import Source
 from workflow.lib.config import read_config
@@ -18,7 +23,7 @@ from workflow.lib.experiments import Experiment, expand, own_parameters
 ROOT = Path(__file__).parents[2]
 
 MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
-"""Kinds of files: where a recorded device has none of the first kind that an output reads, it has nothing to show."""
+"""Kinds of files: a published folder without any of the first kind that an output reads has nothing to show."""
 
 RECORDED, CONFIG = "results/recorded", "config.yaml"
 """Where the project keeps recorded runs, and the file in each folder that holds the config they were made with."""
@@ -50,7 +55,7 @@ class Plan:
     """A complete config, read for the rules.
 
     Args:
-        folder: where its results are, with the files of results/; another one holds runs that were recorded elsewhere.
+        folder: where its results are; another one than results/ is a folder of published runs.
 
     Attributes:
         entries: of the config's data sets, as in the registry, by name.
@@ -81,6 +86,18 @@ class Plan:
     def of_kind(self, file: bool) -> list[str]:
         """The data sets that are files, or the others."""
         return [name for name, entry in self.entries.items() if (entry["kind"] == "file") == file]
+
+    def describe(self) -> None:
+        """Write the config, without the folders of this machine, and the runs of each experiment beside the results.
+
+        `gpupc records publish` reads both.
+        """
+        config = {**self.config, "mirrors": [], "recorded": None}
+        with write_whole(Path(self.folder, CONFIG)) as path:
+            path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        parts = self.measurements().items()
+        runs = {name: {"datasets": part.datasets, "settings": list(part.settings)} for name, part in parts}
+        save_json(runs, Path(self.folder, EXPERIMENTS))
 
     # --- data --------------------------------------------------------------------------------------------------------
 
@@ -264,23 +281,31 @@ class Plan:
         return Source(None, self.config["backend"], self.inputs(entry), self.given(entry))
 
     def recorded_source(self, entry: Entry) -> Source | None:
-        """A folder of recorded runs as the source of a table or figure, with the files that are there; None where it
-        has nothing to show."""
+        """A folder of published runs as the source of a table or figure; None where it has nothing to show.
+
+        An output that reads no runs is headed by those of the data sets that it shows.
+        """
         if not self._has(entry):
             return None
-        asked = self.inputs(entry)
-        if not {"records", "tests"} & asked.keys():
-            drawn = {Path(path).stem for path in asked.get("timeline", [])}  # one data set
-            records = self._records_for(entry)
-            asked["about"] = [path for path in records if not drawn or Path(path).parent.name in drawn]
-        files = {kind: [path for path in paths if Path(path).is_file()] for kind, paths in asked.items()}
-        if not files[next(kind for kind in MAIN_FILES if kind in files)]:
+        inputs, published = self.inputs(entry), open_published(self.folder)
+        timelines = {} if "records" in inputs else {Path(path).stem for path in inputs.get("timeline", [])}
+        keys = [(Path(path).parent.name, Path(path).stem) for path in self._records_for(entry)]
+        keys = list(dict.fromkeys(key for key in keys if not timelines or key[0] in timelines))
+        runs = [key for key in keys if key in published]
+        datasets = [Path(path).stem for path in inputs.get("problems", []) if Path(path).stem in published.datasets]
+        files = {
+            kind: [path for path in paths if Path(path).is_file()]
+            for kind, paths in inputs.items()
+            if kind not in ("records", "verification", "problems")
+        }
+        main = next(kind for kind in MAIN_FILES if kind in inputs)
+        if not {"records": runs, "problems": datasets, **files}[main]:
             return None
-        if entry.methods and not {Path(path).stem for path in files["records"]} & self._settings_of(entry.methods):
+        if entry.methods and not {setting for _, setting in runs} & self._settings_of(entry.methods):
             return None
-        there = set(files.get("records", []))
-        absent = [(Path(path).parent.name, Path(path).stem) for path in asked.get("records", []) if path not in there]
-        return Source(Path(self.folder).name, self.config["backend"], files, self.given(entry), absent)
+        files["published"] = published.files_of(runs)
+        absent = [key for key in keys if key not in published] if "records" in inputs else []
+        return Source(self.folder, self.config["backend"], files, self.given(entry), runs, datasets, absent)
 
     def _settings_of(self, methods: Iterable[str]) -> set[str]:
         """The settings of some methods, by name, wherever they stand."""

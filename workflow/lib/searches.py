@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.measurement.record import Limits, Record
+from gpupc_impl.measurement.record import DATASET_FACTS, Limits, Record
 from gpupc_impl.measurement.sampler import Bench, Setting
-from gpupc_impl.measurement.skeletons import Event, Plan, measure_side_by_side
-
-DATASET_FACTS = ("source", "licence", "citation", "sha256")
+from gpupc_impl.measurement.skeletons import Comparison, Progress, measure_side_by_side
 
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
@@ -46,7 +44,7 @@ def measure_dataset(
     *,
     out_dir: Path,
     store: Path,
-    progress: Callable[[Event], None],
+    progress: Callable[[Progress], None],
 ) -> dict[str, Record]:
     """Measure settings on one data set; what is not measured leaves a record that says why.
 
@@ -67,7 +65,7 @@ def measure_dataset(
     }
     if not facts["available"]:
         skipped = dict.fromkeys(settings, facts["why"])
-    plan = Plan(
+    comparison = Comparison(
         problem_path=Path(problem_path) if facts["available"] else None,
         dataset={"name": dataset, **{key: facts[key] for key in DATASET_FACTS if key in facts}},
         settings=[setting_of(name, choice, timing, limits) for name, choice in settings.items()],
@@ -78,4 +76,4 @@ def measure_dataset(
         side_by_side=timing["side_by_side"],
         store=store,
     )
-    return measure_side_by_side(plan, bench, progress=progress)
+    return measure_side_by_side(comparison, bench, progress=progress)

@@ -27,7 +27,8 @@ from typing import Any
 
 from gpupc_impl.distributed import _plan
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.measurement.record import Record, load_records
+from gpupc_impl.measurement.published import open_published
+from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting.cells import number
 from gpupc_impl.reporting.tables import markdown
 from workflow.lib.plan import RECORDED, ROOT
@@ -96,7 +97,7 @@ class Shape:
 def shapes() -> list[Shape]:
     """The shapes of the page. Density, degree and tests a pair of genes are those of recorded generated data, the
     largest with all levels; those of the others are assumed."""
-    record = Record.load(DEVICE / "records/tcga-like-p5500/out-of-core-block.json")
+    record = open_published(DEVICE).record("tcga-like-p5500", "out-of-core-block")
     assert record.result is not None
     assert record.problem is not None
     p, (zero, one) = record.problem["n_variables"], record.result.edges_per_level
@@ -114,8 +115,8 @@ def shapes() -> list[Shape]:
 def recorded_rate(level: int) -> tuple[float, Record]:
     """The most tests a second of `pair-scan` at a level, by its median over repeats, and the record that has it."""
     rates = []
-    for record in load_records(sorted(DEVICE.glob("records/*/pair-scan.json"))):
-        if record.ok and record.result and len(record.result.tests_per_level) > level:
+    for record in open_published(DEVICE).records():
+        if record.setting == "pair-scan" and record.result and len(record.result.tests_per_level) > level:
             seconds = statistics.median(levels[level] for levels in record.time_s.levels)
             rates.append((record.result.tests_per_level[level] / seconds, record.dataset, record))
     rate, _, record = max(rates)

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from gpupc_impl.measurement.merge import MergeError, merge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from gpupc_impl import GaussianProblem, cli, skeleton
 from gpupc_impl.core.files import save_json, write_csv
 from gpupc_impl.measurement import merge as module
 from gpupc_impl.measurement.environment import environment
-from gpupc_impl.measurement.merge import MergeError, merge
 from gpupc_impl.measurement.record import Limits, Peaks, Record, Result, Times
 
 DATA = np.random.default_rng(0).normal(size=(30, 4))
