@@ -1,6 +1,5 @@
 """A recording: a run of the workflow that ends at a deadline, goes on when it is called again, and is published."""
 
-import json
 import multiprocessing
 import os
 import time
@@ -13,6 +12,8 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.publish import check, publish
+from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import Limits, Record, Result, Times
 from gpupc_impl.reporting.catalogue import entries
 from tests.workflow.test_workflow import record, snakemake, variant
@@ -21,7 +22,7 @@ from workflow.lib.config import complete
 from workflow.lib.deadline import TimeLeft, deadline
 from workflow.lib.durations import START_S, Durations, Estimate
 from workflow.lib.gpu_slots import own_gpu
-from workflow.lib.plan import Plan
+from workflow.lib.plan import Plan, recorded_plans
 from workflow.lib.single_tests import cases, joined
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +115,7 @@ def test_every_run_of_a_config_has_an_estimate(path):
     plan = Plan(config)
     estimates = Durations(plan, [], [])
     found = estimates.all()
-    assert list(found) and set(found) == set(plan.order)
+    assert set(found) == set(plan.order)
     for name, measurement in plan.measurements().items():
         assert set(found[name]) == set(measurement.datasets)
         assert all(set(of_dataset) == set(measurement.settings) for of_dataset in found[name].values())
@@ -157,7 +158,7 @@ def test_without_a_deadline_all_settings_are_measured_side_by_side(tmp_path):
 def test_nothing_begins_that_would_end_too_late(tmp_path):
     assert list(left(40).groups("gaussian", "tiny", SETTINGS)) == [SETTINGS]
     time_left = left(30.5)  # the reference has the least weight
-    assert [list(group) for group in time_left.groups("gaussian", "tiny", SETTINGS)][0] == ["cupc-s", "other"]
+    assert next(list(group) for group in time_left.groups("gaussian", "tiny", SETTINGS)) == ["cupc-s", "other"]
     time_left = left(6)
     groups = time_left.groups("gaussian", "tiny", SETTINGS)
     assert list(next(groups)) == ["stable-serial"]
@@ -165,7 +166,7 @@ def test_nothing_begins_that_would_end_too_late(tmp_path):
     assert list(groups) == []
     assert not time_left.verifies("tiny")
     with pytest.raises(
-        SystemExit, match="^no time is left for cupc-s on tiny, other on tiny, verifying tiny; the next"
+        SystemExit, match=r"^no time is left for cupc-s on tiny, other on tiny, verifying tiny; the next"
     ):
         time_left.end_job(tmp_path / "log")
     assert "no time is left for cupc-s on tiny" in (tmp_path / "log").read_text()
@@ -266,6 +267,18 @@ def test_a_recording_ends_in_time_and_goes_on(recording):
     assert (folder / "results/records/graph-p8/stable-serial.json").stat().st_mtime_ns == measured
     assert (folder / "results/verification.ok").is_file()
     assert "Nothing to be done" in snakemake(folder, config, *CALL, "--dry-run")
+
+
+def test_a_recording_is_published(recording, tmp_path):
+    """Of the first call, where the second one did not go on."""
+    device = tmp_path / "device"
+    publish(recording[0] / "results", device)
+    assert check(device) == []
+    published = open_published(device)
+    assert {("tiny", "stable-serial"), ("graph-p8", "stable-serial")} <= set(published)
+    assert published.verification("graph-p8", "stable-serial")["status"] == "equal"
+    (plan,) = recorded_plans({"recorded": [str(device)]})
+    assert plan.recorded_source(entries()["cupc_fig10"]).runs == [("graph-p8", "stable-serial")]
 
 
 def test_nothing_is_started_when_the_time_is_up(recording, tmp_path):

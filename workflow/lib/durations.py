@@ -114,7 +114,11 @@ class Durations:
         setting = setting_of(name, choice, config["timing"], config["limits"])
         limit = setting.limits.time_s or math.inf
         of_method = [record for record in self.records if record.method == setting.method]
-        same = [record for record in of_method if _is_of(record, setting)]
+        same = [
+            record
+            for record in of_method
+            if _is_of(record.method, record.params, setting) and record.separating_sets == setting.separating_sets
+        ]
         own = next((record for record in same if record.dataset == dataset), None)
         if own is not None and not own.ok:
             return Estimate(START_S + (limit if own.status == "timeout" else 0))
@@ -141,7 +145,7 @@ class Durations:
         asked = self.plan.config["ci_tests"]
         limit = asked["time_limit_s"]
         wanted = {**case, "k_cmi": case["k_cmi"] if case["k_cmi"] >= 1 else case["k_cmi"] * case["samples"]}
-        alike = [c for c in self.cells if (c["method"], c["params"]) == (setting.method, setting.all_params)]
+        alike = [cell for cell in self.cells if _is_of(cell["method"], cell["params"], setting)]
         if not alike:
             return Estimate(limit, bound=True)
         distances = [
@@ -164,8 +168,9 @@ class Durations:
         }
 
 
-def _is_of(record: Record, setting: Setting) -> bool:
-    return record.params == setting.all_params and record.separating_sets == setting.separating_sets
+def _is_of(method: str, params: Mapping[str, Any], setting: Setting) -> bool:
+    """Whether something recorded is of a setting; parameters that the method did not have yet do not count."""
+    return method == setting.method and params.items() <= setting.all_params.items()
 
 
 def sizes(plan: Plan, measurement: Measurement, dataset: str) -> dict[str, Any]:
@@ -197,7 +202,7 @@ def _nearest(records: Iterable[Record], size: Mapping[str, Any]) -> tuple[Record
 
 
 def write_estimates(plan: Plan, path: Path) -> None:
-    """Write the seconds of every setting on every data set, and of verifying each data set, for `workflow.lib.deadline`."""
+    """Write the seconds of each setting on each data set, and of verifying it, for `workflow.lib.deadline.TimeLeft`."""
     durations = Durations.recorded(plan)
     measured = {
         name: {
@@ -210,11 +215,10 @@ def write_estimates(plan: Plan, path: Path) -> None:
 
 
 def show(plan: Plan, durations: Durations, names: Collection[str]) -> str:
-    """A Markdown table of what the results lack: families, experiments and tables of single tests, in the order in which
-    a workflow with a deadline measures them.
+    """A Markdown table of the runs that the results lack, in the order in which a workflow with a deadline makes them.
 
     Args:
-        names: those that are shown, by their own name or that of a table or figure that shows them; none for all.
+        names: families, experiments and tables of single tests, or tables and figures that show them; none for all.
     """
     estimates, rows, total = durations.all(), [], Estimate(0)
     for name in plan.order:

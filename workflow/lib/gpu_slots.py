@@ -6,8 +6,9 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 LOOK_S = 0.2
 """Seconds between two looks for a free slot."""
@@ -36,7 +37,8 @@ def own_gpu(slots: int, folder: Path = Path("results")) -> Iterator[None]:
         yield
 
 
-def _lock_one(files: list) -> int:
+def _lock_one(files: Sequence[IO[str]]) -> int:
+    """Wait for a lock on any of some files; returns its place."""
     while True:
         for number, file in enumerate(files):
             with contextlib.suppress(BlockingIOError):
@@ -46,6 +48,6 @@ def _lock_one(files: list) -> int:
 
 
 def visible_name(number: int) -> str:
-    """What ``CUDA_VISIBLE_DEVICES`` calls the GPU of this number among the visible ones; empty where there are fewer."""
+    """The name of a visible GPU in ``CUDA_VISIBLE_DEVICES``, by its number from 0; empty where there are fewer."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     return str(number) if names is None else "".join(names.split(",")[number : number + 1]).strip()

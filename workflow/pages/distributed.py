@@ -1,6 +1,6 @@
 """How method `distributed` grows with its workers, on generated data of the TCGA shape (docs/distributed.md).
 
-    python -m workflow.pages.distributed --variables 55572 --samples 3189 --alpha 0.01 --workers 1 2 4 --out scaling.json
+    python -m workflow.pages.distributed --workers 1 2 4 --out scaling.json
     python -m workflow.pages.distributed --variables 600 --samples 200 --workers 1 2 --backend host --panel 96
 
 Each number of workers has a cluster of this machine, a first search of a small problem, which compiles kernels and

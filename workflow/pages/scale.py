@@ -79,7 +79,7 @@ class Shape:
 
     @property
     def level_one_tests(self) -> float:
-        """Tests of level 1: pairs that it separates take `tests_a_pair`, the others one for each neighbour of an end."""
+        """Pairs that level 1 separates take `tests_a_pair` tests, the others one for each neighbour of an end."""
         before, after = self.edges
         either = self.p * (1 - (1 - self.density) ** 2)
         return (before - after) * min(self.tests_a_pair, either) + after * either
@@ -166,8 +166,11 @@ def busy_seconds(shape: Shape, workers: int) -> dict[str, float]:
 
 
 def seconds(shape: Shape, workers: int) -> float:
-    """The least that levels 0 to 2 take. GPUs, the scheduler and writing overlap; machines begin one after another, when
-    they have read the samples, and as many of them take part as end soonest."""
+    """A lower bound for levels 0 to 2.
+
+    GPUs, the scheduler and writing overlap. Machines read the samples and begin one after another, and as many of them
+    take part as end soonest.
+    """
     busy, machines = busy_seconds(shape, workers), ceil_div(workers, MACHINE_GPUS)
     reading = busy["reading samples"] / machines
     work = machines * (busy["making panels"] + busy["tests of level 1"])

@@ -42,7 +42,9 @@ with warnings.catch_warnings():
 config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report says what `auto` and null became
 PLAN = Plan(config)
 CI_TESTS = config["ci_tests"]
-LARGE = {graph: name for name, experiment in PLAN.experiments.items() if experiment.large for graph in experiment.graphs}
+LARGE = {
+    graph: name for name, experiment in PLAN.experiments.items() if experiment.large for graph in experiment.graphs
+}
 
 # As many jobs measure at a time as the resource `timing_slot` allows. Several share the cores evenly with the jobs that
 # prepare problems meanwhile. With a deadline, problems are prepared one after another, in the order of the measurements:

@@ -57,9 +57,9 @@ rule prepare_problem:
     log:
         "logs/prepare_problem/{dataset}.log",
     priority: lambda wildcards: priority_of(PLAN.entries[wildcards.dataset]["family"])
-    threads: PREPARING_CORES
     conda:
         ENVIRONMENT
+    threads: PREPARING_CORES
     params:
         parameters=lambda wildcards: [PLAN.parameters_of(wildcards.dataset)],
         code=lambda wildcards: code_of("prepare_problems.py", family=PLAN.entries[wildcards.dataset]["family"]),
@@ -90,9 +90,9 @@ for name, experiment in PLAN.experiments.items():
             wildcard_constraints:
                 dataset=one_of(experiment.datasets),
             priority: priority_of(name)
-            threads: MEASURING_CORES if experiment.large else PREPARING_CORES
             conda:
                 ENVIRONMENT
+            threads: MEASURING_CORES if experiment.large else PREPARING_CORES
             params:
                 graphs=partial(graphs_of, experiment),
                 where=PLAN.where(),

@@ -39,9 +39,7 @@ rule verify_experiment:
         records=lambda wildcards: PLAN.references_of_experiment(wildcards.experiment)
         + PLAN.records_of_experiment(wildcards.experiment),
     output:
-        in_report(
-            "results/verification/{experiment}.csv", "Verification", "Skeletons of {experiment}", "verification"
-        ),
+        in_report("results/verification/{experiment}.csv", "Verification", "Skeletons of {experiment}", "verification"),
     log:
         "logs/verify_skeletons/{experiment}.log",
     wildcard_constraints:
@@ -63,9 +61,7 @@ rule collect_experiment:
             "results/verification/{dataset}.csv", dataset=PLAN.experiments[wildcards.experiment].datasets
         ),
     output:
-        in_report(
-            "results/verification/{experiment}.csv", "Verification", "Skeletons of {experiment}", "verification"
-        ),
+        in_report("results/verification/{experiment}.csv", "Verification", "Skeletons of {experiment}", "verification"),
     log:
         "logs/collect_experiment/{experiment}.log",
     wildcard_constraints:

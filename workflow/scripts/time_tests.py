@@ -14,7 +14,7 @@ from workflow.lib.single_tests import joined, time_table
 end_with_parent()
 
 params, resources, time_left = snakemake.params, snakemake.resources, TimeLeft.of_workflow()
-name, parts = snakemake.wildcards.table, []
+name = snakemake.wildcards.table
 
 with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(resources.slots):
 
@@ -25,19 +25,11 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(
 
     threads = min(snakemake.threads, available_cores())
     bench = Bench(params.backend, threads, log, resources.attempt)
-    for implementations in time_left.groups(name, name, params.implementations):
-        parts.append(
-            time_table(
-                params.table,
-                params.tests,
-                implementations,
-                params.parameters,
-                params.limits,
-                bench,
-                store=Path(params.store),
-                progress=report,
-            )
-        )
+    shared = {"store": Path(params.store), "progress": report}
+    parts = [
+        time_table(params.table, params.tests, group, params.parameters, params.limits, bench, **shared)
+        for group in time_left.groups(name, name, params.implementations)
+    ]
 
 if parts:
     save_tests(joined(parts, list(params.implementations)), snakemake.output[0])
