@@ -13,7 +13,7 @@ from snakemake.exceptions import WorkflowError
 
 ROOT = Path(workflow.basedir)
 
-# Scripts run in processes of their own; they find the project whether or not it is installed.
+# Scripts run in processes of their own, which find the project even if it is not installed.
 sys.path.insert(0, str(ROOT))
 os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
@@ -39,9 +39,11 @@ with warnings.catch_warnings():
     if not workflow.is_main_process:  # the main process warns; on a cluster every job would warn again
         warnings.simplefilter("ignore")
     BACKEND = resolve_backend(config["backend"])
-config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report says what `auto` and null became
+config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report shows what `auto` and null stand for
 PLAN = Plan(config)
 CI_TESTS = config["ci_tests"]
+TIMELINES = PLAN.timelines()
+LIMITS = config["timing"], config["limits"], config["cluster"]
 LARGE = {
     graph: name for name, experiment in PLAN.experiments.items() if experiment.large for graph in experiment.graphs
 }
@@ -62,7 +64,7 @@ def priority_of(name):
 
 
 def one_of(names):
-    """A regular expression that matches these names, and nothing when there are none."""
+    """A regular expression that matches these names, and nothing if there are none."""
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
@@ -109,8 +111,20 @@ def records_of_dataset(dataset):
     return records([dataset], PLAN.experiments[LARGE[dataset]].settings)
 
 
+def limits_of_tests(table):
+    """What a job that times a table of single tests may take of a cluster's node."""
+    implementations = len(CI_TESTS["implementations"])
+    cells = implementations * len(cases(CI_TESTS["tables"][table]))
+    return job_limits.for_single_tests(cells, implementations, CI_TESTS["time_limit_s"], *LIMITS[1:])
+
+
+def limits_of_timeline(dataset):
+    """What a job that records a timeline may take of a cluster's node."""
+    return job_limits.for_searches(TIMELINES[dataset], 1, 1, *LIMITS)
+
+
 def in_report(path, category, label, caption="output"):
-    """A file that stands in the report."""
+    """A file that the report includes."""
     return report(path, caption=f"../report/{caption}.rst", category=category, labels={"result": label})
 
 
@@ -145,10 +159,10 @@ def described_sources(entry, wildcards):
 
 
 def every_output(wildcards):
-    """All files of the tables and figures that anything has the data for."""
+    """All files of the tables and figures for which this machine or a recorded device has runs."""
     return [path for entry in entries().values() if sources_of(entry) for path in entry.outputs().values()]
 
 
 def caption_of(entry):
-    """What the report says of a table or figure under this config."""
+    """The report's caption of a table or figure under this config."""
     return Environment().from_string(entry.caption).render(config=config)

@@ -4,9 +4,6 @@ By default nothing runs beside a measurement: it takes all cores. Measurements c
 since a check or a figure between two of them would leave cores idle.
 """
 
-TIMELINES = PLAN.timelines()
-LIMITS = config["timing"], config["limits"], config["cluster"]
-
 # A job measures settings side by side, on one data set or on all graphs of an experiment. Its records are a list of outputs
 # that differs from family to family, which no wildcard can express, so every family and experiment has a rule. Skeletons
 # (.npz) lie beside the records of those that finished; a failed method leaves none, so only the records are outputs.
@@ -54,18 +51,6 @@ for name, measurement in PLAN.measurements().items():
             f"Measuring {measurement.subject} on backend {{params.backend}}"
         script:
             "../scripts/measure.py"
-
-
-def limits_of_tests(table):
-    """What a job that times a table of single tests may take of a cluster's node."""
-    implementations = len(CI_TESTS["implementations"])
-    cells = implementations * len(cases(CI_TESTS["tables"][table]))
-    return job_limits.for_single_tests(cells, implementations, CI_TESTS["time_limit_s"], *LIMITS[1:])
-
-
-def limits_of_timeline(dataset):
-    """What a job that records a timeline may take of a cluster's node."""
-    return job_limits.for_searches(TIMELINES[dataset], 1, 1, *LIMITS)
 
 
 rule time_tests:
