@@ -23,10 +23,14 @@ onstart:
     # a hundred jobs that takes a third of a core, beside the measurements.
     workflow.scheduler.job_rate_limiter = None
     PLAN.describe()
+    if DEADLINE is not None:
+        write_estimates(PLAN, ESTIMATES)
+        stop_at(DEADLINE)
 
 
 localrules:
     all,
+    record,
 
 
 rule all:
@@ -35,3 +39,11 @@ rule all:
         rules.check_verification.output,
         rules.collect_records.output,
         every_output,
+
+
+# What `gpupc records publish` takes; no table or figure is made.
+rule record:
+    input:
+        rules.check_verification.output,
+        expand("results/timelines/{dataset}.csv", dataset=TIMELINES),
+        rules.collect_sharing.output if PLAN.families.get("gaussian") else [],

@@ -201,7 +201,7 @@ def test_a_page_that_nobody_placed_is_in_the_navigation(tmp_path):
     pytest.importorskip("mkdocs")
     from mkdocs.config.defaults import MkDocsConfig
 
-    from workflow.lib import site
+    from workflow.pages import site
 
     for name in ("index.md", "new.md", "deep/other.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

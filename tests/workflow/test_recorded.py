@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from gpupc_impl.reporting.catalogue import entries
-from workflow.lib import draw
 from workflow.lib.config import complete
 from workflow.lib.plan import Plan, recorded_folders, recorded_plans
+from workflow.pages import draw
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).with_name("tiny.yaml")

@@ -45,13 +45,14 @@ def command(folder, config, *arguments):
     ]
 
 
-def environment(mirror="", plugins=PLUGINS):
-    """Ours, without its mirrors, and with the plug-in methods of the tests."""
+def environment(mirror="", plugins=PLUGINS, **more):
+    """Ours, without its mirrors, and with the plug-in methods of the tests and more variables."""
     paths = [str(plugins), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
         "GPUPC_PLUGINS": "planted,toys",
         "GPUPC_MIRRORS": str(mirror),
+        **more,
     }
 
 

@@ -23,6 +23,7 @@ class Experiment(NamedTuple):
             sets are measured.
         problems: by graph, the parameters of its test that are not the family's.
         sweeps: for each sweep, the value that it varies by graph.
+        large: whether each graph has jobs of its own, and its problem is removed once nothing needs it any more.
     """
 
     family: str
@@ -31,6 +32,12 @@ class Experiment(NamedTuple):
     graphs: dict[str, dict[str, Any]]
     problems: dict[str, dict[str, Any]]
     sweeps: dict[str, dict[str, float]]
+    large: bool = False
+
+    @property
+    def together(self) -> bool:
+        """Whether one job generates all graphs, one measures them and one verifies them."""
+        return bool(self.graphs) and not self.large
 
 
 def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
@@ -95,7 +102,8 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
             raise ValueError(f"data set {name!r} stands in datasets or graphs as well; give that one another name")
         graphs[name] = own_entries[name]
         problems[name] = shared | own_parameters(own)
-    return Experiment(family, list(graphs), _settings(choice["settings"], family, config), graphs, problems, sweeps)
+    settings = _settings(choice["settings"], family, config)
+    return Experiment(family, list(graphs), settings, graphs, problems, sweeps, choice.get("large", False))
 
 
 def _named(template: str, values: Mapping[str, Any]) -> str:

@@ -30,13 +30,18 @@ RECORDED, CONFIG = "results/recorded", "config.yaml"
 
 
 class Measurement(NamedTuple):
-    """The same settings, to be measured on each of some data sets.
+    """The same settings, measured on each of some data sets.
 
     Attributes:
-        targets: what stands for the data set in paths: the wildcard, for a job a data set, or all names, for one job
-            for all of them (the graphs of an experiment, which are many and small).
+        name: the family's or the experiment's.
+        targets: what stands for the data set in paths: the wildcard where each data set has a job of its own, or all
+            names where one job measures all of them (the graphs of an experiment, which are many and small).
+        log: path of the job's log.
+        subject: what the job's message names.
+        repeats: warm runs of a setting.
     """
 
+    name: str
     family: str
     datasets: list[str]
     settings: dict[str, dict[str, Any]]
@@ -72,6 +77,11 @@ class Plan:
     def measured(self) -> list[str]:
         """The data sets, by family."""
         return [name for names in self.families.values() for name in names]
+
+    @property
+    def order(self) -> list[str]:
+        """Families, tables of single tests and experiments by name, the most telling first: the config's order."""
+        return [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
 
     def of_kind(self, file: bool) -> list[str]:
         """The data sets that are files, or the others."""
@@ -118,6 +128,13 @@ class Plan:
         own = own_parameters(self.config["datasets"][dataset])
         return self.problem_parameters(self.entries[dataset]["family"], own)
 
+    def source_of(self, name: str, dataset: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """The registry's entry of a data set that a family or experiment measures, and its problem's parameters."""
+        experiment = self.experiments.get(name)
+        if experiment is None or not experiment.graphs:
+            return self.entries[dataset], self.parameters_of(dataset)
+        return experiment.graphs[dataset], self.problem_parameters(experiment.family, experiment.problems[dataset])
+
     # --- records -----------------------------------------------------------------------------------------------------
 
     def records_of(self, datasets: Iterable[str]) -> list[str]:
@@ -144,23 +161,27 @@ class Plan:
     def _records(self, datasets: Iterable[str], settings: Iterable[str]) -> list[str]:
         return records(datasets, settings, self.folder)
 
+    def output_of(self, name: str, dataset: str, setting: str) -> str:
+        """The file that has a run's times: its record or, for a table of single tests, the table."""
+        if name in self.config["ci_tests"]["tables"]:
+            return f"{self.folder}/tests/{name}.json"
+        return self._records([dataset], [setting])[0]
+
     def measurements(self) -> dict[str, Measurement]:
         """What is measured, by name: the data sets with all settings of their family, then each experiment."""
-        found = {}
-        for name, (family, datasets, settings, graphs) in {
-            **{family: (family, names, self.config["settings"][family], {}) for family, names in self.families.items()},
-            **{name: experiment[:4] for name, experiment in self.experiments.items()},
-        }.items():
-            found[name] = Measurement(
-                family,
-                datasets,
-                settings,
-                targets=datasets if graphs else ["{dataset}"],
-                log=f"logs/measure_{name}.log" if graphs else f"logs/measure_{name}/{{dataset}}.log",
-                subject=f"the graphs of {name}" if graphs else "{wildcards.dataset}",
-                repeats=self.config["experiments"].get(name, {}).get("repeats", self.config["timing"]["repeats"]),
+        defaults = self.config["timing"]["repeats"]
+        measured = {}
+        for family, datasets in self.families.items():
+            measured[family] = _a_job_each(family, family, datasets, self.config["settings"][family], defaults)
+        for name, experiment in self.experiments.items():
+            repeats = self.config["experiments"][name].get("repeats", defaults)
+            parts = (name, experiment.family, experiment.datasets, experiment.settings)
+            measured[name] = (
+                Measurement(*parts, experiment.datasets, f"logs/measure_{name}.log", f"the graphs of {name}", repeats)
+                if experiment.together
+                else _a_job_each(*parts, repeats)
             )
-        return found
+        return measured
 
     def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Versions of the methods' code: editing a method measures it again, and nothing else does."""
@@ -190,6 +211,15 @@ class Plan:
     def outputs(self) -> dict[str, Entry]:
         """The tables and figures for which the config has the data."""
         return {name: entry for name, entry in entries().items() if self._has(entry)}
+
+    def shown_by(self, name: str) -> list[str]:
+        """The tables and figures that show a family, an experiment or a table of single tests."""
+        return [
+            output
+            for output, entry in self.outputs().items()
+            if name in (entry.tests, entry.family, *entry.experiments)
+            or (entry.family == EVERY and name in self.families)
+        ]
 
     def _has(self, entry: Entry) -> bool:
         if entry.tests:
@@ -281,6 +311,14 @@ class Plan:
         """The settings of some methods, by name, wherever they stand."""
         groups = [*self.config["settings"].values(), *(each.settings for each in self.experiments.values())]
         return {name for group in groups for name, choice in group.items() if choice.get("method", name) in methods}
+
+
+def _a_job_each(
+    name: str, family: str, datasets: list[str], settings: dict[str, dict[str, Any]], repeats: int
+) -> Measurement:
+    """A measurement in which every data set has a job of its own."""
+    log = f"logs/measure_{name}/{{dataset}}.log"
+    return Measurement(name, family, datasets, settings, ["{dataset}"], log, "{wildcards.dataset}", repeats)
 
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:

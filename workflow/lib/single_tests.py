@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,21 @@ def time_table(
     with tempfile.TemporaryDirectory() as folder:
         groups, sources = table_cases(table, asked["spec"], asked["tests"], parameters, Path(folder))
         return measure_tests(groups, settings, bench, store=store, progress=progress) | {"source": sources}
+
+
+def joined(parts: Sequence[Mapping[str, Any]], implementations: Sequence[str]) -> dict[str, Any]:
+    """The times of one table from those of groups of its implementations, in the order of all implementations."""
+    cells = [cell for part in parts for cell in part["cells"]]
+    return {
+        **parts[0],
+        "cells": sorted(cells, key=lambda cell: implementations.index(cell["implementation"])),
+        "environments": {key: value for part in parts for key, value in part["environments"].items()},
+    }
+
+
+def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases of a table, as values of its dimensions."""
+    return list(combinations({name: table[name] for name in DIMENSIONS}))
 
 
 def table_cases(

@@ -1,4 +1,4 @@
-"""The decisions of a Gaussian search one by one, and what other programs make of them; for workflow/lib/numerics.py.
+"""The decisions of a Gaussian search one by one, and what other programs make of them; for workflow/pages/numerics.py.
 
 Other programs' tests are written here from what their sources say, as formulas: pcalg 2.7's C++ (IndepTestGauss::test),
 causal-learn's FisherZ, the published cuPC-S kernels.

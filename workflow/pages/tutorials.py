@@ -1,6 +1,6 @@
 """Tutorials: scripts in docs/tutorials, run cell by cell into pages with what they print and draw.
 
-    python -m workflow.lib.tutorials [NAME ...]
+    python -m workflow.pages.tutorials [NAME ...]
 
 A script has cells as notebooks in text form do, and opens as one in Jupyter (jupytext), VS Code and Spyder: ``# %%``
 begins code, ``# %% [markdown]`` text in comments. A page has the text, the code, what was printed, and a picture for

@@ -1,6 +1,6 @@
 """The study of docs/numerics.md: how near to their threshold real decisions are, and what identical columns do.
 
-``python -m workflow.lib.numerics nci-60 mcc br-51 s-aureus --copies mcc`` prints its tables; the data must be here
+``python -m workflow.pages.numerics nci-60 mcc br-51 s-aureus --copies mcc`` prints its tables; the data must be here
 (datasets/README.md).
 """
 
@@ -21,7 +21,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.reporting.tables import markdown
-from workflow.lib import decisions
+from workflow.pages import decisions
 
 BOUNDS = (1e-12, 1e-9, 1e-6)
 """|r^2 / critical - 1| below which decisions are counted; those below the last are listed."""
@@ -131,7 +131,7 @@ def _search(problem: GaussianProblem) -> Skeleton:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m workflow.lib.numerics", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m workflow.pages.numerics", description=__doc__)
     parser.add_argument("sets", nargs="*", help="data sets whose decisions are counted")
     parser.add_argument("--copies", nargs="*", default=[], help="data sets with identical columns")
     parser.add_argument("--alpha", type=float, default=0.05)

@@ -1,5 +1,5 @@
 """One table or figure of recorded runs, without a workflow:
-``python -m workflow.lib.draw cupc_table2 table2.md results/recorded/nvidia-h200``."""
+``python -m workflow.pages.draw cupc_table2 table2.md results/recorded/nvidia-h200``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workflow.lib.plan import recorded_plans
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m workflow.lib.draw", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m workflow.pages.draw", description=__doc__)
     parser.add_argument("name", choices=entries(), metavar="NAME", help="of the table or figure (docs/experiments.md)")
     parser.add_argument("path", type=Path, metavar="FILE", help="where it goes; its suffix says as what")
     parser.add_argument(

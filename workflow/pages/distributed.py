@@ -1,7 +1,7 @@
 """How method `distributed` grows with its workers, on generated data of the TCGA shape (docs/distributed.md).
 
-    python -m workflow.lib.distributed --variables 55572 --samples 3189 --alpha 0.01 --workers 1 2 4 --out scaling.json
-    python -m workflow.lib.distributed --variables 600 --samples 200 --workers 1 2 --backend host --panel 96
+    python -m workflow.pages.distributed --workers 1 2 4 --out scaling.json
+    python -m workflow.pages.distributed --variables 600 --samples 200 --workers 1 2 --backend host --panel 96
 
 Each number of workers has a cluster of this machine, a first search of a small problem, which compiles kernels and
 wakes the devices, and then the search that is timed. All must find the same. The first of several repeats also compiles
@@ -127,7 +127,7 @@ def _versions() -> dict[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m workflow.lib.distributed", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m workflow.pages.distributed", description=__doc__.splitlines()[0])
     parser.add_argument("--variables", type=int, default=55572)
     parser.add_argument("--samples", type=int, default=3189)
     parser.add_argument("--alpha", type=float, default=0.01)
