@@ -19,8 +19,8 @@ include: "workflow/rules/outputs.smk"
 
 
 onstart:
-    # To limit jobs a second, Snakemake looks for more of them every second, once for each job that has ended so far: after
-    # a hundred jobs that takes a third of a core, beside the measurements.
+    # Snakemake's limiter of jobs a second wakes up every second once for each job that has ended so far. After a hundred jobs
+    # that takes a third of a core, beside the measurements.
     workflow.scheduler.job_rate_limiter = None
     PLAN.describe()
     if DEADLINE is not None:

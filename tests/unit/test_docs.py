@@ -119,8 +119,9 @@ def test_command_works_as_shown(code):
             case ["snakemake", *arguments]:
                 assert_options(["snakemake"], arguments)
                 assert_files_are_there(arguments)
-                assert arguments[-1] in entries() or arguments[-2:-1] == ["--cores"]  # else it makes everything
-            case ["pip", "install", *arguments]:
+                targets = {*entries(), "record"}
+                assert arguments[-1] in targets or arguments[-2:-1] == ["--cores"]  # else it makes everything
+            case ["pip", "install" | "download", *arguments]:
                 assert_files_are_there(arguments)
                 assert set(re.findall(r"\[(\w+)\]", line)) <= EXTRAS.keys(), line
             case ["pre-commit", "install" | "run", *_]:

@@ -113,13 +113,11 @@ def test_every_run_of_a_config_has_an_estimate(path):
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     complete(config)
     plan = Plan(config)
-    estimates = Durations(plan, [], [])
-    found = estimates.all()
+    found = Durations(plan, [], []).all()
     assert set(found) == set(plan.order)
     for name, measurement in plan.measurements().items():
         assert set(found[name]) == set(measurement.datasets)
         assert all(set(of_dataset) == set(measurement.settings) for of_dataset in found[name].values())
-    assert set(estimates.verification()) == {d for m in plan.measurements().values() for d in m.datasets}
 
 
 def test_the_gpu_config_asks_for_every_table_and_figure():
@@ -145,13 +143,13 @@ SETTINGS = {"stable-serial": {}, "cupc-s": {}, "other": {"method": "cupc-e"}}
 
 def left(seconds, **estimates):
     of_settings = {"stable-serial": 5, "cupc-s": 10, "other": 20} | estimates
-    return TimeLeft(time.time() + seconds, {"measured": {"gaussian": {"tiny": of_settings}}, "verified": {"tiny": 3}})
+    return TimeLeft(time.time() + seconds, {"gaussian": {"tiny": of_settings}})
 
 
 def test_without_a_deadline_all_settings_are_measured_side_by_side(tmp_path):
     time_left = TimeLeft(None, {})
     assert list(time_left.groups("gaussian", "tiny", SETTINGS)) == [SETTINGS]
-    assert time_left.verifies("tiny")
+    assert time_left.certifies("tiny", 10**12)
     time_left.end_job(tmp_path / "log")
 
 
@@ -164,9 +162,10 @@ def test_nothing_begins_that_would_end_too_late(tmp_path):
     assert list(next(groups)) == ["stable-serial"]
     time_left.end = time.time() + 1  # it took as long as estimated
     assert list(groups) == []
-    assert not time_left.verifies("tiny")
+    assert time_left.certifies("tiny", 100)
+    assert not time_left.certifies("tiny", 10**7)
     with pytest.raises(
-        SystemExit, match=r"^no time is left for cupc-s on tiny, other on tiny, verifying tiny; the next"
+        SystemExit, match=r"^no time is left for cupc-s on tiny, other on tiny, testing the removed edges of tiny"
     ):
         time_left.end_job(tmp_path / "log")
     assert "no time is left for cupc-s on tiny" in (tmp_path / "log").read_text()

@@ -44,9 +44,6 @@ Gaussian problem, p^3 of them; a contingency table and a nearest neighbour take 
 START_S = 2.0
 """Seconds that starting a process and loading the problem take, for each setting."""
 
-CERTIFICATES_A_SECOND = 8e5
-"""Pairs of variables that verification tests again in a second, on one core."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
@@ -101,9 +98,9 @@ class Durations:
             }
             for name, measurement in self.plan.measurements().items()
         } | {
-            name: {name: {setting: self.single_tests(table, setting) for setting in asked["implementations"]}}
-            for asked in [self.plan.config["ci_tests"]]
-            for name, table in asked["tables"].items()
+            name: {name: {setting: self.single_tests(table, setting) for setting in ci_tests["implementations"]}}
+            for ci_tests in [self.plan.config["ci_tests"]]
+            for name, table in ci_tests["tables"].items()
         }
 
     def search(self, measurement: Measurement, dataset: str, name: str) -> Estimate:
@@ -142,30 +139,22 @@ class Durations:
         return sum((self._cell(setting, case) for case in cases(table)), Estimate(START_S))
 
     def _cell(self, setting: Setting, case: Mapping[str, Any]) -> Estimate:
-        asked = self.plan.config["ci_tests"]
-        limit = asked["time_limit_s"]
-        wanted = {**case, "k_cmi": case["k_cmi"] if case["k_cmi"] >= 1 else case["k_cmi"] * case["samples"]}
-        alike = [cell for cell in self.cells if _is_of(cell["method"], cell["params"], setting)]
-        if not alike:
+        ci_tests = self.plan.config["ci_tests"]
+        limit = ci_tests["time_limit_s"]
+        sizes_of_case = {**case, "k_cmi": case["k_cmi"] if case["k_cmi"] >= 1 else case["k_cmi"] * case["samples"]}
+        cells = [cell for cell in self.cells if _is_of(cell["method"], cell["params"], setting)]
+        if not cells:
             return Estimate(limit, bound=True)
         distances = [
-            sum(abs(math.log((wanted[key] or 0.5) / (cell[key] or 0.5))) for key in DIMENSIONS) for cell in alike
+            sum(abs(math.log((sizes_of_case[key] or 0.5) / (cell[key] or 0.5))) for key in DIMENSIONS) for cell in cells
         ]
         distance = min(distances)
-        cell = alike[distances.index(distance)]
+        cell = cells[distances.index(distance)]
         if cell["status"] != "ok":
             return Estimate(limit if cell["status"] == "timeout" else 0, bound=distance > 0)
-        scale = math.prod(wanted[key] / cell[key] for key in ("samples", "permutations"))
+        scale = math.prod(sizes_of_case[key] / cell[key] for key in ("samples", "permutations"))
         mean = sum(cell["seconds"]) / len(cell["seconds"]) * scale
-        return Estimate(min((cell["cold_s"] or 0) + mean * asked["tests"], limit))
-
-    def verification(self) -> dict[str, float]:
-        """Seconds that verifying each data set takes if its searches removed nearly all edges."""
-        return {
-            dataset: math.comb(sizes(self.plan, measurement, dataset)["p"] or 0, 2) / CERTIFICATES_A_SECOND
-            for measurement in self.plan.measurements().values()
-            for dataset in measurement.datasets
-        }
+        return Estimate(min((cell["cold_s"] or 0) + mean * ci_tests["tests"], limit))
 
 
 def _is_of(method: str, params: Mapping[str, Any], setting: Setting) -> bool:
@@ -202,16 +191,12 @@ def _nearest(records: Iterable[Record], size: Mapping[str, Any]) -> tuple[Record
 
 
 def write_estimates(plan: Plan, path: Path) -> None:
-    """Write the seconds of each setting on each data set, and of verifying it, for `workflow.lib.deadline.TimeLeft`."""
-    durations = Durations.recorded(plan)
-    measured = {
-        name: {
-            dataset: {setting: each.seconds for setting, each in of_dataset.items()}
-            for dataset, of_dataset in its.items()
-        }
-        for name, its in durations.all().items()
+    """Write the seconds of each setting on each data set, as `workflow.lib.deadline.TimeLeft` reads them."""
+    seconds = {
+        name: {dataset: {setting: each.seconds for setting, each in of_dataset.items()} for dataset, of_dataset in part}
+        for name, part in ((name, datasets.items()) for name, datasets in Durations.recorded(plan).all().items())
     }
-    save_json({"measured": measured, "verified": durations.verification()}, path)
+    save_json(seconds, path)
 
 
 def show(plan: Plan, durations: Durations, names: Collection[str]) -> str:

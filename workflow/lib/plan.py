@@ -1,4 +1,4 @@
-"""What a config asks for: who is measured on what, in which files, and what each table and figure is made from."""
+"""Plans what a config asks for: what is measured on which data sets, in which files, and what each output reads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Plan:
         return [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
 
     def of_kind(self, file: bool) -> list[str]:
-        """The data sets that are files, or the others."""
+        """The data sets that are files, or those that are generated."""
         return [name for name, entry in self.entries.items() if (entry["kind"] == "file") == file]
 
     def describe(self) -> None:
@@ -102,7 +102,7 @@ class Plan:
     # --- data --------------------------------------------------------------------------------------------------------
 
     def where(self) -> dict[str, Any]:
-        """Where files are looked for; see `datasets.load`."""
+        """The places where data sets are looked for: arguments of `datasets.load`."""
         return {
             "cache_dir": "resources/datasets",
             "mirrors": self.config["mirrors"],
@@ -110,21 +110,21 @@ class Plan:
         }
 
     def mirrored(self, files: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Copies of data sets' files in mirror folders: where one appears, a missing data set is tried again."""
-        found = [entry for entry in files if entry["kind"] == "file"]
-        return [str(path) for entry in found for path in mirrored_paths(entry, self.config["mirrors"])]
+        """Copies of data sets in mirror folders. A new copy makes a missing data set again."""
+        in_files = [entry for entry in files if entry["kind"] == "file"]
+        return [str(path) for entry in in_files for path in mirrored_paths(entry, self.config["mirrors"])]
 
     def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
-        """What, beside the data, makes a problem of a data set: see the problem classes.
+        """The parameters of a family's problems (`from_data` of its problem class).
 
         Args:
-            own: those that are neither the config's nor the family's.
+            own: those that take the place of the config's and of the family's.
         """
         everywhere = {key: self.config[key] for key in ("alpha", "max_level")}
         return everywhere | self.config["problems"].get(family, {}) | own
 
     def parameters_of(self, dataset: str) -> dict[str, Any]:
-        """The same for one of the config's data sets."""
+        """The parameters of the problem of one of the config's data sets."""
         own = own_parameters(self.config["datasets"][dataset])
         return self.problem_parameters(self.entries[dataset]["family"], own)
 
@@ -138,7 +138,7 @@ class Plan:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def records_of(self, datasets: Iterable[str]) -> list[str]:
-        """The records of data sets: every setting of their families."""
+        """The records of data sets with every setting of their families."""
         return [
             path
             for name in datasets
@@ -146,11 +146,12 @@ class Plan:
         ]
 
     def records_of_experiment(self, name: str) -> list[str]:
-        """The records that an experiment adds."""
+        """The records of an experiment."""
         return self._records(self.experiments[name].datasets, self.experiments[name].settings)
 
     def references_of_experiment(self, name: str) -> list[str]:
-        """The records that an experiment's skeletons are compared with: the first reference's, where there is one."""
+        """The records of the first reference on an experiment's data sets, which its skeletons are compared with; none
+        where the experiment has graphs of its own."""
         experiment = self.experiments[name]
         if experiment.graphs:
             return []
@@ -184,27 +185,28 @@ class Plan:
         return measured
 
     def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """Versions of the methods' code: editing a method measures it again, and nothing else does."""
-        found = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
+        """By setting, the version of its method's code. An edit of a method changes only its own version."""
+        methods = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
         backend = self.config["backend"]
         versions = {
             method.name: code_version(method, "cpu" if method.backends == ("cpu",) else backend)
-            for method in {method.name: method for method in found.values()}.values()
+            for method in {method.name: method for method in methods.values()}.values()
         }
-        return {setting: versions[method.name] for setting, method in found.items()}
+        return {setting: versions[method.name] for setting, method in methods.items()}
 
     def timelines(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """The runs whose timelines are shown: by data set, an experiment's first, its block-based settings by name."""
-        found = {}
+        """The block-based settings whose timeline is recorded, by data set: the first one of each experiment that shows
+        a timeline."""
+        settings_of = {}
         for entry in self.outputs().values():
             if "timeline" in entry.reads:
                 experiment = self.experiments[entry.experiments[0]]
-                found[experiment.datasets[0]] = {
+                settings_of[experiment.datasets[0]] = {
                     name: choice
                     for name, choice in experiment.settings.items()
                     if choice.get("method", name) == "out-of-core-block"
                 }
-        return found
+        return settings_of
 
     # --- outputs -----------------------------------------------------------------------------------------------------
 
@@ -234,8 +236,8 @@ class Plan:
     def inputs(self, entry: Entry) -> dict[str, list[str]]:
         """The files that a table or figure is made from, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
         own = [name for name in entry.experiments if name in self.experiments]
-        shown = self._datasets(entry.family) if entry.family else []
-        shown = shown + [dataset for name in own for dataset in self.experiments[name].datasets]
+        datasets = self._datasets(entry.family) if entry.family else []
+        datasets = datasets + [dataset for name in own for dataset in self.experiments[name].datasets]
         verification = [f"{self.folder}/verification.csv"] if entry.family else []
         timelines = [f"{self.folder}/timelines/{self.experiments[name].datasets[0]}.csv" for name in own]
         files = {
@@ -243,7 +245,7 @@ class Plan:
                 "records": self._records_for(entry),
                 "verification": verification + [f"{self.folder}/verification/{name}.csv" for name in own],
             },
-            "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in shown]},
+            "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in datasets]},
             "sharing": {"sharing": [f"{self.folder}/sharing.csv"]},
             "tests": {"tests": [f"{self.folder}/tests/{entry.tests}.json"]},
             "every_test": {
@@ -256,29 +258,28 @@ class Plan:
 
     def _records_for(self, entry: Entry) -> list[str]:
         """The records of the data sets that an output shows."""
-        found = self.records_of(self._datasets(entry.family)) if entry.family else []
+        records_of_family = self.records_of(self._datasets(entry.family)) if entry.family else []
         own = [name for name in entry.experiments if name in self.experiments]
-        return found + [path for name in own for path in self.records_of_experiment(name)]
+        return records_of_family + [path for name in own for path in self.records_of_experiment(name)]
 
-    def given(self, entry: Entry) -> dict[str, Any]:
-        """What a table or figure is given from the config, beside the files
-        (`gpupc_impl.reporting.catalogue.GIVEN`)."""
-        found: dict[str, Any] = {}
+    def config_arguments(self, entry: Entry) -> dict[str, Any]:
+        """The arguments of a table or figure that come from the config (`gpupc_impl.reporting.catalogue.GIVEN`)."""
+        arguments: dict[str, Any] = {}
         if "sweeps" in entry.reads:
-            found["sweeps"] = self.experiments[entry.experiments[0]].sweeps
+            arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps
         if "varies" in entry.reads:
-            found["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
+            arguments["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
         if "ran" in entry.reads:
-            found["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
-        return found
+            arguments["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
+        return arguments
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def source(self, entry: Entry) -> Source | None:
-        """This machine, as the source of a table or figure; None where the config has no data for it."""
+        """This machine's results as the source of a table or figure; None if the config has no data for it."""
         if not self._has(entry):
             return None
-        return Source(None, self.config["backend"], self.inputs(entry), self.given(entry))
+        return Source(None, self.config["backend"], self.inputs(entry), self.config_arguments(entry))
 
     def recorded_source(self, entry: Entry) -> Source | None:
         """A folder of published runs as the source of a table or figure; None where it has nothing to show.
@@ -305,7 +306,7 @@ class Plan:
             return None
         files["published"] = published.files_of(runs)
         absent = [key for key in keys if key not in published] if "records" in inputs else []
-        return Source(self.folder, self.config["backend"], files, self.given(entry), runs, datasets, absent)
+        return Source(self.folder, self.config["backend"], files, self.config_arguments(entry), runs, datasets, absent)
 
     def _settings_of(self, methods: Iterable[str]) -> set[str]:
         """The settings of some methods, by name, wherever they stand."""
@@ -322,7 +323,7 @@ def _a_job_each(
 
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
-    """The recorded runs that a complete config wants shown, by folder: of each the plan of the config it was made with.
+    """The plans of the published runs that a config shows, each of the config that they were measured with.
 
     Raises:
         ValueError: a folder cannot be shown; the message is a sentence.
@@ -341,11 +342,11 @@ def _recorded_plan(folder: str) -> Plan:
 
 
 def recorded_folders(config: Mapping[str, Any]) -> list[str]:
-    """The folders of recorded runs that a config names or, where it names none, all of the project."""
+    """The folders of published runs that a config names or, where it names none, all of the project's."""
     if config["recorded"] is not None:
         return list(config["recorded"])
-    found = sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
-    return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in found]
+    folders = sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
+    return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in folders]
 
 
 def records(datasets: Iterable[str], settings: Iterable[str], folder: str = "results") -> list[str]:

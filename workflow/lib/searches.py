@@ -1,4 +1,4 @@
-"""Whole searches measured side by side, as a config asks for them: every setting leaves a record."""
+"""Measures the searches that a config asks for side by side; every setting leaves a record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], 
     """A setting as the config has it.
 
     Args:
-        timing, limits: the config's, for what the setting does not say itself.
+        timing, limits: those of the config, which hold for what the setting does not state itself.
     """
     return Setting(
         name,
@@ -46,13 +46,13 @@ def measure_dataset(
     store: Path,
     progress: Callable[[Progress], None],
 ) -> dict[str, Record]:
-    """Measure settings on one data set; what is not measured leaves a record that says why.
+    """Measure settings on one data set; the record of a setting that is not measured says why.
 
     Args:
         facts: the problem's, as `workflow.lib.problems.write_problem` wrote them.
         settings, timing, limits: as in the config.
-        out_dir: where records and skeletons go.
-        store: keeps samples.
+        out_dir: the folder of records and skeletons.
+        store: the folder that keeps samples.
 
     Returns:
         The records by setting.

@@ -1,7 +1,7 @@
-"""The decisions of a Gaussian search one by one, and what other programs make of them; for workflow/pages/numerics.py.
+"""Repeats the decisions of a Gaussian search one by one, by our test and by those of other programs.
 
-Other programs' tests are written here from what their sources say, as formulas: pcalg 2.7's C++ (IndepTestGauss::test),
-causal-learn's FisherZ, the published cuPC-S kernels.
+The tests of other programs are written here as formulas, from their sources: pcalg 2.7's C++ (IndepTestGauss::test),
+causal-learn's FisherZ and the published kernels of cuPC-S. `workflow.pages.numerics` makes tables of them.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
 
 PCALG_LARGEST = 0.9999999
-"""pcalg takes any |r| above this, and one that is no number, for this."""
+"""pcalg replaces any larger |r|, and NaN, by this value."""
 
 ILL_CONDITIONED = 1e-6
-"""Where a variance on the way of a test is smaller, pcalg's emulation takes the pseudo-inverse as pcalg does."""
+"""Where a pivot of Cholesky's factorization is smaller, the emulation of pcalg computes the pseudo-inverse as well."""
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_compiled
 def margins(correlation, starts, neighbours, edges, level, limits, bounds, listed):
-    """Make all tests of a level >= 1 in canonical order, and note how near to their threshold they are.
+    """Make all tests of a level >= 1 in canonical order, and note how near they are to their threshold.
 
     Args:
         limits: as in baselines/_fisher_z.py.
-        bounds: (k,) ascending; |r^2 / critical - 1| below each is counted.
+        bounds: (k,) ascending; tests with |r^2 / critical - 1| below each of them are counted.
         listed: (n, 2 + level) int64, filled with the i, j, S of the first n tests below the largest of the bounds.
 
     Returns:
-        the (k,) counts, the number of tests, how many are listed, and the two smallest residual variances around the
-        tolerance: the largest that counts as none, and the smallest that does not.
+        the (k,) counts, the number of tests, the number of tests that are listed, the largest residual variance that
+        counts as zero, and the smallest that does not.
     """
     critical, tolerance, near_pivot, no_pivot = limits
     counts = np.zeros(len(bounds), np.int64)
     candidates, members = np.empty(len(correlation), np.int32), np.empty(level, np.int32)
     factor = new_factor(level)
-    tests = found = 0
+    tests = n_listed = 0
     below, above = -np.inf, np.inf
     for e in range(len(edges)):
         i, j = edges[e]
@@ -78,21 +78,21 @@ def margins(correlation, starts, neighbours, edges, level, limits, bounds, liste
                     if margin < bounds[-1]:
                         for k in range(len(bounds)):
                             counts[k] += margin < bounds[k]
-                        if found < len(listed):
-                            listed[found, 0], listed[found, 1] = i, j
+                        if n_listed < len(listed):
+                            listed[n_listed, 0], listed[n_listed, 1] = i, j
                             for t in range(level):
-                                listed[found, 2 + t] = members[t]
-                            found += 1
+                                listed[n_listed, 2 + t] = members[t]
+                            n_listed += 1
                     if h12 * h12 <= critical * (h11 * h22):
                         separated = True
                         break
                 changed = next_combination(chosen, n)
-    return counts, tests, found, below, above
+    return counts, tests, n_listed, below, above
 
 
 @_compiled
 def pcalg_level(correlation, starts, neighbours, edges, level, threshold):
-    """Separating sets of the edges at a level >= 1 by pcalg's test, (k, level); -1 where an edge stays."""
+    """(k, level) separating sets of the edges at a level >= 1 by pcalg's test; -1 where an edge stays."""
     sets = np.full((len(edges), level), -1, np.int32)
     candidates, members = np.empty(len(correlation), np.int32), np.empty(level, np.int32)
     factor = new_factor(level)
@@ -115,9 +115,10 @@ def pcalg_level(correlation, starts, neighbours, edges, level, threshold):
 
 @_compiled
 def pcalg_r(correlation, i, j, members, factor):
-    """The partial correlation as pcalg works it out: by formula given one variable, by the pseudo-inverse given more.
+    """The partial correlation as pcalg computes it: by the recursion formula given one variable, by the pseudo-inverse
+    given more.
 
-    Where no variance on the way is small, Cholesky's factor gives the same within rounding, in less time.
+    Where no pivot is small, Cholesky's factorization gives the same result within rounding, in less time.
     """
     level = len(members)
     if level == 1:
@@ -150,39 +151,41 @@ def pcalg_z(r):
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A skeleton, (p, p) bool, and the separating sets of its removed pairs i < j, but those removed at level 0."""
+    """A skeleton, (p, p) bool, and the separating sets of the pairs i < j that were removed at levels from 1 on."""
 
     adjacency: np.ndarray
     sets: Mapping[tuple[int, int], tuple[int, ...]]
 
     def linked(self, a: int, b: int, level: int) -> bool:
-        """Whether there was an edge at the start of a level."""
+        """Whether the edge existed at the start of a level."""
         return bool(self.adjacency[a, b]) or len(self.sets.get((min(a, b), max(a, b)), ())) >= level
 
 
 def pcalg_answer(correlation: np.ndarray, n_samples: int, alpha: float) -> Answer:
-    """What pcalg's stable search finds with its Gaussian test."""
+    """The answer of pcalg's stable search with its Gaussian test."""
     problem = GaussianProblem.from_correlation(correlation, n_samples=n_samples, alpha=alpha)
     adjacent = correlation**2 > problem.critical_r_squared(0)
     np.fill_diagonal(adjacent, False)
-    found, level = {}, 1
+    separating_sets, level = {}, 1
     while adjacent.sum(axis=1).max() > level and problem.obstacle(level) is None:
         starts, neighbours, edges = neighbour_lists(adjacent)
         sets = pcalg_level(correlation, starts, neighbours, edges, level, problem.threshold(level))
-        gone = sets[:, 0] >= 0
-        i, j = edges[gone].T
+        removed = sets[:, 0] >= 0
+        i, j = edges[removed].T
         adjacent[i, j] = adjacent[j, i] = False
-        found |= dict(zip(map(tuple, edges[gone].tolist()), map(tuple, sets[gone].tolist()), strict=True))
+        removed_pairs = map(tuple, edges[removed].tolist())
+        separating_sets |= dict(zip(removed_pairs, map(tuple, sets[removed].tolist()), strict=True))
         level += 1
-    return Answer(adjacent, found)
+    return Answer(adjacent, separating_sets)
 
 
 def why_they_differ(problem: GaussianProblem, one: Answer, other: Answer, i: int, j: int) -> str:
-    """Why one answer alone removed a pair i < j.
+    """The reason why only one of two answers removed a pair i < j.
 
     Returns:
-        ``"no variance"``: an endpoint has none left given its set, so that rounding errors decided; ``"follows"``: the
-        other answer had removed a link to the set before, which is a difference of its own; or ``"unexplained"``.
+        ``"no variance"``: an endpoint has no variance left given the set, so rounding errors decided; ``"follows"``:
+        the other answer had removed an edge to a member of the set earlier, which is another difference; or
+        ``"unexplained"``.
     """
     members = one.sets.get((i, j), ())
     h = canonical.residuals(problem.correlation, i, j, sorted(members), problem.pivot_tolerance)
@@ -193,7 +196,7 @@ def why_they_differ(problem: GaussianProblem, one: Answer, other: Answer, i: int
 
 
 def correlations_of_r(values: np.ndarray) -> np.ndarray:
-    """(p, p) correlations of (m, p) samples as R's ``cor`` has them: sums in extended precision, else float64."""
+    """(p, p) correlations of (m, p) samples as R's ``cor`` computes them: only its sums are in extended precision."""
     samples = values.astype(np.longdouble)
     means = samples.mean(axis=0)
     means += (samples - means).mean(axis=0)
@@ -229,27 +232,27 @@ def _new_factor(level):
 
 
 def by_causal_learn(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) -> bool:
-    """Its own test, of the package; `ValueError` where the matrix is singular."""
+    """The test of the package itself; it raises `ValueError` where the matrix is singular."""
     from causallearn.utils.cit import FisherZ
 
-    test = FisherZ(np.arange(2.0 * problem.n_variables).reshape(2, -1))  # its width alone is used
+    test = FisherZ(np.arange(2.0 * problem.n_variables).reshape(2, -1))  # only the number of columns is used
     test.correlation_matrix, test.sample_size = problem.correlation, problem.degrees_of_freedom(0) + 3
     return bool(test(i, j, tuple(members)) > problem.alpha)
 
 
 def by_cupc(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) -> bool:
-    """With the thresholds of the problem; the published ones are those of the next level."""
-    ends, given, c = [i, j], list(members), problem.correlation
-    cross, h = c[np.ix_(ends, given)], c[np.ix_(ends, ends)]
-    if given:
-        h = h - cross @ np.linalg.pinv(c[np.ix_(given, given)]) @ cross.T
+    """cuPC's test with the thresholds of the problem; the published program has those of the next level."""
+    ends, set_members, c = [i, j], list(members), problem.correlation
+    cross, h = c[np.ix_(ends, set_members)], c[np.ix_(ends, ends)]
+    if set_members:
+        h = h - cross @ np.linalg.pinv(c[np.ix_(set_members, set_members)]) @ cross.T
     with np.errstate(all="ignore"):
         r = h[0, 1] / np.sqrt(np.abs(h[0, 0] * h[1, 1]))
         return bool(0.5 * np.abs(np.log(np.abs((1 + r) / (1 - r)))) < problem.threshold(len(members)))
 
 
 def in_fifty_digits(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) -> bool:
-    """The p-value against alpha, of the correlations as they are; M2 is regular."""
+    """The p-value compared with alpha, in 50 digits from the given correlations; those of S must be regular."""
     freedom = problem.degrees_of_freedom(len(members))
     with mp.workdps(50):
         part = mp.matrix(problem.correlation[np.ix_((i, j, *members), (i, j, *members))].tolist())
@@ -266,7 +269,7 @@ PROGRAMS: dict[str, Callable[..., bool]] = {
     "cuPC": by_cupc,
     "50 digits": in_fifty_digits,
 }
-"""Whether S separates i and j, by each program's arithmetic; the last by nobody's."""
+"""Whether S separates i and j by the arithmetic of each program; no program computes in 50 digits."""
 
 
 def limits_of(problem: GaussianProblem, level: int) -> tuple[float, float, float, float]:

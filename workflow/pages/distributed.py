@@ -1,11 +1,12 @@
-"""How method `distributed` grows with its workers, on generated data of the TCGA shape (docs/distributed.md).
+"""Measures how method `distributed` scales with its workers, on generated data of the TCGA shape (docs/distributed.md).
 
     python -m workflow.pages.distributed --workers 1 2 4 --out scaling.json
     python -m workflow.pages.distributed --variables 600 --samples 200 --workers 1 2 --backend host --panel 96
 
-Each number of workers has a cluster of this machine, a first search of a small problem, which compiles kernels and
-wakes the devices, and then the search that is timed. All must find the same. The first of several repeats also compiles
-what the small problem does not reach, and finds the system's caches cold: compare the later ones.
+For each number of workers the script starts a cluster on this machine, searches a small problem, which compiles kernels
+and initializes the devices, and then times a search. All searches must have the same answer. The first of several
+repeats also compiles kernels that the small problem does not need, and reads files that are not cached yet: compare the
+later ones.
 """
 
 from __future__ import annotations
@@ -37,50 +38,50 @@ WARM_UP = {"p": 512, "n": 64, "regulators": 8}
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, write the JSON, and return 0; 1 where the answers differ."""
-    asked = _parser().parse_args(arguments)
-    backend = resolve_backend(asked.backend)
-    made = time.perf_counter()
-    regulators = asked.regulators or max(1, asked.variables // 100)
+    options = _parser().parse_args(arguments)
+    backend = resolve_backend(options.backend)
+    generate_s = time.perf_counter()
+    regulators = options.regulators or max(1, options.variables // 100)
     values = regulated_genes(
-        asked.variables, asked.samples, asked.seed, regulators, asked.coupling, asked.weakest
+        options.variables, options.samples, options.seed, regulators, options.coupling, options.weakest
     ).values
-    made = time.perf_counter() - made
-    found: dict[str, Any] = {
-        "problem": {**vars(asked), "regulators": regulators, "out": None, "folder": None},
+    generate_s = time.perf_counter() - generate_s
+    results: dict[str, Any] = {
+        "problem": {**vars(options), "regulators": regulators, "out": None, "folder": None},
         "versions": _versions(),
-        "generate_s": made,
+        "generate_s": generate_s,
         "runs": [],
     }
-    for workers in asked.workers:
-        for _ in range(asked.repeats):
-            run = measure(values, workers, backend, asked)
-            found["runs"].append(run)
+    for workers in options.workers:
+        for _ in range(options.repeats):
+            run = measure(values, workers, backend, options)
+            results["runs"].append(run)
             print(f"{workers} workers: {run['total_s']:.2f} s, levels {run['level_s']}", file=sys.stderr, flush=True)
-            if asked.out:
-                save_json(found, asked.out)
-    one = min((run["levels_total_s"] for run in found["runs"] if run["workers"] == 1), default=None)
-    for run in found["runs"]:
-        run["efficiency"] = None if one is None else one / (run["workers"] * run["levels_total_s"])
-    found["same_answer"] = len({json.dumps(run["answer"]) for run in found["runs"]}) == 1
-    if asked.out:
-        save_json(found, asked.out)
+            if options.out:
+                save_json(results, options.out)
+    single_s = min((run["levels_total_s"] for run in results["runs"] if run["workers"] == 1), default=None)
+    for run in results["runs"]:
+        run["efficiency"] = None if single_s is None else single_s / (run["workers"] * run["levels_total_s"])
+    results["same_answer"] = len({json.dumps(run["answer"]) for run in results["runs"]}) == 1
+    if options.out:
+        save_json(results, options.out)
     else:
-        print(json.dumps(found, indent=1))
-    return 0 if found["same_answer"] else 1
+        print(json.dumps(results, indent=1))
+    return 0 if results["same_answer"] else 1
 
 
-def measure(values: np.ndarray, workers: int, backend: str, asked: argparse.Namespace) -> dict[str, Any]:
-    """One search, on a cluster of its own that has been warmed up."""
-    how = {"method": "distributed", "backend": backend, "device_memory_limit": asked.device_memory_limit}
-    how |= {"transpose": False, "max_level": asked.max_level}
+def measure(values: np.ndarray, workers: int, backend: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Time one search on a cluster of its own that has been warmed up."""
+    how = {"method": "distributed", "backend": backend, "device_memory_limit": options.device_memory_limit}
+    how |= {"transpose": False, "max_level": options.max_level}
     with (
-        tempfile.TemporaryDirectory(prefix="gpupc-", dir=asked.folder) as folder,
+        tempfile.TemporaryDirectory(prefix="gpupc-", dir=options.folder) as folder,
         open_client(ClientAddress(""), backend, workers) as client,
     ):
         small = regulated_genes(WARM_UP["p"], WARM_UP["n"], 0, WARM_UP["regulators"], 0.41).values
         skeleton(small, 0.01, client=client, panel=32, **how)
         started = time.perf_counter()
-        graph = skeleton(values, asked.alpha, client=client, panel=asked.panel, folder=folder, **how)
+        graph = skeleton(values, options.alpha, client=client, panel=options.panel, folder=folder, **how)
         total = time.perf_counter() - started
         report = graph.facts["distributed"]
         numbers = _shards.Folder(Path(folder)).numbers.stat().st_size
@@ -102,17 +103,17 @@ def measure(values: np.ndarray, workers: int, backend: str, asked: argparse.Name
 
 
 def _peak_rss() -> int:
-    """The most memory that the calling process has had, mapped files included."""
+    """The peak of the calling process's resident memory in bytes, mapped files included."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _digest(folder: Path) -> str:
-    """Of the arrays of all shards: the same of the same panels, whoever made them."""
+    """A digest of the arrays of all shards, which does not depend on the workers that made them."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.npz")):
         with np.load(path) as stored:
-            said = json.loads(str(stored["described"]))
-        digest.update(f"{path.relative_to(folder)} {said['sha256']}".encode())
+            description = json.loads(str(stored["described"]))
+        digest.update(f"{path.relative_to(folder)} {description['sha256']}".encode())
     return digest.hexdigest()
 
 

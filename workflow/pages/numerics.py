@@ -1,7 +1,7 @@
-"""The study of docs/numerics.md: how near to their threshold real decisions are, and what identical columns do.
+"""Makes the tables of docs/numerics.md: how near real decisions are to their threshold, and what identical columns do.
 
-``python -m workflow.pages.numerics nci-60 mcc br-51 s-aureus --copies mcc`` prints its tables; the data must be here
-(datasets/README.md).
+``python -m workflow.pages.numerics nci-60 mcc br-51 s-aureus --copies mcc`` prints them; the data must be on this
+machine (datasets/README.md).
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from gpupc_impl.reporting.tables import markdown
 from workflow.pages import decisions
 
 BOUNDS = (1e-12, 1e-9, 1e-6)
-"""|r^2 / critical - 1| below which decisions are counted; those below the last are listed."""
+"""Bounds of |r^2 / critical - 1| below which decisions are counted; decisions below the last bound are listed."""
 
 MOST_LISTED = 1000
+"""The number of decisions of a level that are listed at most."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Nearness:
-    """How near to their threshold the decisions of one search are.
+    """How near the decisions of one search are to their threshold.
 
     Attributes:
-        tests: decisions, all levels.
-        within: how many lie within each of `BOUNDS`.
-        below, above: the largest residual variance that counts as none, and the smallest that does not.
-        nearest: (i, j, S) of those within the last bound.
+        tests: the number of decisions of all levels.
+        within: the number of decisions within each of `BOUNDS`.
+        below, above: the largest residual variance that counts as zero, and the smallest that does not.
+        nearest: (i, j, S) of the decisions within the last bound.
     """
 
     tests: int
@@ -47,43 +48,44 @@ class Nearness:
     nearest: tuple[tuple[int, int, tuple[int, ...]], ...]
 
 
-def nearness(problem: GaussianProblem, found: Skeleton) -> Nearness:
-    """Make every decision of the search again that found the skeleton."""
+def nearness(problem: GaussianProblem, skeleton: Skeleton) -> Nearness:
+    """Repeat every decision of the search that found the skeleton."""
     squares = problem.correlation[np.triu_indices(problem.n_variables, 1)] ** 2
     margin = np.abs(squares / problem.critical_r_squared(0) - 1)
     within = np.array([np.count_nonzero(margin < bound) for bound in BOUNDS])
     pairs = np.stack(np.triu_indices(problem.n_variables, 1), axis=1)[margin < BOUNDS[-1]]
     nearest = [(*pair, ()) for pair in pairs.tolist()]
     tests, below, above = len(squares), -np.inf, np.inf
-    for level in range(1, found.levels_run):
-        graph = neighbour_lists(np.ascontiguousarray(found.adjacency_at(level)))
+    for level in range(1, skeleton.levels_run):
+        graph = neighbour_lists(np.ascontiguousarray(skeleton.adjacency_at(level)))
         listed = np.empty((MOST_LISTED, 2 + level), np.int64)
         limits = decisions.limits_of(problem, level)
-        counts, made, kept, none, some = decisions.margins(
+        counts, level_tests, n_listed, largest_none, smallest_some = decisions.margins(
             problem.correlation, *graph, level, limits, np.array(BOUNDS), listed
         )
-        within, tests = within + counts, tests + made
-        below, above = max(below, none), min(above, some)
-        nearest += [(i, j, tuple(members)) for i, j, *members in listed[:kept].tolist()]
+        within, tests = within + counts, tests + level_tests
+        below, above = max(below, largest_none), min(above, smallest_some)
+        nearest += [(i, j, tuple(members)) for i, j, *members in listed[:n_listed].tolist()]
     return Nearness(tests, tuple(within.tolist()), below, above, tuple(nearest))
 
 
 def nearness_tables(names: Sequence[str], alpha: float) -> Iterator[str]:
-    """Counts of the decisions of each data set, and what every program says of the nearest."""
+    """A table of the decisions of each data set, and one of every program's answer to the nearest of them."""
     counts, verdicts = [], []
     for name in names:
         data = datasets.load(name, offline=True)
         problem = GaussianProblem.from_data(data.values, names=data.names, alpha=alpha)
-        found = _search(problem)
-        near = nearness(problem, found)
-        assert near.tests == sum(found.tests_per_level), "the study made other tests than the search"
+        skeleton = _search(problem)
+        near = nearness(problem, skeleton)
+        assert near.tests == sum(skeleton.tests_per_level), "the study made other tests than the search"
         shape = f"{problem.n_variables:,} x {problem.n_samples}"
         counts.append([name, shape, f"{near.tests:,}", *(f"{count:,}" for count in near.within[::-1])])
         counts[-1] += ["none" if near.below == -np.inf else f"{near.below:.1e}", f"{near.above:.1e}"]
         for i, j, members in near.nearest:
-            said = ["separates" if says(problem, i, j, members) else "does not" for says in decisions.PROGRAMS.values()]
-            given = ", ".join(problem.names[k] for k in members)
-            verdicts.append([name, f"{problem.names[i]} - {problem.names[j]} given {{{given}}}", *said])
+            answers = [separates(problem, i, j, members) for separates in decisions.PROGRAMS.values()]
+            members_by_name = ", ".join(problem.names[k] for k in members)
+            decision = f"{problem.names[i]} - {problem.names[j]} given {{{members_by_name}}}"
+            verdicts.append([name, decision, *("separates" if answer else "does not" for answer in answers)])
     header = ["data set", "variables x samples", "decisions", *(f"within {bound:g}" for bound in BOUNDS[::-1])]
     header += ["largest variance taken for none", "smallest taken for one"]
     yield markdown(header, counts, range(2, 8))
@@ -91,39 +93,42 @@ def nearness_tables(names: Sequence[str], alpha: float) -> Iterator[str]:
 
 
 def copies_table(name: str, alpha: float) -> str:
-    """Edges of a data set with identical columns by every program's rule and arithmetic, and why they differ."""
+    """A table of the edges of a data set with identical columns by every program's rule and arithmetic, and of the
+    reasons why they differ."""
     values = datasets.load(name, offline=True).values
     problem = GaussianProblem.from_data(values, alpha=alpha)
     of_r = GaussianProblem.from_correlation(
         decisions.correlations_of_r(values), n_samples=problem.n_samples, alpha=alpha
     )
     answers = {}
-    for correlations, asked in (("ours", problem), ("R's", of_r)):
-        answers["ours", correlations] = _answer(asked)
+    for correlations, variant in (("ours", problem), ("R's", of_r)):
+        answers["ours", correlations] = _answer(variant)
         answers["cuPC's: ours with `residual_tolerance=0`", correlations] = _answer(
-            dataclasses.replace(asked, residual_tolerance=0.0)
+            dataclasses.replace(variant, residual_tolerance=0.0)
         )
-        answers["pcalg's", correlations] = decisions.pcalg_answer(asked.correlation, problem.n_samples, alpha)
+        answers["pcalg's", correlations] = decisions.pcalg_answer(variant.correlation, problem.n_samples, alpha)
     first = answers["ours", "ours"]
     copies = (np.abs(problem.correlation) > 1 - 1e-9) & ~np.eye(problem.n_variables, dtype=bool)
     rows = []
     for (test, correlations), answer in answers.items():
-        gone = np.argwhere(np.triu(first.adjacency & ~answer.adjacency)).tolist()
-        new = np.argwhere(np.triu(answer.adjacency & ~first.adjacency)).tolist()
-        why = collections.Counter(decisions.why_they_differ(problem, answer, first, i, j) for i, j in gone)
-        why += collections.Counter(decisions.why_they_differ(problem, first, answer, i, j) for i, j in new)
-        kept = np.count_nonzero(answer.adjacency & copies) // 2
-        numbers = [np.count_nonzero(answer.adjacency) // 2, kept, len(gone), len(new)]
-        reasons = [why[reason] for reason in ("no variance", "follows", "unexplained")]
-        rows.append([test, correlations, *map(str, numbers + reasons)])
+        removed = np.argwhere(np.triu(first.adjacency & ~answer.adjacency)).tolist()
+        added = np.argwhere(np.triu(answer.adjacency & ~first.adjacency)).tolist()
+        reasons = collections.Counter(decisions.why_they_differ(problem, answer, first, i, j) for i, j in removed)
+        reasons += collections.Counter(decisions.why_they_differ(problem, first, answer, i, j) for i, j in added)
+        between_copies = np.count_nonzero(answer.adjacency & copies) // 2
+        numbers = [np.count_nonzero(answer.adjacency) // 2, between_copies, len(removed), len(added)]
+        explained = [reasons[reason] for reason in ("no variance", "follows", "unexplained")]
+        rows.append([test, correlations, *map(str, numbers + explained)])
     header = ["test", "correlations", "edges", f"of {np.count_nonzero(copies) // 2} between copies", "gone", "new"]
     header += ["an endpoint without variance", "follows from such", "unexplained"]
     return markdown(header, rows, range(2, 9))
 
 
 def _answer(problem: GaussianProblem) -> decisions.Answer:
-    found = _search(problem)
-    return decisions.Answer(found.adjacency, {pair: members for pair, members in found.sepsets.items() if members})
+    skeleton = _search(problem)
+    return decisions.Answer(
+        skeleton.adjacency, {pair: members for pair, members in skeleton.sepsets.items() if members}
+    )
 
 
 def _search(problem: GaussianProblem) -> Skeleton:
@@ -135,10 +140,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("sets", nargs="*", help="data sets whose decisions are counted")
     parser.add_argument("--copies", nargs="*", default=[], help="data sets with identical columns")
     parser.add_argument("--alpha", type=float, default=0.05)
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        tables = [*nearness_tables(asked.sets, asked.alpha)] if asked.sets else []
-        tables += [copies_table(name, asked.alpha) for name in asked.copies]
+        tables = [*nearness_tables(options.sets, options.alpha)] if options.sets else []
+        tables += [copies_table(name, options.alpha) for name in options.copies]
     except datasets.DatasetUnavailable as error:
         sys.exit(f"error: {error}")
     print("\n\n".join(tables))

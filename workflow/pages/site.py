@@ -1,7 +1,7 @@
-"""What the documentation site adds to the pages in docs; mkdocs calls these functions (`hooks` in mkdocs.yml).
+"""Adds pages to the documentation site; mkdocs calls these functions (`hooks` in mkdocs.yml).
 
-Pages of the repository that stand outside docs are in the site, too, with links that fit; and a page that the
-navigation does not place stands under `MORE`, so that none is lost.
+Pages of the repository outside docs become part of the site, with their links adapted. Pages that the navigation does
+not list are listed under `MORE`, so that none is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTSIDE = {
     "SECURITY.md": "security.md",
     "datasets/README.md": "datasets.md",
 }
-"""Pages of the repository by their path, and what they are called in the site."""
+"""Pages of the repository outside docs, by path, and their names in the site."""
 
 MORE = "More"
 
@@ -32,12 +32,10 @@ _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put pages that the navigation does not place at its end."""
+    """Append pages that the navigation does not list to its end."""
     docs = Path(config.docs_dir)
     placed = set(_paths(config.nav))
-    unplaced = sorted(
-        found for path in docs.rglob("*.md") if (found := path.relative_to(docs).as_posix()) not in placed
-    )
+    unplaced = sorted(name for path in docs.rglob("*.md") if (name := path.relative_to(docs).as_posix()) not in placed)
     if unplaced:
         config.nav = [*config.nav, {MORE: unplaced}]
     return config
@@ -52,14 +50,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links from docs to the pages of `OUTSIDE`."""
+    """Adapt links from docs to the pages of `OUTSIDE`."""
     if page.file.generated_by:
         return markdown
     return _links(markdown, Path(config.docs_dir) / page.file.src_uri)
 
 
 def _links(text: str, page: Path) -> str:
-    """A page's text with its links to other pages as the site has them."""
+    """The text of a page, with its links to other pages replaced by those of the site."""
 
     def in_site(link: re.Match[str]) -> str:
         target = (page.parent / link[1]).resolve()

@@ -1,10 +1,10 @@
-"""Tutorials: scripts in docs/tutorials, run cell by cell into pages with what they print and draw.
+"""Runs the tutorials, which are scripts in docs/tutorials, and writes pages with what their cells print and draw.
 
     python -m workflow.pages.tutorials [NAME ...]
 
-A script has cells as notebooks in text form do, and opens as one in Jupyter (jupytext), VS Code and Spyder: ``# %%``
-begins code, ``# %% [markdown]`` text in comments. A page has the text, the code, what was printed, and a picture for
-each figure that a cell leaves open, whose label (``fig.set_label``) says what it shows.
+A script consists of cells, and opens as a notebook in Jupyter (jupytext), VS Code and Spyder: ``# %%`` begins a cell
+of code, ``# %% [markdown]`` one of text in comments. A page has the text, the code, what was printed, and a picture of
+each figure that a cell leaves open. The figure's label (``fig.set_label``) describes the picture.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ STYLE = {
     **{"figure.dpi": 100, "savefig.dpi": 160, "figure.constrained_layout.use": True, "font.size": 9},
     **{"axes.spines.top": False, "axes.spines.right": False},
 }
-"""matplotlib's settings in a tutorial, beside its own defaults."""
+"""matplotlib's settings in a tutorial, on top of its defaults."""
 
 
 def page(script: Path, pictures: Path) -> str:
     """Run a script, draw its pictures into a folder, and return its page.
 
     Raises:
-        DatasetUnavailable: the script's data cannot be had; the message is a sentence.
+        DatasetUnavailable: the script's data are not available; the message is a sentence.
     """
     space: dict[str, Any] = {"__name__": script.stem}
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
@@ -61,7 +61,7 @@ def page(script: Path, pictures: Path) -> str:
 
 
 def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
-    """The cells: whether they are text, their text or code, and the line that it begins on."""
+    """For each cell, whether it is text, its text or code, and the line on which that begins."""
     for cell in re.finditer(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", text, re.MULTILINE | re.DOTALL):
         body = cell[2]
         first = text.count("\n", 0, cell.start(2)) + 1 + len(body) - len(body.lstrip("\n"))
@@ -71,8 +71,8 @@ def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
 
 
 def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
-    """Run a cell's code; returns what it printed."""
-    code = compile("\n" * (line - 1) + source, str(script), "exec")  # errors name the script's own lines
+    """Run the code of a cell, and return what it printed."""
+    code = compile("\n" * (line - 1) + source, str(script), "exec")  # so errors name lines of the script
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(code, space)
@@ -80,10 +80,10 @@ def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
 
 
 def _picture(figure: Figure, path: Path) -> str:
-    """Save a figure; returns the Markdown that shows it.
+    """Save a figure, and return the Markdown that shows it.
 
     Raises:
-        ValueError: it has no label, so nobody who cannot see it knows what it shows.
+        ValueError: the figure has no label, so there is no description for readers who cannot see it.
     """
     label = str(figure.get_label())
     if not label:
@@ -93,18 +93,18 @@ def _picture(figure: Figure, path: Path) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Make the pages of scripts, by default of all; 1 where the data of one cannot be had, whose page then stays."""
+    """Write the pages of some scripts, or of all; returns 1 if the data of one are not available, whose page stays."""
     missing = 0
     for script in sorted(FOLDER.glob("*.py")):
         if names and script.stem not in names:
             continue
         try:
-            made = page(script, FOLDER)
+            content = page(script, FOLDER)
         except DatasetUnavailable as error:
             print(f"{script.name}: left as it is: {error}", file=sys.stderr)
             missing = 1
             continue
-        script.with_suffix(".md").write_text(made, encoding="utf-8")
+        script.with_suffix(".md").write_text(content, encoding="utf-8")
         print(f"written: {script.with_suffix('.md').relative_to(FOLDER.parents[1])}")
     return missing
 

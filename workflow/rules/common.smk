@@ -126,8 +126,8 @@ def recorded():
 @cache
 def sources_of(entry):
     """What a table or figure is made from: recorded runs first, then those of this machine."""
-    found = [*(plan.recorded_source(entry) for plan in recorded()), PLAN.source(entry)]
-    return list(filter(None, found))
+    sources = [*(plan.recorded_source(entry) for plan in recorded()), PLAN.source(entry)]
+    return list(filter(None, sources))
 
 
 def files_of(entry, wildcards):
@@ -136,8 +136,8 @@ def files_of(entry, wildcards):
     if not sources:
         raise WorkflowError(f"{entry.name}: the config does not measure it, and no recorded runs have it")
     of_others = [path for each in sources if each.recorded for paths in each.files.values() for path in paths]
-    here = [each.files for each in sources if not each.recorded]
-    return {"recorded": of_others, **(here[0] if here else {})}
+    of_machine = [each.files for each in sources if not each.recorded]
+    return {"recorded": of_others, **(of_machine[0] if of_machine else {})}
 
 
 def described_sources(entry, wildcards):
