@@ -84,9 +84,12 @@ def publish(results: Path, into: Path) -> Merged:
     The names of a cluster's nodes are left out.
 
     Raises:
-        MergeError: a file cannot be read; the message names all such files.
+        MergeError: a file cannot be read, and the message names all such files; or ``into`` holds something else.
     """
-    readers = _read([results, into] if into.exists() else [results])
+    update = into.is_dir() and any(into.iterdir())
+    if update and not (into / MACHINES).is_file():
+        raise MergeError(f"{into} is no folder of published runs: it has no {MACHINES}; name a new folder")
+    readers = _read([results, into] if update else [results])
     for name, entry in readers[0].entries.items():
         if name[0] == "run":
             readers[0].entries[name] = _without_node(entry)
@@ -118,7 +121,7 @@ def check(folder: Path) -> list[str]:
             faults += [f"{name}, line {number} tells a home folder" for number in homes]
     for key, entry in reader.entries.items():
         if key[0] == "run" and (node := entry.value.record.environment.get("node")):
-            faults.append(f"{_told(key)} names the host {node!r}, which publishing leaves out")
+            faults.append(f"{_label(key)} names the host {node!r}, which publishing leaves out")
     return faults
 
 
@@ -160,7 +163,7 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
             taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
         differing = [entry for entry in candidates if not _same(entry.content, taken.content)]
         choice = f"; taken: {taken.folder}" if prefer else ""
-        conflicts += [f"conflict: {_told(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
+        conflicts += [f"conflict: {_label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
         shared += name[0] == "run" and len(candidates) > 1 and not differing
         chosen[name] = taken
     return chosen, shared, conflicts
@@ -169,17 +172,19 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
 def _completed(candidates: Sequence[Entry]) -> list[Entry]:
     """The candidates for a run, each with the verification and the skeleton that any folder has of the same record."""
     completed = []
-    for entry in candidates:
-        same = [entry.value, *(other.value for other in candidates if other.value.record == entry.value.record)]
-        parts = {
-            part: next((getattr(run, part) for run in same if getattr(run, part) is not None), None)
-            for part in ("verification", "skeleton")
-        }
-        completed.append(run_entry(entry.folder, dataclasses.replace(entry.value, **parts)))
+    for run, folder in ((entry.value, entry.folder) for entry in candidates):
+        for other in (entry.value for entry in candidates if entry.value.record == run.record):
+            run = dataclasses.replace(
+                run,
+                verification=other.verification if run.verification is None else run.verification,
+                skeleton=run.skeleton or other.skeleton,
+            )
+        completed.append(run_entry(folder, run))
     return completed
 
 
-def _told(name: Name) -> str:
+def _label(name: Name) -> str:
+    """The name of an entry in messages."""
     return f"run of {name[2]} on {name[1]}" if name[0] == "run" else name[1] if name[0] == "file" else " ".join(name)
 
 
@@ -251,6 +256,9 @@ def _written(
     """Write a published folder beside its place, with what else stands there, and move it there when it is whole."""
     into = into.absolute()
     part, before = (into.with_name(f".{into.name}.{os.getpid()}.{name}") for name in ("part", "before"))
+    config = chosen.get(("file", "config.yaml"))
+    order = list(config.content.get("datasets", ())) if config else []
+    sharing = {name[1]: entry.value for name, entry in chosen.items() if name[0] == "sharing"}
     try:
         part.mkdir(parents=True)
         for path in into.iterdir() if into.is_dir() else ():
@@ -259,12 +267,15 @@ def _written(
         for name, data in _files(chosen).items():
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             (part / name).write_bytes(data)
-        if rows := [row for name in sorted(chosen) if name[0] == "sharing" for row in chosen[name].value]:
-            write_csv(part / SHARING, rows)
+        if sharing:
+            names = sorted(sharing, key=lambda name: (order.index(name) if name in order else len(order), name))
+            write_csv(part / SHARING, [row for name in names for row in sharing[name]])
         if into.exists():
             into.rename(before)
         part.rename(into)
     finally:
+        if before.exists() and not into.exists():
+            before.rename(into)
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(before, ignore_errors=True)
     ignored = [sentence for reader in readers for sentence in reader.ignored]

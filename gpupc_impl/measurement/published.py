@@ -103,7 +103,7 @@ class PublishedRuns:
             InvalidRecord: the line lacks a key, or refers to a machine or a data set that is not in the folder.
         """
         place, line = self._lines[dataset, setting]
-        machine = line.get("machine")
+        machine = str(line.get("machine"))
         if machine not in self._machines:
             raise InvalidRecord(f"{place}: {MACHINES} has no machine {machine!r}")
         if dataset not in self.datasets:
@@ -153,8 +153,11 @@ class PublishedRuns:
         )
 
     def _read(self, name: str) -> dict[str, Any]:
+        """The entries of a file; none where it does not exist."""
         path = self.folder / name
-        content: dict[str, Any] = parse(path.read_bytes(), name) if path.is_file() else {}
+        content = parse(path.read_bytes(), name) if path.is_file() else {}
+        if not (isinstance(content, dict) and all(isinstance(entry, dict) for entry in content.values())):
+            raise InvalidRecord(f"{name} is no object of objects")
         return content
 
 

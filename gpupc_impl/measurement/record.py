@@ -191,9 +191,11 @@ class Record:
     # --- JSON --------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The record as the schema describes it."""
-        content = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
-        return content | {"dataset": {"name": self.dataset, **content.pop("dataset_facts")}}
+        """The record as the schema describes it; it shares its lists and mappings with the record."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Record)}
+        parts = {name: dict(vars(part)) for name, part in values.items() if dataclasses.is_dataclass(part)}
+        dataset = {"name": self.dataset, **values.pop("dataset_facts")}
+        return {"schema_version": SCHEMA_VERSION, **values, **parts, "dataset": dataset}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Record:

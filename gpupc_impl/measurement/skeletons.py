@@ -39,7 +39,7 @@ from gpupc_impl.measurement.sampler import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Comparison:
+class MeasurementRequest:
     """Settings to measure on one problem, and how to measure them.
 
     Attributes:
@@ -110,9 +110,9 @@ def show(progress: Progress) -> None:
 
 
 def measure_side_by_side(
-    comparison: Comparison, bench: Bench, *, progress: Callable[[Progress], None] = show
+    request: MeasurementRequest, bench: Bench, *, progress: Callable[[Progress], None] = show
 ) -> dict[str, Record]:
-    """Measure the settings of a comparison, and write a record of each and, where it is ok, its skeleton.
+    """Measure the settings of a request, and write a record of each and, where it is ok, its skeleton.
 
     A method that fails leaves a record that says why, and the others are measured all the same.
 
@@ -125,42 +125,42 @@ def measure_side_by_side(
     Raises:
         InvalidProblem: the file holds no problem of a known family.
     """
-    if comparison.problem_path is None:
-        return {setting.name: _skip(comparison, setting, None, bench) for setting in comparison.settings}
-    problem = load_problem(comparison.problem_path)
+    if request.problem_path is None:
+        return {setting.name: _skip(request, setting, None, bench) for setting in request.settings}
+    problem = load_problem(request.problem_path)
     facts = problem.facts()
-    chosen = [setting for setting in comparison.settings if setting.name not in comparison.skipped]
+    chosen = [setting for setting in request.settings if setting.name not in request.skipped]
     misfits = [setting.registered for setting in chosen if setting.registered.family != problem.family]
     refusals = {method.name: str(unavailable(method, problem=problem)) for method in misfits}
-    skipped = [setting for setting in comparison.settings if setting.name in comparison.skipped]
-    records = {setting.name: _skip(comparison, setting, facts, bench) for setting in skipped}
+    skipped = [setting for setting in request.settings if setting.name in request.skipped]
+    records = {setting.name: _skip(request, setting, facts, bench) for setting in skipped}
     places = bench.places(chosen, refusals)
     runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
     with closing(runners), contextlib.ExitStack() as stack:
-        store = comparison.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        problem_file = stack.enter_context(kept(comparison.problem_path, problem, store))
+        store = request.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        problem_file = stack.enter_context(kept(request.problem_path, problem, store))
         del problem  # The workers have their own copies.
-        jobs = [SkeletonJob(runner, problem_file, facts, comparison, store, progress) for runner in runners]
-        group = comparison.side_by_side or max(len(jobs), 1)
+        jobs = [SkeletonJob(runner, problem_file, facts, request, store, progress) for runner in runners]
+        group = request.side_by_side or max(len(jobs), 1)
         for start in range(0, len(jobs), group):
             take_turns(jobs[start : start + group])
     records |= {job.runner.setting.name: job.record for job in jobs}
-    return {setting.name: records[setting.name] for setting in comparison.settings}
+    return {setting.name: records[setting.name] for setting in request.settings}
 
 
-def _skip(comparison: Comparison, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
+def _skip(request: MeasurementRequest, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
     """Write the record of a setting that is not measured, which would otherwise be silently absent."""
-    outcome = Outcome("skipped", comparison.skipped[setting.name])
+    outcome = Outcome("skipped", request.skipped[setting.name])
     backend = resolve_backend(bench.backend) if setting.has_kernels else "cpu"
     place = Place(backend, environment(bench.cores, bench.threads), outcome)
-    record = _record(comparison, setting, place, facts, outcome)
-    (comparison.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)
-    record.save(comparison.out_dir / f"{setting.name}.json")
+    record = _record(request, setting, place, facts, outcome)
+    (request.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)
+    record.save(request.out_dir / f"{setting.name}.json")
     return record
 
 
 def _record(
-    comparison: Comparison,
+    request: MeasurementRequest,
     setting: Setting,
     place: Place,
     problem: Mapping[str, Any] | None,
@@ -179,8 +179,8 @@ def _record(
         backend=place.backend,
         params=setting.all_params,
         separating_sets=setting.separating_sets,
-        dataset=comparison.dataset["name"],
-        dataset_facts={name: fact for name, fact in comparison.dataset.items() if name != "name"},
+        dataset=request.dataset["name"],
+        dataset_facts={name: fact for name, fact in request.dataset.items() if name != "name"},
         problem=problem,
         status=outcome.status,
         why=outcome.why,
@@ -201,14 +201,14 @@ class SkeletonJob(Job):
         runner: Runner,
         problem: ProblemFile,
         facts: Mapping[str, Any],
-        comparison: Comparison,
+        request: MeasurementRequest,
         store: Path,
         progress: Callable[[Progress], None],
     ):
         origin = sample_origin(runner.setting, runner.place, facts["fingerprint"])
-        samples = Samples(store, origin, runner.setting.limits, comparison.fresh, runner.bench.attempt)
+        samples = Samples(store, origin, runner.setting.limits, request.fresh, runner.bench.attempt)
         super().__init__(runner, problem, samples)
-        self.comparison, self.facts, self.progress = comparison, facts, progress
+        self.request, self.facts, self.progress = request, facts, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
         if self.skeleton_path.exists():
             self.samples.take_over(self._within_limits)
@@ -224,8 +224,8 @@ class SkeletonJob(Job):
     @property
     def wanted(self) -> int:
         taken = self.samples.taken
-        long_run = bool(taken) and min(sample["seconds"] for sample in taken) > self.comparison.long_run_s
-        return 2 if long_run else 1 + self.comparison.repeats
+        long_run = bool(taken) and min(sample["seconds"] for sample in taken) > self.request.long_run_s
+        return 2 if long_run else 1 + self.request.repeats
 
     def run(self, number: int, warm_up: bool) -> Outcome:
         """Run the setting once and report the stage."""
@@ -267,7 +267,7 @@ class SkeletonJob(Job):
         process = [sample["peak_process_bytes"] for sample in samples.taken] + [self.runner.memory_peak]
         device = [sample["peak_device_bytes"] for sample in samples.taken]
         self.record = _record(
-            self.comparison,
+            self.request,
             setting,
             self.runner.place,
             samples.taken[-1]["problem"] if samples.taken else self.facts,
@@ -282,13 +282,13 @@ class SkeletonJob(Job):
             peak_bytes=Peaks(_largest(process), _largest(device)),
             reused_samples=samples.reused,
         )
-        skeleton = self.comparison.out_dir / f"{setting.name}.npz"
+        skeleton = self.request.out_dir / f"{setting.name}.npz"
         if outcome.ok:
             with write_whole(skeleton) as temporary:
                 shutil.copyfile(self.skeleton_path, temporary)
         else:
             skeleton.unlink(missing_ok=True)
-        self.record.save(self.comparison.out_dir / f"{setting.name}.json")
+        self.record.save(self.request.out_dir / f"{setting.name}.json")
         why = outcome.why or (f"{samples.reused} stored samples reused" if samples.reused else None)
         self.progress(Progress(setting.name, "done", outcome.status, why=why))
 

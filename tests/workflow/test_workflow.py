@@ -15,8 +15,9 @@ import psutil
 import pytest
 import yaml
 
+from gpupc_impl.measurement.publish import check, publish
 from tests.workflow import calls
-from workflow.lib.config import check_config, complete
+from workflow.lib.config import check_config
 from workflow.lib.experiments import expand
 
 ROOT = Path(__file__).parents[2]
@@ -340,17 +341,17 @@ def test_an_experiment_has_data_sets_of_its_own(finished):
 
 @pytest.fixture(scope="module")
 def device(finished, tmp_path_factory):
-    """What was measured in `finished`, as if recorded on another machine: without skeletons, one record is missing, and
-    one was made by other code."""
-    folder = tmp_path_factory.mktemp("recorded") / "some-machine"
-    shutil.copytree(finished / "results", folder, ignore=shutil.ignore_patterns("*.npz", "samples", "data"))
-    config = yaml.safe_load(TINY.read_text())
-    complete(config)
-    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    (folder / "records/tiny/baseline-1.json").unlink()
-    stale = folder / "records/tiny/cupc-e.json"
+    """What was measured in `finished`, published as if on another machine: one record is missing, and one was made by
+    other code."""
+    folder = tmp_path_factory.mktemp("recorded")
+    shutil.copytree(finished / "results", folder / "results", ignore=shutil.ignore_patterns("samples", "data"))
+    (folder / "results/records/tiny/baseline-1.json").unlink()
+    stale = folder / "results/records/tiny/cupc-e.json"
     stale.write_text(json.dumps(json.loads(stale.read_text()) | {"code": "0" * 64}))
-    return folder
+    (folder / "results/verification/tiny.csv").touch()  # of this very record
+    publish(folder / "results", folder / "some-machine")
+    assert check(folder / "some-machine") == []
+    return folder / "some-machine"
 
 
 @pytest.fixture(scope="module")
@@ -408,10 +409,9 @@ def test_what_nobody_measured_says_so(beside):
 def test_a_changed_recorded_run_is_drawn_again(beside, device):
     target = "cupc_fig7"
     assert "Nothing to be done" in snakemake(*beside, target, "--dry-run")
-    path = device / "records/tiny/cupc-e-2-32.json"
-    content = json.loads(path.read_text())
-    content["time_s"]["warm"] = [1000.0]
-    path.write_text(json.dumps(content))
+    path = device / "records/cupc_fig7.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(re.sub(r'"warm":\[[^]]*\]', '"warm":[1000.0]', line) for line in lines))
     assert f"Making {target}" in snakemake(*beside, target, "--dry-run")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpupc_impl.measurement.record import DATASET_FACTS, Limits, Record
 from gpupc_impl.measurement.sampler import Bench, Setting
-from gpupc_impl.measurement.skeletons import Comparison, Progress, measure_side_by_side
+from gpupc_impl.measurement.skeletons import MeasurementRequest, Progress, measure_side_by_side
 
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
@@ -65,7 +65,7 @@ def measure_dataset(
     }
     if not facts["available"]:
         skipped = dict.fromkeys(settings, facts["why"])
-    comparison = Comparison(
+    request = MeasurementRequest(
         problem_path=Path(problem_path) if facts["available"] else None,
         dataset={"name": dataset, **{key: facts[key] for key in DATASET_FACTS if key in facts}},
         settings=[setting_of(name, choice, timing, limits) for name, choice in settings.items()],
@@ -76,4 +76,4 @@ def measure_dataset(
         side_by_side=timing["side_by_side"],
         store=store,
     )
-    return measure_side_by_side(comparison, bench, progress=progress)
+    return measure_side_by_side(request, bench, progress=progress)
