@@ -169,6 +169,9 @@ def test_nothing_begins_that_would_end_too_late(tmp_path):
     ):
         time_left.end_job(tmp_path / "log")
     assert "no time is left for cupc-s on tiny" in (tmp_path / "log").read_text()
+    time_left.left_out = [str(k) for k in range(15)]
+    with pytest.raises(SystemExit, match="8, 9, and 5 more; the next call goes on with it"):
+        time_left.end_job(tmp_path / "log")
 
 
 def test_a_deadline_that_is_no_number_is_refused(monkeypatch):

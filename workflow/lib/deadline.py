@@ -23,6 +23,9 @@ from gpupc_impl.core.registry import get_method
 VARIABLE = "GPUPC_DEADLINE"
 ESTIMATES = Path("results/durations.json")
 
+NAMED_AT_MOST = 10
+"""The number of things left out that a job's sentence names."""
+
 CERTIFICATES_A_SECOND = 8e5
 """Removed edges that verification tests again in a second, on one core."""
 
@@ -64,7 +67,7 @@ class TimeLeft:
 
     @classmethod
     def of_workflow(cls) -> TimeLeft:
-        """That of the workflow which this process is a job of."""
+        """The time left to this process, as a job of a workflow."""
         end = deadline()
         return cls(end, {} if end is None else read_json(ESTIMATES))
 
@@ -107,7 +110,9 @@ class TimeLeft:
     def end_job(self, log: str | Path) -> None:
         """End this process with a sentence, which is added to its log, where something was left out."""
         if self.left_out:
-            sentence = f"no time is left for {', '.join(self.left_out)}; the next call goes on with it"
+            more = len(self.left_out) - NAMED_AT_MOST
+            named = ", ".join([*self.left_out[:NAMED_AT_MOST], *([f"and {more} more"] if more > 0 else [])])
+            sentence = f"no time is left for {named}; the next call goes on with it"
             with open(log, "a", encoding="utf-8") as file:
                 file.write(f"{sentence}\n")
             sys.exit(sentence)
