@@ -10,31 +10,24 @@ CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
 RECORDED ?=
-#   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1)
-# For make gpu-records:
-#   SLICE="1 cupc_fig10"          numbers of slices, experiments, families or data sets (default: everything, in order)
-#   MINUTES=25                    start no data set that would end later
-#   PLAN=1                        print slices and estimated minutes, and measure nothing
-#   STALE=1                       measure again what other code or another config recorded
-#   GPUS=0,1                      record on these GPUs side by side
-#   INTO=, STORE=                 the recorded folder, and the one for problems, skeletons and samples
-SLICE ?=
+#   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1), or by when `make record` ends
+# Further for make record, which measures config/gpu.yaml unless CONFIG names another one:
+#   ONLY="cupc_fig10 gpupc_table3"  tables and figures whose runs are measured (default: all)
+#   GPUS=2                        measure on as many GPUs side by side (default: 1)
+#   PLAN=1                        print what is to be measured and the estimated minutes, and measure nothing
 MINUTES ?=
+GPUS ?= 1
 PLAN ?=
-STALE ?=
-GPUS ?=
-INTO ?= results/recorded/nvidia-h200
-STORE ?= resources/gpu-records
 PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$v && break; done)
 
 BIN := .venv/bin
-SNAKEMAKE := $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
+SNAKEMAKE = $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
 # Hundreds of short processes follow; where this is set, each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that share a folder in which the workflow was run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv reproduce report images gpu-records fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials clean
+.PHONY: help venv reproduce report images record fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,15 +54,16 @@ report: venv ## Write results/report.html from the results that are there
 	$(SNAKEMAKE) --report results/report.html
 
 images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED, and make the tables of docs/scale.md
-	$(BIN)/python -m workflow.lib.draw overview docs/images/overview.svg $(RECORDED)
-	$(BIN)/python -m workflow.lib.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
-	$(BIN)/python -m workflow.lib.scale --page docs/scale.md
+	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.scale --page docs/scale.md
 
-# On a GPU machine with few packages, without .venv: python3 -m workflow.lib.gpu_records (docs/gpu.md).
-gpu-records: venv ## Record the paper-size experiments on a GPU, slice by slice, in results/recorded
-	$(BIN)/python -m workflow.lib.gpu_records $(SLICE) --into $(INTO) --store $(STORE) $(if $(PLAN),--plan) \
-	    $(if $(STALE),--stale) $(if $(GPUS),--gpus $(GPUS)) $(if $(MINUTES),--minutes $(MINUTES)) \
-	    $(if $(filter file,$(origin CONFIG)),,--config $(CONFIG))
+record: CONFIG = config/gpu.yaml
+record: BACKEND = cuda
+record: venv ## Measure what results/recorded keeps, in MINUTES; a second call goes on (docs/reproduce.md)
+	$(if $(PLAN),$(BIN)/python -m workflow.lib.durations $(ONLY) --config $(CONFIG) --backend $(BACKEND),\
+	    $(if $(MINUTES),GPUPC_DEADLINE=$$(($$(date +%s) + 60 * $(MINUTES)))) $(SNAKEMAKE) --keep-incomplete \
+	    --resources gpu=$(GPUS) timing_slot=$(GPUS) -- $(or $(ONLY),record))
 
 fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
 	nice -n 19 $(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),1)
@@ -111,7 +105,7 @@ docs: venv ## Build the documentation site into build/site; open index.html ther
 	PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet
 
 tutorials: venv ## Run the tutorials, and write their pages and pictures
-	$(BIN)/python -m workflow.lib.tutorials
+	$(BIN)/python -m workflow.pages.tutorials
 
 clean: ## Remove everything that was produced (results/reported and results/recorded stay)
 	rm -rf .snakemake resources logs build

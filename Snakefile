@@ -19,13 +19,18 @@ include: "workflow/rules/outputs.smk"
 
 
 onstart:
-    # To limit jobs a second, Snakemake looks for more of them every second, once for each job that has ended so far: after
-    # a hundred jobs that takes a third of a core, beside the measurements.
+    # Snakemake's limiter of jobs a second wakes up every second once for each job that has ended so far. After a hundred jobs
+    # that takes a third of a core, beside the measurements.
     workflow.scheduler.job_rate_limiter = None
+    PLAN.describe()
+    if DEADLINE is not None:
+        write_estimates(PLAN, ESTIMATES)
+        stop_at(DEADLINE)
 
 
 localrules:
     all,
+    record,
 
 
 rule all:
@@ -34,3 +39,11 @@ rule all:
         rules.check_verification.output,
         rules.collect_records.output,
         every_output,
+
+
+# What `gpupc records publish` takes; no table or figure is made.
+rule record:
+    input:
+        rules.check_verification.output,
+        expand("results/timelines/{dataset}.csv", dataset=TIMELINES),
+        rules.collect_sharing.output if PLAN.families.get("gaussian") else [],

@@ -1,4 +1,4 @@
-"""The command line: ``python -m gpupc_impl methods``, ``skeleton DATA``, ``pc DATA`` and ``records merge``."""
+"""The command line: ``python -m gpupc_impl methods``, ``skeleton DATA``, ``pc DATA`` and ``records``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpupc_impl.cli import commands, output
 from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
-from gpupc_impl.measurement.merge import MergeError
+from gpupc_impl.measurement.publish import MergeError
 from gpupc_impl.tables import DataError
 from gpupc_impl.views.exports import CannotWrite
 from gpupc_impl.views.optional import MissingPackage

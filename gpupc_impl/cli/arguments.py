@@ -10,13 +10,13 @@ from pathlib import Path
 
 import gpupc_impl
 from gpupc_impl.backends import BACKENDS
+from gpupc_impl.cli import records
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed
 from gpupc_impl.core.colliders import V_STRUCTURES
 from gpupc_impl.core.family import families
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
 from gpupc_impl.intake import MISSING
-from gpupc_impl.measurement.merge import PREFERENCES
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -49,30 +49,8 @@ def parser() -> Parser:
         if name == "pc":
             _add_orientation_arguments(command.add_argument_group("orientation"))
         _add_output_arguments(command.add_argument_group("output"))
-    _add_records(commands)
+    records.add_parser(commands)
     return parser
-
-
-def _add_records(commands: argparse._SubParsersAction[Parser]) -> None:
-    summary = "work with the records of measurements"
-    actions = commands.add_parser("records", help=summary, description=summary).add_subparsers(
-        metavar="ACTION", dest="action", required=True
-    )
-    summary = "merge the records of several machines into one tree"
-    merging = actions.add_parser("merge", help=summary, description=summary)
-    merging.add_argument(
-        "trees",
-        metavar="TREE",
-        type=Path,
-        nargs="+",
-        help="folders of records: the workflow's results, or results/recorded/DEVICE",
-    )
-    merging.add_argument("--into", metavar="DIR", type=Path, required=True, help="a new folder, or an empty one")
-    merging.add_argument(
-        "--prefer",
-        choices=PREFERENCES,
-        help="of what differs under one name take what was measured last, or the first tree's; else nothing is written",
-    )
 
 
 def _add_data_arguments(group: argparse._ArgumentGroup) -> None:

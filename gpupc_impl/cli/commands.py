@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpupc_impl.cli import records
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.measurement.merge import merge
 from gpupc_impl.search import SearchRequest
 from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
@@ -116,16 +116,7 @@ def _request(args: argparse.Namespace) -> SearchRequest:
 REPORT_SUFFIXES = (".html", ".htm")
 
 
-def merge_records(args: argparse.Namespace) -> None:
-    merged = merge(args.trees, args.into, args.prefer)
-    for line in merged.settled:
-        print(line)
-    for line in merged.left:
-        print(f"no records, not taken over: {line}")
-    print(f"written: {args.into}: {merged.records:,} records, {merged.shared:,} of them in several trees alike")
-
-
-COMMANDS = {"methods": list_methods, "skeleton": search, "pc": search, "records": merge_records}
+COMMANDS = {"methods": list_methods, "skeleton": search, "pc": search, "records": records.run}
 
 
 def _knowledge(path: Path) -> BackgroundKnowledge:

@@ -333,14 +333,16 @@ class Skeleton(Shown):
             self._write_graph(path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Skeleton:
-        """Read what `save` wrote to an ``.npz``.
+    def load(cls, path: str | Path | zipfile.Path) -> Skeleton:
+        """Read what `save` wrote to an ``.npz``, which may be a member of a zip archive.
 
         Raises:
             InvalidSkeleton: the file holds something else, or is damaged.
             OSError: it cannot be opened.
         """
-        with open(path, "rb") as file:
+        if isinstance(path, str):
+            path = Path(path)
+        with path.open("rb") as file:
             try:
                 with open_arrays(file) as stored:
                     return cls._read(stored)
@@ -348,8 +350,7 @@ class Skeleton(Shown):
                 raise
             except Exception as error:  # a damaged file can raise nearly anything
                 raise InvalidSkeleton(
-                    f"{Path(path).name} is no skeleton's file, or is damaged "
-                    f"({type(error).__name__}: {error}); make it again"
+                    f"{path.name} is no skeleton's file, or is damaged ({type(error).__name__}: {error}); make it again"
                 ) from error
 
     @classmethod

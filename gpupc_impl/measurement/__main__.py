@@ -14,7 +14,7 @@ from gpupc_impl.core.family import load_problem
 from gpupc_impl.measurement import kernel_times
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits, Record, band
-from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
+from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         out = options.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
-            plan = Plan(
+            request = MeasurementRequest(
                 problem_path=options.problem,
                 dataset={"name": options.problem.stem},
                 settings=[parse_setting(text, limits) for text in options.settings],
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 store=out / "samples",
                 fresh=options.fresh,
             )
-            records = measure_side_by_side(plan, Bench(options.backend, options.threads))
+            records = measure_side_by_side(request, Bench(options.backend, options.threads))
         except (ValueError, FileNotFoundError) as error:  # bad input; the methods' own failures are in the records
             parser.error(str(error))
     print(table(list(records.values())))

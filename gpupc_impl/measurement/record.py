@@ -1,6 +1,6 @@
-"""What measurements leave behind: records, one JSON file a setting, and files of single tests, one a table.
+"""The results of measurements: a record is one JSON document per run, and single tests are one file per table.
 
-`record.schema.json` and `single_tests.schema.json` describe them key by key.
+`record.schema.json` and `single_tests.schema.json` describe them key by key. `published` keeps many runs in one file.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ SCHEMA_VERSION = 1
 logger = logging.getLogger("gpupc_impl.record")
 
 
+DATASET_FACTS = ("source", "licence", "citation", "sha256")
+"""The facts of a data set that its records repeat."""
+
+
 class InvalidRecord(ValueError):
     """A record does not fit the schema, or its file is not JSON; the message names the file, the key and the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What one run may take; None for no limit.
+    """Upper bounds on what one run may use; None means no limit.
 
     Attributes:
         time_s: wall-clock seconds, for the cold run as well.
-        memory_bytes: resident memory of the worker and all that descends from it.
+        memory_bytes: resident memory of the worker and all its descendants.
         device_memory_bytes: device memory.
     """
 
@@ -46,12 +50,12 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Wall-clock seconds inside the clock (see measurement/clock.py).
+    """Wall-clock seconds; measurement/clock.py defines what they include.
 
     Attributes:
         cold: the first run of a fresh process; None where it did not finish.
-        compile: the part of it spent compiling; None where nothing was compiled.
-        warm: the repeats, in the order they were run.
+        compile: the part of the cold run that was spent compiling; None where nothing was compiled.
+        warm: the repeats, in the order in which they ran.
         levels: for each repeat, the seconds of each level.
     """
 
@@ -63,7 +67,7 @@ class Times:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was found; see `core.result.Skeleton` for the names."""
+    """The answer in numbers and digests; `core.result.Skeleton` explains the names."""
 
     edges: int
     levels_run: int
@@ -78,11 +82,11 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """Largest memory use over all runs, in bytes; None when unknown.
+    """The largest memory use over all runs, in bytes; None when it is unknown.
 
     Attributes:
-        process: resident memory of the worker and all that descends from it.
-        device: device memory through the backend.
+        process: resident memory of the worker and all its descendants.
+        device: device memory that was allocated through the backend.
     """
 
     process: int | None = None
@@ -91,16 +95,16 @@ class Peaks:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
-    """One setting (a method with its parameters) on one problem; the schema says more of each field.
+    """The measurement of one setting (a method with its parameters) on one problem; the schema explains each field.
 
     Attributes:
         dataset: the data set's name.
-        dataset_facts: what else its caller said about it; in the file both are ``dataset``.
+        dataset_facts: other facts about the data set; in JSON, ``dataset`` holds them together with the name.
         problem: `Problem.facts`, as the method understood the problem; None where there are no data.
-        status: see `measurement.isolate`; ``why`` is a sentence where it is not ``ok``.
+        status: one of the statuses of `measurement.isolate`; where it is not ``ok``, ``why`` is a sentence.
         result: None unless the status is ok.
-        code: the version of the sources (see `measurement.digest`).
-        environment: see `measurement.environment`.
+        code: the digest of the sources (see `measurement.digest`).
+        environment: the facts of the machine and its software (see `measurement.environment`).
     """
 
     setting: str
@@ -133,17 +137,17 @@ class Record:
 
     @property
     def median(self) -> float | None:
-        """Seconds of the warm runs; None, as `low` and `high`, unless the status is ok."""
+        """The median of the warm runs in seconds; it is None, as `low` and `high` are, unless the status is ok."""
         return self._band[1]
 
     @property
     def low(self) -> float | None:
-        """The 20 % quantile of the warm runs."""
+        """The 20 % quantile of the warm runs in seconds."""
         return self._band[0]
 
     @property
     def high(self) -> float | None:
-        """The 80 % quantile of the warm runs."""
+        """The 80 % quantile of the warm runs in seconds."""
         return self._band[2]
 
     @functools.cached_property
@@ -160,36 +164,54 @@ class Record:
 
     @property
     def levels(self) -> int | None:
-        """Levels run."""
+        """The number of levels that were run."""
         return None if self.result is None else self.result.levels_run
 
     @property
     def tests(self) -> int | None:
-        """CI tests of all levels."""
+        """The number of CI tests of all levels."""
         return None if self.result is None else sum(self.result.tests_per_level)
 
     @property
     def machine(self) -> str:
-        """What ran it: the GPU's name, or the processor's with the number of threads."""
+        """The name of the GPU that ran it, or of the processor with its number of threads."""
         threads = 1 if self.method.endswith("-serial") else self.params.get("workers") or self.environment["threads"]
         return machine_name(self.environment, self.backend, threads)
 
     @property
     def commit(self) -> str | None:
-        """The commit's first characters, with a plus where files differed from it; None when unknown."""
+        """The commit's first ten characters, followed by a plus where files differed from it; None when unknown."""
         return commit_name(self.environment)
 
     @property
     def date(self) -> str | None:
-        """The day on which it was measured, 2026-11-21 (UTC); None when that was not recorded."""
+        """The day of the measurement (UTC), such as 2026-11-21; None when the record does not have it."""
         return day(self.environment)
 
-    # --- files -------------------------------------------------------------------------------------------------
+    # --- JSON --------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The content of its file."""
-        content = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
-        return content | {"dataset": {"name": self.dataset, **content.pop("dataset_facts")}}
+        """The record as the schema describes it; it shares its lists and mappings with the record."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Record)}
+        parts = {name: dict(vars(part)) for name, part in values.items() if dataclasses.is_dataclass(part)}
+        dataset = {"name": self.dataset, **values.pop("dataset_facts")}
+        return {"schema_version": SCHEMA_VERSION, **values, **parts, "dataset": dataset}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Record:
+        """The record of a document that fits the schema."""
+        dataset = dict(content["dataset"])
+        return cls(
+            **{key: value for key, value in content.items() if key != "schema_version"}
+            | {
+                "dataset": dataset.pop("name"),
+                "dataset_facts": dataset,
+                "limits": Limits(**content["limits"]),
+                "time_s": Times(**content["time_s"]),
+                "result": content["result"] and Result(**content["result"]),
+                "peak_bytes": Peaks(**content["peak_bytes"]),
+            }
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a valid record, all of the file or none.
@@ -206,30 +228,20 @@ class Record:
         Raises:
             InvalidRecord: the file is not JSON, or does not fit the schema.
         """
-        content = _load(path, schema())
-        del content["schema_version"]
-        dataset = content.pop("dataset")
-        return cls(
-            **content
-            | {
-                "dataset": dataset.pop("name"),
-                "dataset_facts": dataset,
-                "limits": Limits(**content["limits"]),
-                "time_s": Times(**content["time_s"]),
-                "result": content["result"] and Result(**content["result"]),
-                "peak_bytes": Peaks(**content["peak_bytes"]),
-            }
-        )
+        return cls.from_json(_load(path, schema()))
 
 
 def load_records(paths: Iterable[str | Path]) -> list[Record]:
-    """The records at these paths, in their order; see `Record.load`."""
+    """The records of these files, in the order of the paths; see `Record.load`."""
     return [Record.load(path) for path in paths]
 
 
 def to_frame(records: Iterable[Record]) -> pandas.DataFrame:
-    """One row a record: its plain values by dotted name (``problem.alpha``), lists as lists, and the warm median with
-    its band as ``median_s``, ``low_s``, ``high_s``, of the runs that finished where the setting did not."""
+    """A table with one row per record.
+
+    Plain values stand under dotted names (``problem.alpha``), and lists stay lists. ``median_s``, ``low_s`` and
+    ``high_s`` are the median and the band of the warm runs that finished, even where the status is not ok.
+    """
     import pandas
 
     rows = []
@@ -248,26 +260,26 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def machine_name(environment: Mapping[str, Any], backend: str, threads: int) -> str:
-    """What ran something: see `Record.machine`."""
+    """The name of a machine, as `Record.machine` describes it."""
     if backend == "cuda" and environment["device"]:
         return str(environment["device"]["device"])
     return f"{environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def commit_name(environment: Mapping[str, Any]) -> str | None:
-    """What code ran: see `Record.commit`."""
+    """The name of the commit that ran, as `Record.commit` describes it."""
     commit: str | None = environment["git_commit"]
     return commit and commit[:10] + ("+" if environment["git_dirty"] else "")
 
 
 def day(environment: Mapping[str, Any]) -> str | None:
-    """When something ran: see `Record.date`."""
-    began: str | None = environment.get("measured_at")
-    return began and began[:10]
+    """The day of a measurement, as `Record.date` describes it."""
+    start: str | None = environment.get("measured_at")
+    return start and start[:10]
 
 
 def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """20 % quantile, median and 80 % quantile; Nones without samples."""
+    """The 20 % quantile, the median and the 80 % quantile; each is None when there are no samples."""
     if not len(samples):
         return None, None, None
     low, middle, high = map(float, np.quantile(samples, (0.2, 0.5, 0.8)))
@@ -281,7 +293,7 @@ def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
     """Write a table's single tests, all of the file or none.
 
     Args:
-        content: what `measurement.single_tests` returns, and as ``source`` where the data come from.
+        content: the result of `measurement.single_tests`, and ``source``: where the data come from.
 
     Raises:
         InvalidRecord: it does not fit the schema; nothing is written.
@@ -303,46 +315,57 @@ def load_tests(path: str | Path) -> dict[str, Any]:
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """The JSON schema of a record's file."""
-    described: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
-    return described
+    """The JSON schema of a record."""
+    content: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    return content
 
 
 @functools.cache
 def schema_of_tests() -> dict[str, Any]:
-    """The JSON schema of a file of single tests; their environments are those of records."""
-    described: dict[str, Any] = json.loads(
-        Path(__file__).with_name("single_tests.schema.json").read_text(encoding="utf-8")
-    )
-    described["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
-    return described
+    """The JSON schema of a table of single tests, whose environments are those of records."""
+    path = Path(__file__).with_name("single_tests.schema.json")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
+    return content
+
+
+def parse(text: bytes, source: str) -> Any:
+    """The content of a JSON document.
+
+    Raises:
+        InvalidRecord: the text is not JSON in UTF-8; the message names the source.
+    """
+    try:
+        return json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(f"{source} is not JSON: {error}") from error
+
+
+def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
+    """Compare a document with its schema.
+
+    Without the package jsonschema (a GPU machine may have few packages) a warning replaces the check, which is made
+    where the document is read.
+
+    Raises:
+        InvalidRecord: the document does not fit; the message names the source, the key and the reason.
+    """
+    try:
+        import jsonschema  # imported here because workers start often and validate nothing
+    except ImportError:
+        logger.warning("%s is not validated: the package jsonschema is not installed", source)
+        return
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
+    if error is not None:
+        raise InvalidRecord(f"{source} is not a valid record: at {error.json_path}: {error.message}")
 
 
 def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any]) -> None:
-    _validate(content, Path(path).name, schema)
+    validate(content, Path(path).name, schema)
     save_json(content, Path(path))
 
 
 def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
-    path = Path(path)
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
-    _validate(content, path.name, schema)
+    content: dict[str, Any] = parse(Path(path).read_bytes(), Path(path).name)
+    validate(content, Path(path).name, schema)
     return content
-
-
-def _validate(content: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> None:
-    """Check the content of a file against its schema.
-
-    Without jsonschema (on a GPU machine with few packages, say) nothing is checked; it is when the file is read.
-    """
-    try:
-        import jsonschema  # here, for the workers' sake, which start often and validate nothing
-    except ImportError:
-        logger.warning("%s is not validated: the package jsonschema is not installed", name)
-        return
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
-    if error is not None:
-        raise InvalidRecord(f"{name} is not a valid record: at {error.json_path}: {error.message}")

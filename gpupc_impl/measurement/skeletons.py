@@ -1,4 +1,4 @@
-"""Measuring methods side by side on one problem: a record of each setting, and the skeleton it found.
+"""Measuring settings side by side on one problem: each leaves a record and its skeleton.
 
 ``python -m gpupc_impl.measurement PROBLEM.npz --method cupc-s --method stable-serial`` prints a small table.
 """
@@ -29,26 +29,25 @@ from gpupc_impl.measurement.samples import Samples, sample_origin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is measured on one problem, and how.
+class MeasurementRequest:
+    """Settings to measure on one problem, and how to measure them.
 
     Attributes:
         problem_path: an ``.npz`` written by a problem's ``save``; None where there is no problem.
-        dataset: the record's ``dataset``: at least its ``name``.
-        settings: in the order in which they take turns; names must differ.
-        skipped: why some of the settings are not measured, by name, as a sentence; all must be where there is no
-            problem.
-        out_dir: where records and skeletons go, as ``<setting>.json`` and ``<setting>.npz``.
-        repeats: warm samples of a setting.
-        long_run_s: a setting whose runs are longer than this gets one only.
-        side_by_side: the most settings that take turns with each other, each with a copy of the problem in its process;
-            None for all.
+        dataset: the facts of the data set that records repeat, at least its ``name``.
+        settings: the settings in the order in which they take turns; their names must differ.
+        skipped: for each setting that is not measured, a sentence that says why; without a problem, all are skipped.
+        out_dir: the folder of the records and skeletons, ``<setting>.json`` and ``<setting>.npz``.
+        repeats: the number of warm samples of a setting.
+        long_run_s: seconds; a setting whose runs take longer is repeated only once.
+        side_by_side: the largest number of settings that take turns with each other, each of which has a copy of the
+            problem in its process; None for all.
         store: a folder that keeps samples for later measurements; None keeps none.
-        fresh: drop what the store has for these settings and measure anew.
+        fresh: whether to discard the samples that the store has of these settings.
 
     Raises:
-        ValueError: what cannot mean anything: a number out of range, two settings of one name, an unknown method
-            (`UnknownMethod`) or parameter (`InvalidParameter`).
+        ValueError: a number is out of range, two settings have the same name, or a method (`UnknownMethod`) or a
+            parameter (`InvalidParameter`) is unknown.
     """
 
     problem_path: Path | None
@@ -73,15 +72,15 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
-    """Something happened to a setting: what a progress line shows.
+class Progress:
+    """A finished stage of a setting's measurement; as text it is a line for the user.
 
     Attributes:
-        setting: its name.
+        setting: the name of the setting.
         stage: ``"cold"``, ``"warm-up"`` (of a resumed measurement), ``"repeat 2 of 5"``, or ``"done"``.
-        status: of this stage.
-        seconds: of a sample; None where there is none.
-        why: the sentence that goes with the status, if any.
+        status: the status of this stage.
+        seconds: the duration of the sample; None where there is none.
+        why: the sentence that explains the status, if there is one.
     """
 
     setting: str
@@ -95,18 +94,20 @@ class Event:
         return f"{self.setting}: {self.stage}: {text}" + (f" ({self.why})" if self.why else "")
 
 
-def show(event: Event) -> None:
-    """Print an event to stderr."""
-    print(event, file=sys.stderr, flush=True)
+def show(progress: Progress) -> None:
+    """Print a stage to stderr."""
+    print(progress, file=sys.stderr, flush=True)
 
 
-def measure_side_by_side(plan: Plan, bench: Bench, *, progress: Callable[[Event], None] = show) -> dict[str, Record]:
-    """Measure all settings of a plan; ``<name>.json`` (and ``<name>.npz`` when ok) of each is in ``out_dir`` then.
+def measure_side_by_side(
+    request: MeasurementRequest, bench: Bench, *, progress: Callable[[Progress], None] = show
+) -> dict[str, Record]:
+    """Measure the settings of a request, and write a record of each and, where it is ok, its skeleton.
 
-    Whatever a method does, its record says so and the others are measured.
+    A method that fails leaves a record that says why, and the others are measured all the same.
 
     Args:
-        progress: called with an `Event` after each step.
+        progress: called after each stage.
 
     Returns:
         The records by setting name.
@@ -114,45 +115,49 @@ def measure_side_by_side(plan: Plan, bench: Bench, *, progress: Callable[[Event]
     Raises:
         InvalidProblem: the file holds no problem of a known family.
     """
-    if plan.problem_path is None:
-        return {setting.name: _skip(plan, setting, None, bench) for setting in plan.settings}
-    problem = load_problem(plan.problem_path)
+    if request.problem_path is None:
+        return {setting.name: _skip(request, setting, None, bench) for setting in request.settings}
+    problem = load_problem(request.problem_path)
     facts = problem.facts()
-    chosen = [setting for setting in plan.settings if setting.name not in plan.skipped]
-    others = [setting.registered for setting in chosen if setting.registered.family != problem.family]
-    refused = {method.name: str(unavailable(method, problem=problem)) for method in others}
-    records = {
-        setting.name: _skip(plan, setting, facts, bench) for setting in plan.settings if setting.name in plan.skipped
-    }
-    places = bench.places(chosen, refused)
+    chosen = [setting for setting in request.settings if setting.name not in request.skipped]
+    misfits = [setting.registered for setting in chosen if setting.registered.family != problem.family]
+    refusals = {method.name: str(unavailable(method, problem=problem)) for method in misfits}
+    skipped = [setting for setting in request.settings if setting.name in request.skipped]
+    records = {setting.name: _skip(request, setting, facts, bench) for setting in skipped}
+    places = bench.places(chosen, refusals)
     runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
     with closing(runners), contextlib.ExitStack() as stack:
-        store = plan.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        problem_file = stack.enter_context(kept(plan.problem_path, problem, store))
-        del problem  # the workers have their own
-        jobs = [SkeletonJob(runner, problem_file, facts, plan, store, progress) for runner in runners]
-        at_once = plan.side_by_side or max(len(jobs), 1)
-        for start in range(0, len(jobs), at_once):
-            take_turns(jobs[start : start + at_once])
+        store = request.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        problem_file = stack.enter_context(kept(request.problem_path, problem, store))
+        del problem  # The workers have their own copies.
+        jobs = [SkeletonJob(runner, problem_file, facts, request, store, progress) for runner in runners]
+        group = request.side_by_side or max(len(jobs), 1)
+        for start in range(0, len(jobs), group):
+            take_turns(jobs[start : start + group])
     records |= {job.runner.setting.name: job.record for job in jobs}
-    return {setting.name: records[setting.name] for setting in plan.settings}
+    return {setting.name: records[setting.name] for setting in request.settings}
 
 
-def _skip(plan: Plan, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
-    """The record of a setting that is not measured, so that it is not silently absent."""
-    outcome = Outcome("skipped", plan.skipped[setting.name])
+def _skip(request: MeasurementRequest, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
+    """Write the record of a setting that is not measured, which would otherwise be silently absent."""
+    outcome = Outcome("skipped", request.skipped[setting.name])
     backend = resolve_backend(bench.backend) if setting.has_kernels else "cpu"
     place = Place(backend, environment(bench.cores, bench.threads), outcome)
-    record = _record(plan, setting, place, facts, outcome)
-    (plan.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)
-    record.save(plan.out_dir / f"{setting.name}.json")
+    record = _record(request, setting, place, facts, outcome)
+    (request.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)
+    record.save(request.out_dir / f"{setting.name}.json")
     return record
 
 
 def _record(
-    plan: Plan, setting: Setting, place: Place, problem: Mapping[str, Any] | None, outcome: Outcome, **measured: Any
+    request: MeasurementRequest,
+    setting: Setting,
+    place: Place,
+    problem: Mapping[str, Any] | None,
+    outcome: Outcome,
+    **measured: Any,
 ) -> Record:
-    """The record of a setting; what ``measured`` leaves out was not measured."""
+    """The record of a setting; fields that ``measured`` does not give have the values of an unmeasured setting."""
     method = setting.registered
     return Record(
         setting=setting.name,
@@ -164,8 +169,8 @@ def _record(
         backend=place.backend,
         params=setting.all_params,
         separating_sets=setting.separating_sets,
-        dataset=plan.dataset["name"],
-        dataset_facts={name: fact for name, fact in plan.dataset.items() if name != "name"},
+        dataset=request.dataset["name"],
+        dataset_facts={name: fact for name, fact in request.dataset.items() if name != "name"},
         problem=problem,
         status=outcome.status,
         why=outcome.why,
@@ -186,14 +191,14 @@ class SkeletonJob(Job):
         runner: Runner,
         problem: ProblemFile,
         facts: Mapping[str, Any],
-        plan: Plan,
+        request: MeasurementRequest,
         store: Path,
-        progress: Callable[[Event], None],
+        progress: Callable[[Progress], None],
     ):
         origin = sample_origin(runner.setting, runner.place, facts["fingerprint"])
-        samples = Samples(store, origin, runner.setting.limits, plan.fresh, runner.bench.attempt)
+        samples = Samples(store, origin, runner.setting.limits, request.fresh, runner.bench.attempt)
         super().__init__(runner, problem, samples)
-        self.plan, self.facts, self.progress = plan, facts, progress
+        self.request, self.facts, self.progress = request, facts, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
         if self.skeleton_path.exists():
             self.samples.take_over(self._within_limits)
@@ -201,31 +206,31 @@ class SkeletonJob(Job):
             self.finish(runner.place.obstacle)
 
     def _within_limits(self, sample: Mapping[str, Any]) -> bool:
-        """Whether a stored sample is within the limits that are set now."""
+        """Whether a stored sample is within the current limits."""
         limits = self.runner.setting.limits
-        used = ((sample["seconds"], limits.time_s), (sample["peak_process_bytes"], limits.memory_bytes))
-        return all(limit is None or value <= limit for value, limit in used)
+        usage = ((sample["seconds"], limits.time_s), (sample["peak_process_bytes"], limits.memory_bytes))
+        return all(limit is None or value <= limit for value, limit in usage)
 
     @property
     def n_samples(self) -> int:
         taken = self.samples.taken
-        long_run = bool(taken) and min(sample["seconds"] for sample in taken) > self.plan.long_run_s
-        return 2 if long_run else 1 + self.plan.repeats
+        long_run = bool(taken) and min(sample["seconds"] for sample in taken) > self.request.long_run_s
+        return 2 if long_run else 1 + self.request.repeats
 
     def run(self, number: int, warm_up: bool) -> Outcome:
-        """One run, reported to `progress`."""
+        """Run the setting once and report the stage."""
         stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.n_samples - 1}"
         message = {"do": "run", "problem": str(self.problem.path), "show_levels": stage == "cold"}
         outcome = self.runner.request(message, self.runner.setting.limits.time_s)
         seconds = outcome.value["seconds"] if outcome.ok else None
-        self.progress(Event(self.runner.setting.name, stage, outcome.status, seconds, outcome.why))
+        self.progress(Progress(self.runner.setting.name, stage, outcome.status, seconds, outcome.why))
         return outcome
 
     def keep_answer(self) -> Outcome:
         return self.runner.request({"do": "save", "path": str(self.skeleton_path)}, START_LIMIT_S)
 
     def objection(self) -> str | None:
-        """Whether two runs gave different answers, as a sentence."""
+        """A sentence where two runs gave different answers."""
         setting = self.runner.setting
         if setting.registered.random:
             return None
@@ -242,7 +247,7 @@ class SkeletonJob(Job):
         return None
 
     def end(self, outcome: Outcome) -> None:
-        """End the worker and write the record, and the skeleton beside it when all went well."""
+        """End the worker, and write the record and, where the outcome is ok, the skeleton beside it."""
         self.runner.close()
         samples, setting = self.samples, self.runner.setting
         if outcome.ok:
@@ -252,7 +257,7 @@ class SkeletonJob(Job):
         process = [sample["peak_process_bytes"] for sample in samples.taken] + [self.runner.memory_peak]
         device = [sample["peak_device_bytes"] for sample in samples.taken]
         self.record = _record(
-            self.plan,
+            self.request,
             setting,
             self.runner.place,
             samples.taken[-1]["problem"] if samples.taken else self.facts,
@@ -267,15 +272,15 @@ class SkeletonJob(Job):
             peak_bytes=Peaks(_largest(process), _largest(device)),
             reused_samples=samples.reused,
         )
-        skeleton = self.plan.out_dir / f"{setting.name}.npz"
+        skeleton = self.request.out_dir / f"{setting.name}.npz"
         if outcome.ok:
             with write_whole(skeleton) as temporary:
                 shutil.copyfile(self.skeleton_path, temporary)
         else:
             skeleton.unlink(missing_ok=True)
-        self.record.save(self.plan.out_dir / f"{setting.name}.json")
+        self.record.save(self.request.out_dir / f"{setting.name}.json")
         why = outcome.why or (f"{samples.reused} stored samples reused" if samples.reused else None)
-        self.progress(Event(setting.name, "done", outcome.status, why=why))
+        self.progress(Progress(setting.name, "done", outcome.status, why=why))
 
 
 def _largest(values: Sequence[int | None]) -> int | None:

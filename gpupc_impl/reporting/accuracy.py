@@ -1,4 +1,4 @@
-"""How near graphs come to the truth, ours beside causal-learn's, from records and saved skeletons."""
+"""The distance of our graphs and causal-learn's from the true graph, computed from records and skeletons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURES = {
     "arrow_precision": "arrow precision",
     "arrow_recall": "arrow recall",
 }
-"""What is shown of each group of graphs, and how the table names it."""
+"""The measures of a group of graphs, and their names in the table."""
 
 
 @table("accuracy", "Distance to the truth", paper="Accuracy", experiments=("accuracy",))
@@ -35,24 +35,24 @@ def accuracy_table(
     ``results/tables/accuracy.csv``.
     """
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
-    found = {(run.dataset, run.setting): told for run in runs if (told := _accuracy(run, truths[run.dataset]))}
+    measured = {(run.dataset, run.setting): its for run in runs if (its := _accuracy(run, truths[run.dataset]))}
     settings = {run.setting: run for run in runs}
     rows, plain, notes = [], [], []
     for parameter, by_graph in sweeps.items():
         for value in dict.fromkeys(by_graph.values()):
-            graphs = [graph for graph, its in by_graph.items() if its == value]
+            graphs = [graph for graph, varied in by_graph.items() if varied == value]
             for setting in settings:
-                here = [run for run in runs if run.setting == setting and run.dataset in graphs]
-                told = [found[key] for run in here if (key := (run.dataset, setting)) in found]
-                cells = [_cell([getattr(each, name) for each in told]) for name in MEASURES]
-                shown = f"{label(setting)}{mark(*here)}"
-                rows.append([f"{parameter} = {value:,}", shown, f"{len(told)} of {len(graphs)}", *cells])
-                for run in here:
-                    numbers = found.get((run.dataset, setting))
-                    own = dataclasses.asdict(numbers) if numbers else dict.fromkeys(MEASURES)
+                group = [run for run in runs if run.setting == setting and run.dataset in graphs]
+                finished = [measured[key] for run in group if (key := (run.dataset, setting)) in measured]
+                cells = [_cell([getattr(graph, name) for graph in finished]) for name in MEASURES]
+                method = f"{label(setting)}{mark(*group)}"
+                rows.append([f"{parameter} = {value:,}", method, f"{len(finished)} of {len(graphs)}", *cells])
+                for run in group:
+                    numbers = measured.get((run.dataset, setting))
+                    columns = dataclasses.asdict(numbers) if numbers else dict.fromkeys(MEASURES)
                     row = {"parameter": parameter, "value": value, "graph": run.dataset}
-                    plain.append(row | csv_row(run, "setting method backend status verification edges") | own)
-            notes += _difference(f"{parameter} = {value:,}", graphs, list(settings), found)
+                    plain.append(row | csv_row(run, "setting method backend status verification edges") | columns)
+            notes += _difference(f"{parameter} = {value:,}", graphs, list(settings), measured)
     sizes = sorted({(run.problem["n_variables"], run.problem["alpha"]) for run in runs if run.problem})
     notes = [
         f"{'; '.join(f'{p:,} variables, alpha {alpha:g}' for p, alpha in sizes)}. "
@@ -69,7 +69,7 @@ def accuracy_table(
 
 
 def _accuracy(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -> Accuracy | None:
-    """None where there is no skeleton, or no truth."""
+    """The accuracy of a run; None where its skeleton or the true graph is unknown."""
     if true_edges is None or not run.counts or (skeleton := run.skeleton) is None:
         return None
     arrows = skeleton.facts.get("arrows")
@@ -78,25 +78,26 @@ def _accuracy(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -
 
 
 def _cell(values: Sequence[float | None]) -> str:
-    """The mean with its interval; graphs on which a measure says nothing (no arrow was found) are left out."""
+    """The mean with its interval over the graphs for which a measure is defined (precision needs an arrow)."""
     known = [value for value in values if value is not None]
     if not known:
         return "–"
     mean, low, high = bootstrap_mean(known)
-    some = f" of {len(known)}" if len(known) < len(values) else ""
-    return f"{number(mean)} [{number(low)}–{number(high)}]{some}"
+    count = f" of {len(known)}" if len(known) < len(values) else ""
+    return f"{number(mean)} [{number(low)}–{number(high)}]{count}"
 
 
 def _difference(
-    group: str, graphs: Sequence[str], settings: Sequence[str], found: Mapping[tuple[str, str], Accuracy]
+    group: str, graphs: Sequence[str], settings: Sequence[str], measured: Mapping[tuple[str, str], Accuracy]
 ) -> list[str]:
-    """The first setting's distance less each other's, on the graphs that both finished."""
+    """Sentences: the first setting's distance minus each other setting's, on the graphs that both finished."""
     first, *others = settings
     notes = []
     for other in others:
-        both = [graph for graph in graphs if (graph, first) in found and (graph, other) in found]
+        both = [graph for graph in graphs if (graph, first) in measured and (graph, other) in measured]
         if both:
-            mean, low, high = bootstrap_mean([found[each, first].shd - found[each, other].shd for each in both])
+            differences = [measured[graph, first].shd - measured[graph, other].shd for graph in both]
+            mean, low, high = bootstrap_mean(differences)
             notes.append(
                 f"{group}: SHD of {label(first)} less that of {label(other)}: {mean:+.2f} [{low:+.2f} to {high:+.2f}]."
             )
@@ -104,12 +105,12 @@ def _difference(
 
 
 def _directions(runs: Sequence[VerifiedRecord]) -> list[str]:
-    """Who directed the edges of which settings."""
-    own = {run.setting: "arrows" in run.skeleton.facts for run in runs if run.counts and run.skeleton is not None}
+    """Sentences: whose rules directed the edges of which settings."""
+    directed = {run.setting: "arrows" in run.skeleton.facts for run in runs if run.counts and run.skeleton is not None}
     notes = []
-    if ours := [label(setting) for setting, by_itself in own.items() if not by_itself]:
+    if ours := [label(setting) for setting, by_itself in directed.items() if not by_itself]:
         notes.append(f"{', '.join(ours)}: directed by our rule; edges asked for both ways stay undirected.")
-    if theirs := [label(setting) for setting, by_itself in own.items() if by_itself]:
+    if theirs := [label(setting) for setting, by_itself in directed.items() if by_itself]:
         notes.append(
             f"{', '.join(theirs)}: directed by causal-learn (uc_rule 0, uc_priority 2): by the union of all separating "
             "sets, and of contradicting v-structures the first wins."

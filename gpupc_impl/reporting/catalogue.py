@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpupc_impl.core.family import plugins
-from gpupc_impl.core.files import read_csv, read_json
+from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import papers
 from gpupc_impl.reporting.figures import Drawing, write_drawings
-from gpupc_impl.reporting.runs import load, load_single_tests
+from gpupc_impl.reporting.runs import load, load_facts, load_single_tests
 from gpupc_impl.reporting.sources import Heading, Source, absent_note, heading
 from gpupc_impl.reporting.tables import Table, write_tables
 
@@ -30,8 +30,8 @@ EVERY = "every"
 """All families, as an entry's ``family``."""
 
 READERS: Mapping[str, Callable[[Source], Any]] = {
-    "runs": lambda source: load(source.files["records"], source.files["verification"], source.recorded),
-    "problems": lambda source: list(map(read_json, source.files["problems"])),
+    "runs": load,
+    "problems": load_facts,
     "sharing": lambda source: [row for path in source.files["sharing"] for row in read_csv(path)],
     "tests": lambda source: load_single_tests(source.files["tests"][0], source.recorded),
     "every_test": lambda source: [load_single_tests(path, source.recorded) for path in source.files["every_test"]],

@@ -1,4 +1,4 @@
-"""The runs recorded on a real GPU: ``python -m gpupc_impl.reporting.recorded results/recorded/nvidia-h200``."""
+"""The published runs of a device as Markdown: ``python -m gpupc_impl.reporting.recorded results/recorded/DEVICE``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.core.files import read_json
-from gpupc_impl.measurement.record import Record, load_records
+from gpupc_impl.measurement.published import open_published
+from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import tables
 from gpupc_impl.reporting.cells import grouped, number, status_word
-
-
-def read(folder: str | Path) -> list[Record]:
-    """All records of a folder (``records/DATASET/SETTING.json``)."""
-    return load_records(sorted(Path(folder).glob("records/*/*.json")))
 
 
 def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
@@ -27,11 +23,12 @@ def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def markdown(records: Iterable[Record]) -> str:
-    """Tables of data sets in rows and settings in columns, one for all that share their settings; the fastest and the
-    slowest of grids of launch parameters; then what ran them.
+    """Tables of runs, then what ran them.
 
-    A cell is the median of the whole run in milliseconds with its 20-80 % band, and behind the stroke the median of the
-    levels alone, without the transfers and the collection of the separating sets on the host.
+    Data sets are rows and settings are columns; data sets with the same settings share a table. Of a grid of launch
+    parameters the fastest and the slowest configuration are shown. A cell is the median of the whole run in
+    milliseconds with its 20-80 % band and, behind the stroke, the median of the levels alone, without transfers and the
+    collection of the separating sets on the host.
     """
     records = list(records)
     settings: dict[str, list[Record]] = {}
@@ -42,8 +39,8 @@ def markdown(records: Iterable[Record]) -> str:
         else:
             settings.setdefault(record.dataset, []).append(record)
     groups: dict[tuple[str, ...], list[str]] = {}
-    for dataset, its in settings.items():
-        groups.setdefault((its[0].family, *(record.setting for record in its)), []).append(dataset)
+    for dataset, of_dataset in settings.items():
+        groups.setdefault((of_dataset[0].family, *(record.setting for record in of_dataset)), []).append(dataset)
     parts = []
     for (_, *columns), datasets in sorted(groups.items()):
         rows = []
@@ -57,32 +54,35 @@ def markdown(records: Iterable[Record]) -> str:
 
 
 def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
-    """Of each method's grid on a data set the configuration with the fastest levels, and that with the slowest."""
+    """A table of each method's grid on each data set: the configurations with the fastest and the slowest levels."""
     rows = []
-    for (dataset, method), its in sorted(grids.items(), key=lambda each: (each[0][1], _variables(each[1]))):
-        done = sorted((record for record in its if record.ok), key=_levels)
-        if not done:
+    for (dataset, method), grid in sorted(grids.items(), key=lambda item: (item[0][1], _variables(item[1]))):
+        finished = sorted((record for record in grid if record.ok), key=_levels)
+        if not finished:
             continue
-        ends = [f"{record.setting.removeprefix(method + '-')}: {_cell(record)}" for record in (done[0], done[-1])]
-        rows.append([dataset, method, str(len(its)), *ends])
+        ends = [
+            f"{record.setting.removeprefix(method + '-')}: {_cell(record)}" for record in (finished[0], finished[-1])
+        ]
+        rows.append([dataset, method, str(len(grid)), *ends])
     header = ["ms", "method", "configurations", "fastest levels", "slowest levels"]
     return tables.markdown(header, rows, numeric=(2, 3, 4))
 
 
-def single_tests(timed: Mapping[str, Mapping[str, Any]]) -> str:
-    """Single CI tests in milliseconds, medians: a line a cell of the tables, a column an implementation."""
-    names = list(dict.fromkeys(cell["implementation"] for its in timed.values() for cell in its["cells"]))
+def single_tests(timings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Medians of single CI tests in milliseconds, with one line per cell of the tables and one column per
+    implementation."""
+    names = list(dict.fromkeys(cell["implementation"] for table in timings.values() for cell in table["cells"]))
     header = ["table", "n", "perm", "k", "|S|", *names]
     rows = []
-    for table, its in timed.items():
+    for name, table in timings.items():
         lines: dict[tuple, dict[str, str]] = {}
-        for cell in its["cells"]:
-            key = tuple(str(cell[name]) for name in ("samples", "permutations", "k_cmi", "set_size"))
-            done = cell["status"] == "ok"
-            shown = number(1000 * statistics.median(cell["seconds"])) if done else "DNF"
-            lines.setdefault(key, {})[cell["implementation"]] = shown
+        for cell in table["cells"]:
+            key = tuple(str(cell[fact]) for fact in ("samples", "permutations", "k_cmi", "set_size"))
+            finished = cell["status"] == "ok"
+            text = number(1000 * statistics.median(cell["seconds"])) if finished else "DNF"
+            lines.setdefault(key, {})[cell["implementation"]] = text
         rows += [
-            [table.removeprefix("cmiknn_"), *key, *(found.get(n, "") for n in names)] for key, found in lines.items()
+            [name.removeprefix("cmiknn_"), *key, *(texts.get(n, "") for n in names)] for key, texts in lines.items()
         ]
     return tables.markdown(header, rows, numeric=range(1, len(header))) + "\n"
 
@@ -96,46 +96,49 @@ def _cell(record: Record) -> str:
         return status_word(record.status)
     low, median, high = (number(1000 * seconds) for seconds in (record.low, record.median, record.high))
     levels = _levels(record)
-    alone = f" / {number(1000 * levels)}" if levels else ""  # the authors' programs do not tell
+    alone = f" / {number(1000 * levels)}" if levels else ""  # the authors' programs do not time their levels
     return f"{median} [{low}–{high}]{alone}"
 
 
 def _levels(record: Record) -> float:
-    """Seconds of the levels alone."""
+    """The median seconds of all levels together."""
     return statistics.median(map(sum, record.time_s.levels))
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:
-    """What ran the records: a line for each different answer, with its data sets where there are several."""
-    lines = grouped((_ran(record), record.dataset) for record in records)
-    fewest = min(map(len, lines.values()), default=0)
-    shown = [ran + (f" ({', '.join(names)} only)" if fewest == len(names) < 3 else "") for ran, names in lines.items()]
+    """One line per distinct machine and commit, which names its data sets where it ran one or two; and the repeats."""
+    groups = grouped((_machine(record), record.dataset) for record in records)
+    fewest = min(map(len, groups.values()), default=0)
+    lines = [
+        line + (f" ({', '.join(names)} only)" if fewest == len(names) < 3 else "") for line, names in groups.items()
+    ]
     repeats = sorted({record.repeats for record in records if record.ok})
-    return [*shown, f"warm runs of a setting, in interleaved rounds: {', '.join(map(str, repeats))}"]
+    return [*lines, f"warm runs of a setting, in interleaved rounds: {', '.join(map(str, repeats))}"]
 
 
-def _ran(record: Record) -> str:
+def _machine(record: Record) -> str:
+    """The hardware, software and commit that a record was measured with."""
     machine, device, gpu = record.environment, record.environment["device"], record.environment["gpu"]
     if record.backend == "cuda" and device:
-        ran = (
+        text = (
             f"GPU methods: {device['device']}, driver {gpu['driver']}, NVRTC {device['nvrtc']}, "
             f"CuPy {device['cupy']}, Python {machine['python']}"
         )
     else:
-        ran = f"CPU references: {machine['cpu']}, {machine['threads']} threads, Python {machine['python']}"
-    return f"{ran}; commit {record.commit or 'unknown'}"
+        text = f"CPU references: {machine['cpu']}, {machine['threads']} threads, Python {machine['python']}"
+    return f"{text}; commit {record.commit or 'unknown'}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpupc_impl.reporting.recorded", description=__doc__)
     parser.add_argument("folder", type=Path, help="results/recorded/DEVICE")
     folder = parser.parse_args(argv).folder
-    records = read(folder)
+    records = open_published(folder).records()
     if not records:
-        parser.error(f"{folder} holds no records (records/DATASET/SETTING.json)")
+        parser.error(f"{folder} holds no published runs (records/EXPERIMENT.jsonl)")
     print(markdown(records), end="")
-    if tests := read_tests(folder):
-        print("\n" + single_tests(tests), end="")
+    if timings := read_tests(folder):
+        print("\n" + single_tests(timings), end="")
     return 0
 
 

@@ -1,78 +1,102 @@
-"""Runs as tables and figures read them: a record with what the verification says of it; and how to find one."""
+"""Runs as tables and figures read them: a record with its verification; and ways to select runs."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import re
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import read_csv
+from gpupc_impl.core.files import read_csv, read_json
 from gpupc_impl.core.registry import UnknownMethod, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement.digest import is_current_version
+from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import Record, load_tests
+from gpupc_impl.reporting.sources import Source
 
-NOT_VERIFIED = {"status": "not-verified", "differing_edges": ""}
-"""What is said of a recorded run of which the recorded verification says nothing."""
+NOT_VERIFIED = {"status": "not-verified"}
+"""The verification of a published run that was not verified."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifiedRecord(Record):
-    """One setting on one data set: its record, with what the verification says of it.
+    """One setting on one data set: its record with its verification.
 
     Attributes:
-        path: the record's file; the skeleton lies beside it.
+        skeleton_file: the file of its skeleton, which need not exist.
         verification: the status in the verification's table.
-        differing_edges: from the reference's skeleton, as that table has it; empty when nothing was compared.
-        stale: recorded, and the code that made it has changed since.
+        differing_edges: the number of edges in which it differs from the reference's skeleton, as the verification's
+            table has it; empty when nothing was compared.
+        stale: whether it was recorded with code that has changed since.
     """
 
-    path: Path
+    skeleton_file: Path | zipfile.Path
     verification: str
     differing_edges: str
     stale: bool = False
 
     @property
     def counts(self) -> bool:
-        """Finished with a verified result: fit for a mean."""
+        """Whether a mean may include it: it finished, and its result is verified."""
         return self.median is not None and self.verification not in ("unexplained", "not-verified")
 
     @functools.cached_property
     def skeleton(self) -> Skeleton | None:
-        """What it found; None unless the status is ok, and where it was recorded without its skeleton."""
-        path = self.path.with_suffix(".npz")
-        return Skeleton.load(path) if self.ok and path.is_file() else None
+        """Its skeleton; None unless the status is ok, and where the skeleton was not published."""
+        return Skeleton.load(self.skeleton_file) if self.ok and self.skeleton_file.is_file() else None
 
 
-def load(
-    record_paths: Iterable[str | Path], verification_paths: Iterable[str | Path], recorded: bool = False
-) -> list[VerifiedRecord]:
-    """All runs, in the order of their paths.
+def load(source: Source) -> list[VerifiedRecord]:
+    """The runs of a source, in its order.
 
-    Args:
-        verification_paths: of the data sets and of experiments; where several list a run, the first one counts.
-        recorded: whether they are of another day: the code may have changed, and the verification may lack some.
+    Raises:
+        KeyError: a run of this machine is not in the tables of the verification. A published run need not be.
     """
-    verified: dict[tuple[str, str], Mapping[str, str]] = {}
-    for path in verification_paths:
+    if source.folder is not None:
+        published = open_published(source.folder)
+        return [
+            _verified(
+                record := published.record(*key),
+                published.verification(*key) or NOT_VERIFIED,
+                published.skeleton_file(*key),
+                stale=is_stale(record.method, record.backend, record.code),
+            )
+            for key in source.runs
+        ]
+    rows: dict[tuple[str, str], Mapping[str, str]] = {}
+    for path in source.files["verification"]:  # where several tables have a run, the first one counts
         for row in read_csv(path):
-            verified.setdefault((row["dataset"], row["setting"]), row)
-    runs = []
-    for path in dict.fromkeys(map(Path, record_paths)):
-        record = Record.load(path)
-        place = record.dataset, record.setting
-        row = verified.get(place, NOT_VERIFIED) if recorded else verified[place]
-        said = {"verification": row["status"], "differing_edges": row["differing_edges"]}
-        stale = recorded and is_stale(record.method, record.backend, record.code)
-        runs.append(VerifiedRecord(**vars(record), path=path, stale=stale, **said))
-    return runs
+            rows.setdefault((row["dataset"], row["setting"]), row)
+    paths = dict.fromkeys(map(Path, source.files["records"]))
+    records = {path: Record.load(path) for path in paths}
+    return [_verified(r, rows[r.dataset, r.setting], path.with_suffix(".npz"), False) for path, r in records.items()]
+
+
+def _verified(
+    record: Record, row: Mapping[str, str], skeleton_file: Path | zipfile.Path, stale: bool
+) -> VerifiedRecord:
+    return VerifiedRecord(
+        **vars(record),
+        skeleton_file=skeleton_file,
+        verification=row["status"],
+        differing_edges=row.get("differing_edges", ""),
+        stale=stale,
+    )
+
+
+def load_facts(source: Source) -> list[Mapping[str, Any]]:
+    """The facts of the problems of a source's data sets."""
+    if source.folder is not None:
+        return [open_published(source.folder).datasets[name] for name in source.datasets]
+    return list(map(read_json, source.files["problems"]))
 
 
 def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any]:
-    """A table's single tests; each cell says as ``stale`` whether the code that made it has changed since."""
+    """A table's single tests; in each cell ``stale`` says whether the code that timed it has changed since."""
     timed = load_tests(path)
     for cell in timed["cells"]:
         cell["stale"] = recorded and "code" in cell and is_stale(cell["method"], cell["backend"], cell["code"])
@@ -81,7 +105,7 @@ def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any
 
 @functools.cache
 def is_stale(method: str, backend: str, code: str) -> bool:
-    """Whether a method's code is no longer what a record names."""
+    """Whether a method's code has another digest than a record names."""
     try:
         return not is_current_version(get_method(method), backend, code)
     except UnknownMethod:
@@ -98,39 +122,38 @@ def datasets_of(runs: Iterable[VerifiedRecord]) -> list[str]:
 
 
 def device_backends(runs: Iterable[VerifiedRecord]) -> list[str]:
-    """The backends kernels ran on; their times are never mixed in one row or panel."""
+    """The backends on which kernels ran; no row or panel mixes the times of two of them."""
     return sorted({run.backend for run in runs} - {"cpu"})
 
 
 def on_backend(runs: Iterable[VerifiedRecord], backend: str) -> list[VerifiedRecord]:
-    """The runs that may be compared: those of one backend and of the CPU references."""
+    """The runs that may be compared: those on one backend, and the CPU references."""
     return [run for run in runs if run.backend in (backend, "cpu")]
 
 
 def of_method(
     runs: Iterable[VerifiedRecord], method: str, rules: Sequence[str] = ("canonical",), **params: Any
 ) -> list[VerifiedRecord]:
-    """The runs of one setting of a method, found by what it is: the first with these parameters or, where there is
-    none, the first.
+    """The runs of one setting of a method: the first setting with these parameters or, without any, the first setting.
 
     Args:
-        rules: for separating sets; settings with another are left out, those with an earlier one come first.
+        rules: the rules for separating sets that are allowed; runs with an earlier one come first.
     """
     runs = list(runs)
-    found = [run for rule in rules for run in runs if (run.method, run.separating_sets) == (method, rule)]
-    best = next((run for run in found if params.items() <= run.params.items()), next(iter(found), None))
-    return [run for run in found if run.setting == best.setting]
+    candidates = [run for rule in rules for run in runs if (run.method, run.separating_sets) == (method, rule)]
+    best = next((run for run in candidates if params.items() <= run.params.items()), next(iter(candidates), None))
+    return [run for run in candidates if run.setting == best.setting]
 
 
 def of_settings(runs: Iterable[VerifiedRecord], chosen: Iterable[Sequence[VerifiedRecord]]) -> list[VerifiedRecord]:
-    """Those among runs that are in one of the chosen lists, in their own order."""
-    inside = {id(run) for some in chosen for run in some}
-    return [run for run in runs if id(run) in inside]
+    """The runs that are in one of the chosen lists, in the order of ``runs``."""
+    members = {id(run) for group in chosen for run in group}
+    return [run for run in runs if id(run) in members]
 
 
 def by_backend(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, VerifiedRecord]]:
-    """The contents of rows: for each backend, the runs by data set."""
-    found: dict[str, dict[str, VerifiedRecord]] = {}
+    """The contents of a table's rows: for each backend, the runs by data set."""
+    rows: dict[str, dict[str, VerifiedRecord]] = {}
     for run in sorted(runs, key=lambda run: run.backend):
-        found.setdefault(run.backend, {})[run.dataset] = run
-    return found
+        rows.setdefault(run.backend, {})[run.dataset] = run
+    return rows

@@ -570,7 +570,7 @@ def test_what_it_refuses(search, monkeypatch):
 
 
 def test_the_scaling_script(tmp_path):
-    from workflow.lib.distributed import main
+    from workflow.pages.distributed import main
 
     out = tmp_path / "scaling.json"
     arguments = ["--variables", "150", "--samples", "60", "--workers", "1", "--backend", "host", "--panel", "32"]

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import gzip
 import io
+import json
 import lzma
 import random
 import tempfile
@@ -34,6 +35,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.measurement.isolate import Outcome
+from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import InvalidRecord, Limits, Record, load_tests
 from gpupc_impl.measurement.samples import Samples
 from gpupc_impl.mixed.problem import MixedProblem
@@ -311,10 +313,19 @@ def _checkpoint(path: Path, pmax: bool) -> Checkpoint:
     return Checkpoint(str(path), "f" * 64, "canonical", pmax)
 
 
-def _recorded(folder: str) -> list[bytes]:
-    """The smallest recorded files of a kind."""
-    paths = sorted((ROOT / "results/recorded").glob(f"*/{folder}"), key=lambda path: path.stat().st_size)
-    return [path.read_bytes() for path in paths[:5]]
+def _records() -> list[bytes]:
+    """The shortest published records."""
+    records = [record for path in _published("machines.json") for record in open_published(path.parent).records()]
+    return sorted((json.dumps(record.to_json()).encode() for record in records), key=len)[:5]
+
+
+def _single_tests() -> list[bytes]:
+    """The smallest published tables of single tests."""
+    return sorted((path.read_bytes() for path in _published("tests/*.json")), key=len)[:5]
+
+
+def _published(name: str) -> list[Path]:
+    return sorted((ROOT / "results/recorded").glob(f"*/{name}"))
 
 
 def _registries() -> list[bytes]:
@@ -409,7 +420,7 @@ TARGETS: Mapping[str, Target] = {
     "skeleton": Target(Skeleton.load, (InvalidSkeleton,), (".npz",), _results),
     "cpdag": Target(CPDAG.load, (InvalidSkeleton,), (".npz",), _results),
     "checkpoint": Target(_read_checkpoint, (InvalidProblem,), (".npz",), _checkpoints),
-    "record": Target(Record.load, (InvalidRecord,), (".json",), lambda: _recorded("records/*/*.json")),
-    "tests": Target(load_tests, (InvalidRecord,), (".json",), lambda: _recorded("tests/*.json")),
+    "record": Target(Record.load, (InvalidRecord,), (".json",), _records),
+    "tests": Target(load_tests, (InvalidRecord,), (".json",), _single_tests),
     "sample": Target(_read_sample, (), (".json",), _samples),
 }

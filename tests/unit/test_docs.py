@@ -124,8 +124,9 @@ def test_command_works_as_shown(code):
             case ["snakemake", *arguments]:
                 assert_options(["snakemake"], arguments)
                 assert_files_are_there(arguments)
-                assert arguments[-1] in entries() or arguments[-2:-1] == ["--cores"]  # else it makes everything
-            case ["pip", "install", *arguments]:
+                targets = {*entries(), "record"}
+                assert arguments[-1] in targets or arguments[-2:-1] == ["--cores"]  # else it makes everything
+            case ["pip", "install" | "download", *arguments]:
                 assert_files_are_there(arguments)
                 assert set(re.findall(r"\[(\w+)\]", line)) <= EXTRAS.keys(), line
             case ["pre-commit", "install" | "run", *_]:
@@ -206,7 +207,7 @@ def test_a_page_that_nobody_placed_is_in_the_navigation(tmp_path):
     pytest.importorskip("mkdocs")
     from mkdocs.config.defaults import MkDocsConfig
 
-    from workflow.lib import site
+    from workflow.pages import site
 
     for name in ("index.md", "new.md", "deep/other.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from datasets.dataset import DatasetUnavailable
-from workflow.lib import tutorials
+from workflow.pages import tutorials
 
 SCRIPTS = sorted(tutorials.FOLDER.glob("*.py"))
 

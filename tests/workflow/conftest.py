@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-SHARED = {"finished", "changed", "project", "beside", "cluster", "recorded"}
+SHARED = {"finished", "changed", "project", "beside", "cluster", "recording"}
 """Fixtures of a module."""
 
 

@@ -13,7 +13,7 @@ from tests.unit.baselines.test_gaussian import r_squared
 pytest.importorskip("numba")
 pytest.importorskip("mpmath")
 
-from workflow.lib import decisions, numerics
+from workflow.pages import decisions, numerics
 
 
 def samples(p: int = 12, m: int = 60, seed: int = 0) -> np.ndarray:

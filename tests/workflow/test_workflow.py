@@ -15,8 +15,9 @@ import psutil
 import pytest
 import yaml
 
+from gpupc_impl.measurement.publish import check, publish
 from tests.workflow import calls
-from workflow.lib.config import check_config, complete
+from workflow.lib.config import check_config
 from workflow.lib.experiments import expand
 
 ROOT = Path(__file__).parents[2]
@@ -45,13 +46,14 @@ def command(folder, config, *arguments):
     ]
 
 
-def environment(mirror="", plugins=PLUGINS):
-    """Ours, without its mirrors, and with the plug-in methods of the tests."""
+def environment(mirror="", plugins=PLUGINS, **more):
+    """Ours, without its mirrors, and with the plug-in methods of the tests and more variables."""
     paths = [str(plugins), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
         "GPUPC_PLUGINS": "planted,toys",
         "GPUPC_MIRRORS": str(mirror),
+        **more,
     }
 
 
@@ -110,14 +112,14 @@ def test_dry_run(tmp_path, config):
     figures = ("cupc_fig5", "cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig9", "cupc_fig10", "ooc_fig1", "ooc_fig2")
     targets = [*tables, *figures, "check_verification", "measure_gaussian", "measure_cupc_fig10"]
     targets += [f"cmiknn_table{k}" for k in range(1, 11)] + [f"gpupc_table{k}" for k in range(1, 4)] + ["cmiknn_fig1"]
-    targets += ["measure_discrete", "measure_nonlinear", "time_cmiknn_table4", "verify_ci_tests"]
+    targets += ["measure_discrete", "measure_nonlinear", "time_tests", "verify_ci_tests"]
     for target in targets:
         assert f"{target} " in printed
 
 
 def test_targets_measure_only_what_they_show_on_the_backend_that_the_command_line_names(tmp_path):
     printed = snakemake(tmp_path, CONFIGS[1], "--config", "backend=cuda", "--dry-run", "cupc_fig10", "cmiknn_table6")
-    for measured in ("measure_cupc_fig10", "time_cmiknn_table1"):
+    for measured in ("measure_cupc_fig10", "time_tests"):
         assert f"{measured} " in printed
     for other in ("measure_gaussian", "measure_cupc_fig7", "measure_cmiknn", "fetch_dataset", "cupc_table1"):
         assert other not in printed
@@ -339,17 +341,17 @@ def test_an_experiment_has_data_sets_of_its_own(finished):
 
 @pytest.fixture(scope="module")
 def device(finished, tmp_path_factory):
-    """What was measured in `finished`, as if recorded on another machine: without skeletons, one record is missing, and
-    one was made by other code."""
-    folder = tmp_path_factory.mktemp("recorded") / "some-machine"
-    shutil.copytree(finished / "results", folder, ignore=shutil.ignore_patterns("*.npz", "samples", "data"))
-    config = yaml.safe_load(TINY.read_text())
-    complete(config)
-    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    (folder / "records/tiny/baseline-1.json").unlink()
-    stale = folder / "records/tiny/cupc-e.json"
+    """What was measured in `finished`, published as if on another machine: one record is missing, and one was made by
+    other code."""
+    folder = tmp_path_factory.mktemp("recorded")
+    shutil.copytree(finished / "results", folder / "results", ignore=shutil.ignore_patterns("samples", "data"))
+    (folder / "results/records/tiny/baseline-1.json").unlink()
+    stale = folder / "results/records/tiny/cupc-e.json"
     stale.write_text(json.dumps(json.loads(stale.read_text()) | {"code": "0" * 64}))
-    return folder
+    (folder / "results/verification/tiny.csv").touch()  # of this very record
+    publish(folder / "results", folder / "some-machine")
+    assert check(folder / "some-machine") == []
+    return folder / "some-machine"
 
 
 @pytest.fixture(scope="module")
@@ -407,10 +409,9 @@ def test_what_nobody_measured_says_so(beside):
 def test_a_changed_recorded_run_is_drawn_again(beside, device):
     target = "cupc_fig7"
     assert "Nothing to be done" in snakemake(*beside, target, "--dry-run")
-    path = device / "records/tiny/cupc-e-2-32.json"
-    content = json.loads(path.read_text())
-    content["time_s"]["warm"] = [1000.0]
-    path.write_text(json.dumps(content))
+    path = device / "records/cupc_fig7.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(re.sub(r'"warm":\[[^]]*\]', '"warm":[1000.0]', line) for line in lines))
     assert f"Making {target}" in snakemake(*beside, target, "--dry-run")
 
 

@@ -1,4 +1,4 @@
-"""Configs: read and completed, and what is wrong with one said before anything runs, in one sentence a fault."""
+"""Reads configs, fills in their defaults and, before anything runs, names every fault in a sentence."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class InvalidConfig(ValueError):
-    """A config is no YAML, or cannot be meant; the message has a line a fault."""
+    """A config is no YAML or has faults; the message has one line for each."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The content of a config's file, not yet checked, or of the schema's.
+    """The unchecked content of a YAML file: a config, or the schema of configs.
 
     Raises:
-        InvalidConfig: it is no YAML, or no mapping.
+        InvalidConfig: the file is no YAML, or holds no mapping.
         OSError: the file cannot be opened.
     """
     try:
         config = yaml.load(path.read_text(encoding="utf-8"), _YAML)
     except OSError:
         raise
-    except Exception as error:  # YAML's own, and what odd values raise: a number of 5000 digits, a 13th month
+    except Exception as error:  # YAML's, and those of odd values, such as a number of 5000 digits or a 13th month
         raise InvalidConfig(f"{path} is not readable as YAML: {type(error).__name__}: {error}") from error
     if not isinstance(config, dict):
         raise InvalidConfig(f"{path} holds {type(config).__name__}, not keys with values")
@@ -50,18 +50,18 @@ def complete(config: dict[str, Any]) -> None:
     in the defaults.
 
     Raises:
-        InvalidConfig: what is wrong, a line a fault.
+        InvalidConfig: the config has faults.
     """
     check_config(config)
     schema = read_config(SCHEMA)
     for _ in _Completing(schema).iter_errors(config):
-        pass  # it has none; defaults are filled in on the way
+        pass  # there are none; this fills in the defaults
 
 
 def _with_defaults(
     validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
 ) -> Iterator[ValidationError]:
-    """The validator of `properties`, which fills in the default of every key that is not there."""
+    """The validator of `properties`, which also fills in the default of every missing key."""
     for name, described in properties.items():
         if "default" in described and validator.is_type(instance, "object"):
             instance.setdefault(name, copy.deepcopy(described["default"]))
@@ -72,7 +72,7 @@ _Completing = validators.extend(Draft202012Validator, {"properties": _with_defau
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """As `complete`, without filling anything in."""
+    """Check a config as `complete` does, and change nothing."""
     try:
         faults = [*_key_faults(config, "", set())]
         faults = faults or [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
@@ -89,7 +89,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def _key_faults(part: Any, where: str, seen: set[int]) -> Iterator[str]:
-    """Keys that YAML takes for something other than text, such as 0 or null; each part is looked into once."""
+    """Faults of keys that YAML does not read as text, such as 0 or null; parts that aliases share are visited once."""
     if not isinstance(part, (dict, list)) or id(part) in seen:
         return
     seen.add(id(part))
@@ -100,7 +100,7 @@ def _key_faults(part: Any, where: str, seen: set[int]) -> Iterator[str]:
 
 
 def _schema() -> dict[str, Any]:
-    """The schema, with the experiments and tables of single tests that the catalogue's outputs show, and no others."""
+    """The schema, which allows only the experiments and tables of single tests that the catalogue's outputs show."""
     schema = read_config(SCHEMA)
     experiments = [name for entry in entries().values() for name in entry.experiments]
     tables = [entry.tests for entry in entries().values() if entry.tests]
@@ -180,8 +180,8 @@ def _experiment_faults(config: Mapping[str, Any]) -> Iterator[str]:
         yield str(error)
         return
     for name, experiment in experiments.items():
-        given = {parameter: None for own in experiment.problems.values() for parameter in own}
-        yield from _parameter_faults(experiment.family, given, f"in experiments.{name}.graphs")
+        own_parameters = {parameter: None for problem in experiment.problems.values() for parameter in problem}
+        yield from _parameter_faults(experiment.family, own_parameters, f"in experiments.{name}.graphs")
         for setting, choice in experiment.settings.items():
             try:
                 get_method(choice.get("method", setting)).parse_params(choice.get("params", {}))

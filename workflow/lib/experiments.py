@@ -1,4 +1,4 @@
-"""What the `experiments` of a config ask for: grids of parameters and series of generated graphs, written out."""
+"""Writes out the `experiments` of a config: grids of parameters, and series of generated graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpupc_impl.core.registry import get_method
 
 
 class Experiment(NamedTuple):
-    """One figure's measurements.
+    """The measurements for one figure.
 
     Attributes:
         family: of the problems.
@@ -23,6 +23,7 @@ class Experiment(NamedTuple):
             sets are measured.
         problems: by graph, the parameters of its test that are not the family's.
         sweeps: for each sweep, the value that it varies by graph.
+        large: whether each graph has jobs of its own, and its problem is removed once nothing needs it any more.
     """
 
     family: str
@@ -31,23 +32,29 @@ class Experiment(NamedTuple):
     graphs: dict[str, dict[str, Any]]
     problems: dict[str, dict[str, Any]]
     sweeps: dict[str, dict[str, float]]
+    large: bool = False
+
+    @property
+    def together(self) -> bool:
+        """Whether one job generates all graphs, one measures them and one verifies them."""
+        return bool(self.graphs) and not self.large
 
 
 def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
     """The experiments of a config that fits the schema, by name.
 
     Raises:
-        ValueError: an experiment makes no sense; the message is a sentence.
+        ValueError: an experiment has a fault; the message is a sentence.
     """
-    found = {}
+    experiments = {}
     for name, choice in config.get("experiments", {}).items():
         try:
-            found[name] = _experiment(choice, config)
+            experiments[name] = _experiment(choice, config)
         except KeyError as error:
             raise ValueError(f"experiments.{name}: the graphs have no parameter {error}") from None
         except ValueError as error:
             raise ValueError(f"experiments.{name}: {error}") from None
-    return found
+    return experiments
 
 
 def _experiment(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
@@ -95,11 +102,12 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
             raise ValueError(f"data set {name!r} stands in datasets or graphs as well; give that one another name")
         graphs[name] = own_entries[name]
         problems[name] = shared | own_parameters(own)
-    return Experiment(family, list(graphs), _settings(choice["settings"], family, config), graphs, problems, sweeps)
+    settings = _settings(choice["settings"], family, config)
+    return Experiment(family, list(graphs), settings, graphs, problems, sweeps, choice.get("large", False))
 
 
 def _named(template: str, values: Mapping[str, Any]) -> str:
-    """The name of a graph: the template with the values of the parameters that stand in its braces."""
+    """The name of a graph: the template with the value of each parameter in the place of its braces."""
     for _, field, form, conversion in string.Formatter().parse(template):
         if field is not None and (form or conversion or not field.isidentifier()):
             raise ValueError(f"graphs.name {template!r}: between braces stands the name of a parameter alone")
@@ -109,7 +117,7 @@ def _named(template: str, values: Mapping[str, Any]) -> str:
 def _settings(
     chosen: Mapping[str, Any] | Sequence[str], family: str, config: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The experiment's own settings, or those of the family with these names."""
+    """The experiment's own settings, or the settings of the family that it names."""
     if isinstance(chosen, Mapping):
         return dict(chosen)
     known = config["settings"].get(family, {})
@@ -120,7 +128,7 @@ def _settings(
 
 
 def own_parameters(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the test that a data set of the config has for itself."""
+    """The parameters of the test that a config gives to one data set."""
     return {key: choice[key] for key in ("alpha", "max_level") if key in choice} | choice.get("problem", {})
 
 
@@ -140,6 +148,6 @@ def grid_settings(
 
 
 def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of the listed values; a value that is not a list is the same in all."""
+    """Every combination of the listed values; a value that is no list is in all combinations."""
     lists = [value if isinstance(value, list) else [value] for value in values.values()]
     return (dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*lists))

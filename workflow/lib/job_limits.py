@@ -1,7 +1,7 @@
-"""What a measuring job may take of a cluster's node, from the limits that its config sets to each run.
+"""What a measuring job requests from a cluster's scheduler, from the limits that the config sets for each run.
 
-A job that its scheduler ends goes on with the samples that it took, so minutes that fit what is likely suffice: they
-are not the worst that could happen.
+The minutes are those that a job is likely to need, not the worst case: a job that its scheduler ended is tried again
+and continues with the samples that it took.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from gpupc_impl.measurement.bench import START_LIMIT_S
 
 OVERHEAD_MB = 2000
-"""Memory of a job beside its runs: Snakemake, in the job and in its step, and the process that measures."""
+"""Memory of a job beside its runs: that of Snakemake, in the job and in its step, and of the process that measures."""
 
 
 def for_searches(
@@ -24,12 +24,12 @@ def for_searches(
     limits: Mapping[str, Any],
     cluster: Mapping[str, Any],
 ) -> dict[str, int]:
-    """Minutes and megabytes of a job that measures settings on data sets, one after another.
+    """Minutes and megabytes of a job that measures settings on data sets, one data set after another.
 
-    A setting is run once more after a run longer than ``timing.long_run_s``, and ``repeats`` times after a shorter one.
+    After its cold run a setting is run once if that took longer than ``timing.long_run_s``, else ``repeats`` times.
 
     Args:
-        timing, limits, cluster: the config's.
+        timing, limits, cluster: those of the config.
     """
     seconds = 0.0
     for choice in settings.values():
@@ -41,12 +41,12 @@ def for_searches(
 def for_single_tests(
     cells: int, implementations: int, time_limit_s: float, limits: Mapping[str, Any], cluster: Mapping[str, Any]
 ) -> dict[str, int]:
-    """The same of a job that times single tests, all of whose runs in a cell have one limit together."""
+    """Minutes and megabytes of a job that times single tests; a time limit holds for all runs of a cell together."""
     return _resources(implementations * START_LIMIT_S + cells * time_limit_s, implementations, limits, cluster)
 
 
 def _resources(seconds: float, processes: int, limits: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, int]:
-    """As Snakemake names them. Every process may hold what a run may; 0 MB stands for no limit."""
+    """The resources by Snakemake's names. Each process may take the memory limit of a run; 0 MB stands for no limit."""
     memory = limits["memory_mb"]
     return {
         "runtime": min(math.ceil(seconds / 60), cluster["job_minutes"]),

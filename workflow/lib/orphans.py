@@ -1,4 +1,4 @@
-"""Jobs that end with the workflow that started them."""
+"""Ends jobs whose workflow has ended."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import threading
 import time
 
 LOOK_S = 0.5
-"""Seconds between two looks at the parent."""
+"""Seconds between two checks of the parent."""
 
 
 def end_with_parent() -> None:
-    """End this process as soon as its parent is gone, as Snakemake is after ``kill -9``, and what it measures with it.
+    """End this process, and the workers that it started, as soon as its parent has ended, as Snakemake does at
+    ``kill -9``.
 
-    Otherwise it would go on beside the jobs of the next call, on the same cores and the same files.
+    Otherwise the process would continue beside the jobs of the next call, on the same cores and the same files.
     """
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 
@@ -21,4 +22,4 @@ def end_with_parent() -> None:
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK_S)
-    os._exit(1)  # the guards of its workers see their pipes end
+    os._exit(1)  # the guards of the workers notice that their pipes are closed

@@ -1,4 +1,4 @@
-"""What a config asks for: who is measured on what, in which files, and what each table and figure is made from."""
+"""Plans what a config asks for: what is measured on which data sets, in which files, and what each output reads."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from datasets import registry
 from datasets.fetch import mirrored_paths
+from gpupc_impl.core.files import save_json, write_whole
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
+from gpupc_impl.measurement.folders import EXPERIMENTS
+from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from gpupc_impl.reporting.sources import Source
 from workflow.lib.config import read_config
@@ -18,20 +23,25 @@ from workflow.lib.experiments import Experiment, expand, own_parameters
 ROOT = Path(__file__).parents[2]
 
 MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
-"""Kinds of files: where a recorded device has none of the first kind that an output reads, it has nothing to show."""
+"""Kinds of files: a published folder without any of the first kind that an output reads has nothing to show."""
 
 RECORDED, CONFIG = "results/recorded", "config.yaml"
 """Where the project keeps recorded runs, and the file in each folder that holds the config they were made with."""
 
 
 class Measurement(NamedTuple):
-    """The same settings, to be measured on each of some data sets.
+    """The same settings, measured on each of some data sets.
 
     Attributes:
-        targets: what stands for the data set in paths: the wildcard, for a job a data set, or all names, for one job
-            for all of them (the graphs of an experiment, which are many and small).
+        name: the family's or the experiment's.
+        targets: what stands for the data set in paths: the wildcard where each data set has a job of its own, or all
+            names where one job measures all of them (the graphs of an experiment, which are many and small).
+        log: path of the job's log.
+        subject: what the job's message names.
+        repeats: warm runs of a setting.
     """
 
+    name: str
     family: str
     datasets: list[str]
     settings: dict[str, dict[str, Any]]
@@ -45,7 +55,7 @@ class Plan:
     """A complete config, read for the rules.
 
     Args:
-        folder: where its results are, with the files of results/; another one holds runs that were recorded elsewhere.
+        folder: where its results are; another one than results/ is a folder of published runs.
 
     Attributes:
         entries: of the config's data sets, as in the registry, by name.
@@ -68,14 +78,31 @@ class Plan:
         """The data sets, by family."""
         return [name for names in self.families.values() for name in names]
 
+    @property
+    def order(self) -> list[str]:
+        """Families, tables of single tests and experiments by name, the most telling first: the config's order."""
+        return [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
+
     def of_kind(self, file: bool) -> list[str]:
-        """The data sets that are files, or the others."""
+        """The data sets that are files, or those that are generated."""
         return [name for name, entry in self.entries.items() if (entry["kind"] == "file") == file]
+
+    def describe(self) -> None:
+        """Write the config, without the folders of this machine, and the runs of each experiment beside the results.
+
+        `gpupc records publish` reads both.
+        """
+        config = {**self.config, "mirrors": [], "recorded": None}
+        with write_whole(Path(self.folder, CONFIG)) as path:
+            path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        parts = self.measurements().items()
+        runs = {name: {"datasets": part.datasets, "settings": list(part.settings)} for name, part in parts}
+        save_json(runs, Path(self.folder, EXPERIMENTS))
 
     # --- data --------------------------------------------------------------------------------------------------------
 
     def where(self) -> dict[str, Any]:
-        """Where files are looked for; see `datasets.load`."""
+        """The places where data sets are looked for: arguments of `datasets.load`."""
         return {
             "cache_dir": "resources/datasets",
             "mirrors": self.config["mirrors"],
@@ -83,28 +110,35 @@ class Plan:
         }
 
     def mirrored(self, files: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Copies of data sets' files in mirror folders: where one appears, a missing data set is tried again."""
-        found = [entry for entry in files if entry["kind"] == "file"]
-        return [str(path) for entry in found for path in mirrored_paths(entry, self.config["mirrors"])]
+        """Copies of data sets in mirror folders. A new copy makes a missing data set again."""
+        in_files = [entry for entry in files if entry["kind"] == "file"]
+        return [str(path) for entry in in_files for path in mirrored_paths(entry, self.config["mirrors"])]
 
     def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
-        """What, beside the data, makes a problem of a data set: see the problem classes.
+        """The parameters of a family's problems (`from_data` of its problem class).
 
         Args:
-            own: those that are neither the config's nor the family's.
+            own: those that take the place of the config's and of the family's.
         """
         everywhere = {key: self.config[key] for key in ("alpha", "max_level")}
         return everywhere | self.config["problems"].get(family, {}) | own
 
     def parameters_of(self, dataset: str) -> dict[str, Any]:
-        """The same for one of the config's data sets."""
+        """The parameters of the problem of one of the config's data sets."""
         own = own_parameters(self.config["datasets"][dataset])
         return self.problem_parameters(self.entries[dataset]["family"], own)
+
+    def source_of(self, name: str, dataset: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """The registry's entry of a data set that a family or experiment measures, and its problem's parameters."""
+        experiment = self.experiments.get(name)
+        if experiment is None or not experiment.graphs:
+            return self.entries[dataset], self.parameters_of(dataset)
+        return experiment.graphs[dataset], self.problem_parameters(experiment.family, experiment.problems[dataset])
 
     # --- records -----------------------------------------------------------------------------------------------------
 
     def records_of(self, datasets: Iterable[str]) -> list[str]:
-        """The records of data sets: every setting of their families."""
+        """The records of data sets with every setting of their families."""
         return [
             path
             for name in datasets
@@ -112,11 +146,12 @@ class Plan:
         ]
 
     def records_of_experiment(self, name: str) -> list[str]:
-        """The records that an experiment adds."""
+        """The records of an experiment."""
         return self._records(self.experiments[name].datasets, self.experiments[name].settings)
 
     def references_of_experiment(self, name: str) -> list[str]:
-        """The records that an experiment's skeletons are compared with: the first reference's, where there is one."""
+        """The records of the first reference on an experiment's data sets, which its skeletons are compared with; none
+        where the experiment has graphs of its own."""
         experiment = self.experiments[name]
         if experiment.graphs:
             return []
@@ -127,52 +162,66 @@ class Plan:
     def _records(self, datasets: Iterable[str], settings: Iterable[str]) -> list[str]:
         return records(datasets, settings, self.folder)
 
+    def output_of(self, name: str, dataset: str, setting: str) -> str:
+        """The file that has a run's times: its record or, for a table of single tests, the table."""
+        if name in self.config["ci_tests"]["tables"]:
+            return f"{self.folder}/tests/{name}.json"
+        return self._records([dataset], [setting])[0]
+
     def measurements(self) -> dict[str, Measurement]:
         """What is measured, by name: the data sets with all settings of their family, then each experiment."""
-        found = {}
-        for name, (family, datasets, settings, graphs) in {
-            **{family: (family, names, self.config["settings"][family], {}) for family, names in self.families.items()},
-            **{name: experiment[:4] for name, experiment in self.experiments.items()},
-        }.items():
-            found[name] = Measurement(
-                family,
-                datasets,
-                settings,
-                targets=datasets if graphs else ["{dataset}"],
-                log=f"logs/measure_{name}.log" if graphs else f"logs/measure_{name}/{{dataset}}.log",
-                subject=f"the graphs of {name}" if graphs else "{wildcards.dataset}",
-                repeats=self.config["experiments"].get(name, {}).get("repeats", self.config["timing"]["repeats"]),
+        defaults = self.config["timing"]["repeats"]
+        measured = {}
+        for family, datasets in self.families.items():
+            measured[family] = _a_job_each(family, family, datasets, self.config["settings"][family], defaults)
+        for name, experiment in self.experiments.items():
+            repeats = self.config["experiments"][name].get("repeats", defaults)
+            parts = (name, experiment.family, experiment.datasets, experiment.settings)
+            measured[name] = (
+                Measurement(*parts, experiment.datasets, f"logs/measure_{name}.log", f"the graphs of {name}", repeats)
+                if experiment.together
+                else _a_job_each(*parts, repeats)
             )
-        return found
+        return measured
 
     def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """Versions of the methods' code: editing a method measures it again, and nothing else does."""
-        found = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
+        """By setting, the version of its method's code. An edit of a method changes only its own version."""
+        methods = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
         backend = self.config["backend"]
         versions = {
             method.name: code_version(method, "cpu" if method.backends == ("cpu",) else backend)
-            for method in {method.name: method for method in found.values()}.values()
+            for method in {method.name: method for method in methods.values()}.values()
         }
-        return {setting: versions[method.name] for setting, method in found.items()}
+        return {setting: versions[method.name] for setting, method in methods.items()}
 
     def timelines(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """The runs whose timelines are shown: by data set, an experiment's first, its block-based settings by name."""
-        found = {}
+        """The block-based settings whose timeline is recorded, by data set: the first one of each experiment that shows
+        a timeline."""
+        settings_of = {}
         for entry in self.outputs().values():
             if "timeline" in entry.reads:
                 experiment = self.experiments[entry.experiments[0]]
-                found[experiment.datasets[0]] = {
+                settings_of[experiment.datasets[0]] = {
                     name: choice
                     for name, choice in experiment.settings.items()
                     if choice.get("method", name) == "out-of-core-block"
                 }
-        return found
+        return settings_of
 
     # --- outputs -----------------------------------------------------------------------------------------------------
 
     def outputs(self) -> dict[str, Entry]:
         """The tables and figures for which the config has the data."""
         return {name: entry for name, entry in entries().items() if self._has(entry)}
+
+    def shown_by(self, name: str) -> list[str]:
+        """The tables and figures that show a family, an experiment or a table of single tests."""
+        return [
+            output
+            for output, entry in self.outputs().items()
+            if name in (entry.tests, entry.family, *entry.experiments)
+            or (entry.family == EVERY and name in self.families)
+        ]
 
     def _has(self, entry: Entry) -> bool:
         if entry.tests:
@@ -187,8 +236,8 @@ class Plan:
     def inputs(self, entry: Entry) -> dict[str, list[str]]:
         """The files that a table or figure is made from, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
         own = [name for name in entry.experiments if name in self.experiments]
-        shown = self._datasets(entry.family) if entry.family else []
-        shown = shown + [dataset for name in own for dataset in self.experiments[name].datasets]
+        datasets = self._datasets(entry.family) if entry.family else []
+        datasets = datasets + [dataset for name in own for dataset in self.experiments[name].datasets]
         verification = [f"{self.folder}/verification.csv"] if entry.family else []
         timelines = [f"{self.folder}/timelines/{self.experiments[name].datasets[0]}.csv" for name in own]
         files = {
@@ -196,7 +245,7 @@ class Plan:
                 "records": self._records_for(entry),
                 "verification": verification + [f"{self.folder}/verification/{name}.csv" for name in own],
             },
-            "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in shown]},
+            "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in datasets]},
             "sharing": {"sharing": [f"{self.folder}/sharing.csv"]},
             "tests": {"tests": [f"{self.folder}/tests/{entry.tests}.json"]},
             "every_test": {
@@ -209,48 +258,55 @@ class Plan:
 
     def _records_for(self, entry: Entry) -> list[str]:
         """The records of the data sets that an output shows."""
-        found = self.records_of(self._datasets(entry.family)) if entry.family else []
+        records_of_family = self.records_of(self._datasets(entry.family)) if entry.family else []
         own = [name for name in entry.experiments if name in self.experiments]
-        return found + [path for name in own for path in self.records_of_experiment(name)]
+        return records_of_family + [path for name in own for path in self.records_of_experiment(name)]
 
-    def given(self, entry: Entry) -> dict[str, Any]:
-        """What a table or figure is given from the config, beside the files
-        (`gpupc_impl.reporting.catalogue.GIVEN`)."""
-        found: dict[str, Any] = {}
+    def config_arguments(self, entry: Entry) -> dict[str, Any]:
+        """The arguments of a table or figure that come from the config (`gpupc_impl.reporting.catalogue.GIVEN`)."""
+        arguments: dict[str, Any] = {}
         if "sweeps" in entry.reads:
-            found["sweeps"] = self.experiments[entry.experiments[0]].sweeps
+            arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps
         if "varies" in entry.reads:
-            found["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
+            arguments["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
         if "ran" in entry.reads:
-            found["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
-        return found
+            arguments["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
+        return arguments
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def source(self, entry: Entry) -> Source | None:
-        """This machine, as the source of a table or figure; None where the config has no data for it."""
+        """This machine's results as the source of a table or figure; None if the config has no data for it."""
         if not self._has(entry):
             return None
-        return Source(None, self.config["backend"], self.inputs(entry), self.given(entry))
+        return Source(None, self.config["backend"], self.inputs(entry), self.config_arguments(entry))
 
     def recorded_source(self, entry: Entry) -> Source | None:
-        """A folder of recorded runs as the source of a table or figure, with the files that are there; None where it
-        has nothing to show."""
+        """A folder of published runs as the source of a table or figure; None where it has nothing to show.
+
+        An output that reads no runs is headed by those of the data sets that it shows.
+        """
         if not self._has(entry):
             return None
-        asked = self.inputs(entry)
-        if not {"records", "tests"} & asked.keys():
-            drawn = {Path(path).stem for path in asked.get("timeline", [])}  # one data set
-            records = self._records_for(entry)
-            asked["about"] = [path for path in records if not drawn or Path(path).parent.name in drawn]
-        files = {kind: [path for path in paths if Path(path).is_file()] for kind, paths in asked.items()}
-        if not files[next(kind for kind in MAIN_FILES if kind in files)]:
+        inputs, published = self.inputs(entry), open_published(self.folder)
+        timelines = {} if "records" in inputs else {Path(path).stem for path in inputs.get("timeline", [])}
+        keys = [(Path(path).parent.name, Path(path).stem) for path in self._records_for(entry)]
+        keys = list(dict.fromkeys(key for key in keys if not timelines or key[0] in timelines))
+        runs = [key for key in keys if key in published]
+        datasets = [Path(path).stem for path in inputs.get("problems", []) if Path(path).stem in published.datasets]
+        files = {
+            kind: [path for path in paths if Path(path).is_file()]
+            for kind, paths in inputs.items()
+            if kind not in ("records", "verification", "problems")
+        }
+        main = next(kind for kind in MAIN_FILES if kind in inputs)
+        if not {"records": runs, "problems": datasets, **files}[main]:
             return None
-        if entry.methods and not {Path(path).stem for path in files["records"]} & self._settings_of(entry.methods):
+        if entry.methods and not {setting for _, setting in runs} & self._settings_of(entry.methods):
             return None
-        there = set(files.get("records", []))
-        absent = [(Path(path).parent.name, Path(path).stem) for path in asked.get("records", []) if path not in there]
-        return Source(Path(self.folder).name, self.config["backend"], files, self.given(entry), absent)
+        files["published"] = published.files_of(runs)
+        absent = [key for key in keys if key not in published] if "records" in inputs else []
+        return Source(self.folder, self.config["backend"], files, self.config_arguments(entry), runs, datasets, absent)
 
     def _settings_of(self, methods: Iterable[str]) -> set[str]:
         """The settings of some methods, by name, wherever they stand."""
@@ -258,8 +314,16 @@ class Plan:
         return {name for group in groups for name, choice in group.items() if choice.get("method", name) in methods}
 
 
+def _a_job_each(
+    name: str, family: str, datasets: list[str], settings: dict[str, dict[str, Any]], repeats: int
+) -> Measurement:
+    """A measurement in which every data set has a job of its own."""
+    log = f"logs/measure_{name}/{{dataset}}.log"
+    return Measurement(name, family, datasets, settings, ["{dataset}"], log, "{wildcards.dataset}", repeats)
+
+
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
-    """The recorded runs that a complete config wants shown, by folder: of each the plan of the config it was made with.
+    """The plans of the published runs that a config shows, each of the config that they were measured with.
 
     Raises:
         ValueError: a folder cannot be shown; the message is a sentence.
@@ -278,11 +342,11 @@ def _recorded_plan(folder: str) -> Plan:
 
 
 def recorded_folders(config: Mapping[str, Any]) -> list[str]:
-    """The folders of recorded runs that a config names or, where it names none, all of the project."""
+    """The folders of published runs that a config names or, where it names none, all of the project's."""
     if config["recorded"] is not None:
         return list(config["recorded"])
-    found = sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
-    return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in found]
+    folders = sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
+    return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in folders]
 
 
 def records(datasets: Iterable[str], settings: Iterable[str], folder: str = "results") -> list[str]:

@@ -1,4 +1,4 @@
-"""Writing a problem, or the reason why there is none."""
+"""Writes the problem of a data set, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ def write_problem(
     problem_path: str,
     facts_path: str,
 ) -> None:
-    """The problem that all methods are given, and its facts; an empty file when there is no problem.
+    """Write the problem that all methods are given, and its facts; the problem's file is empty if there is no problem.
 
     Where the true graph is known, the facts have ``true_edges``, pairs [i, j] for i -> j, unless there are more than
     `TRUE_EDGES`.
 
     Args:
-        data: the data set, or why there is none.
-        parameters: what beside the data makes the problem.
+        data: the data set, or the reason why it is not available.
+        parameters: those of the problem.
     """
-    problem, found = None, {**parameters, "name": name, **data.facts}
+    problem, facts = None, {**parameters, "name": name, **data.facts}
     if isinstance(data, DatasetUnavailable):
-        why = str(data)
+        reason = str(data)
     else:
         labels = {} if data.labels is None else {"categories": dict(zip(data.names, data.labels, strict=True))}
-        made = {"names": data.names, **parameters, **labels}
+        options = {"names": data.names, **parameters, **labels}
         try:
-            problem = get_family(data.family).prepare(data.values, Path(problem_path), progress=_tell, **made)
-            why = None
+            problem = get_family(data.family).prepare(data.values, Path(problem_path), progress=_tell, **options)
+            reason = None
         except InvalidProblem as error:
-            why = f"data set {name!r} cannot be used: {error}"
+            reason = f"data set {name!r} cannot be used: {error}"
         if data.true_dag is not None and data.true_dag.sum() <= TRUE_EDGES:
-            found["true_edges"] = np.argwhere(data.true_dag).tolist()
+            facts["true_edges"] = np.argwhere(data.true_dag).tolist()
     if problem is None:
         Path(problem_path).touch()
     else:
         problem.save(problem_path)
-        found |= problem.facts()
-    found |= {"available": problem is not None, "why": why, "problem": problem and problem.facts()}
-    save_json(found, Path(facts_path))
+        facts |= problem.facts()
+    facts |= {"available": problem is not None, "why": reason, "problem": problem and problem.facts()}
+    save_json(facts, Path(facts_path))
 
 
 def makers(entries: Iterable[Mapping[str, Any]], family: str | None) -> list[str]:
-    """The modules that make data sets and problems of them: generators of the entries, and how the family prepares."""
+    """The modules that generate data sets and prepare problems: the entries' generators, and those of the family."""
     generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
     prepares = [get_family(family).problem, get_family(family).prepare_large] if family else []
     return sorted(generators | {maker.__module__ for maker in prepares})

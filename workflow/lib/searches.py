@@ -1,4 +1,4 @@
-"""Whole searches measured side by side, as a config asks for them: every setting leaves a record."""
+"""Measures the searches that a config asks for side by side; every setting leaves a record."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.measurement.bench import Bench, Setting
-from gpupc_impl.measurement.record import Limits, Record
-from gpupc_impl.measurement.skeletons import Event, Plan, measure_side_by_side
-
-DATASET_FACTS = ("source", "licence", "citation", "sha256")
+from gpupc_impl.measurement.record import DATASET_FACTS, Limits, Record
+from gpupc_impl.measurement.skeletons import MeasurementRequest, Progress, measure_side_by_side
 
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
     """A setting as the config has it.
 
     Args:
-        timing, limits: the config's, for what the setting does not say itself.
+        timing, limits: those of the config, which hold for what the setting does not state itself.
     """
     return Setting(
         name,
@@ -46,15 +44,15 @@ def measure_dataset(
     *,
     out_dir: Path,
     store: Path,
-    progress: Callable[[Event], None],
+    progress: Callable[[Progress], None],
 ) -> dict[str, Record]:
-    """Measure settings on one data set; what is not measured leaves a record that says why.
+    """Measure settings on one data set; the record of a setting that is not measured says why.
 
     Args:
         facts: the problem's, as `workflow.lib.problems.write_problem` wrote them.
         settings, timing, limits: as in the config.
-        out_dir: where records and skeletons go.
-        store: keeps samples.
+        out_dir: the folder of records and skeletons.
+        store: the folder that keeps samples.
 
     Returns:
         The records by setting.
@@ -67,7 +65,7 @@ def measure_dataset(
     }
     if not facts["available"]:
         skipped = dict.fromkeys(settings, facts["why"])
-    plan = Plan(
+    request = MeasurementRequest(
         problem_path=Path(problem_path) if facts["available"] else None,
         dataset={"name": dataset, **{key: facts[key] for key in DATASET_FACTS if key in facts}},
         settings=[setting_of(name, choice, timing, limits) for name, choice in settings.items()],
@@ -78,4 +76,4 @@ def measure_dataset(
         side_by_side=timing["side_by_side"],
         store=store,
     )
-    return measure_side_by_side(plan, bench, progress=progress)
+    return measure_side_by_side(request, bench, progress=progress)

@@ -1,9 +1,9 @@
-"""A table of single CI tests: its cases, every combination of the values that the config lists, and their times."""
+"""Times a table of single CI tests, whose cases are all combinations of the values that the config lists."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ SEED = 0
 
 def time_table(
     table: Mapping[str, Any],
-    asked: Mapping[str, Any],
+    tests: Mapping[str, Any],
     implementations: Mapping[str, Mapping[str, Any]],
     parameters: Mapping[str, Any],
     limits: Mapping[str, Any],
@@ -37,23 +37,38 @@ def time_table(
 
     Args:
         table: the table in the config.
-        asked: the config's ``ci_tests``: where the data come from, how many tests a case has, how long they may take.
-        implementations: those of the config's that are timed.
-        parameters: of the problem, beside those that are dimensions.
-        limits: the config's.
-        store: keeps samples.
+        tests: ``ci_tests`` in the config: the source of the data, the tests of a case and their time limit.
+        implementations: those that are timed.
+        parameters: of the problem, beside the dimensions of the table.
+        limits: those of the config.
+        store: the folder that keeps samples.
 
     Returns:
-        What `gpupc_impl.measurement.record.save_tests` writes.
+        the content of a file that `gpupc_impl.measurement.record.save_tests` writes.
     """
-    bounds = Limits(asked["time_limit_s"], in_bytes(limits["memory_mb"]))
+    bounds = Limits(tests["time_limit_s"], in_bytes(limits["memory_mb"]))
     settings = [
         Setting(name, choice.get("method", name), choice.get("params", {}), limits=bounds)
         for name, choice in implementations.items()
     ]
     with tempfile.TemporaryDirectory() as folder:
-        groups, sources = table_cases(table, asked["spec"], asked["tests"], parameters, Path(folder))
+        groups, sources = table_cases(table, tests["spec"], tests["tests"], parameters, Path(folder))
         return measure_tests(groups, settings, bench, store=store, progress=progress) | {"source": sources}
+
+
+def joined(parts: Sequence[Mapping[str, Any]], implementations: Sequence[str]) -> dict[str, Any]:
+    """The times of one table from those of groups of its implementations, in the order of all implementations."""
+    cells = [cell for part in parts for cell in part["cells"]]
+    return {
+        **parts[0],
+        "cells": sorted(cells, key=lambda cell: implementations.index(cell["implementation"])),
+        "environments": {key: value for part in parts for key, value in part["environments"].items()},
+    }
+
+
+def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases of a table, as values of its dimensions."""
+    return list(combinations({name: table[name] for name in DIMENSIONS}))
 
 
 def table_cases(
@@ -62,11 +77,11 @@ def table_cases(
     """The cases, in groups that share the value of what varies, and the source of the data by number of samples.
 
     Args:
-        table: the table in the config: what varies, and the values of each dimension.
-        spec: of the generated data; its number of samples is the table's.
-        tests: how many of them each case has.
-        parameters: of the problem, beside those that are dimensions.
-        folder: where the problems are saved.
+        table: the table in the config, with the dimension that varies and the values of each dimension.
+        spec: the generator of the data, but for the number of samples, which the table has.
+        tests: the number of tests in a case.
+        parameters: of the problem, beside the dimensions of the table.
+        folder: the folder in which problems are saved.
     """
     values = {name: table[name] for name in DIMENSIONS}
     varied = table["varies"]
@@ -89,7 +104,7 @@ def table_cases(
 def _case(
     data: datasets.Dataset, values: Mapping[str, Any], tests: int, parameters: Mapping[str, Any], folder: Path
 ) -> Case:
-    """One combination of values; a case without a problem, and the reason, where they make none."""
+    """The case of one combination of values; it holds the reason where they make no problem."""
     k, permutations = values["k_cmi"], values["permutations"]
     facts = {**values, "k_rule": "fixed" if k >= 1 else "adaptive"}
     chosen = draw_tests(data.values.shape[1], values["set_size"], tests, SEED)

@@ -1,5 +1,5 @@
-"""Data sets, or the reason why one is not available: a missing data set must not cost the others their results, so
-tables and figures show the reason."""
+"""Gets data sets. One that is not available is replaced by the reason, which tables and figures show, so that the other
+data sets are measured all the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def get(name: str, entry: Mapping[str, Any], **where: Any) -> Dataset | DatasetU
 
 
 def read(path: str | Path) -> Dataset | DatasetUnavailable:
-    """Read what either of the two saved."""
+    """Read a data set, or the reason why it is not available, from the file in which it was saved."""
     try:
         return Dataset.load(path)
     except DatasetUnavailable as error:

@@ -1,4 +1,4 @@
-"""The timeline of one block-based out-of-core run: when each block is at work."""
+"""Records the timeline of a block-based out-of-core run: when each step of each block begins and ends."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def record_timeline(
     backend: str,
     out: str | Path,
 ) -> str | None:
-    """Run the first of the settings twice, and write the second run's steps as CSV; a header alone where it cannot run.
+    """Run the first of the settings twice, and write the second run's steps as CSV: a header alone if it cannot run.
 
     Args:
         facts: the problem's, as `workflow.lib.problems.write_problem` wrote them.
         settings, limits: as in the config.
 
     Returns:
-        Why there are no steps, as a sentence; None when there are.
+        why there are no steps, as a sentence; None if there are.
     """
     name, choice = next(iter(settings.items()))
     why: str | None = facts["why"]

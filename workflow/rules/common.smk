@@ -1,4 +1,4 @@
-"""What the rules share: the project on the Python path, the config checked, and its plan."""
+"""What the rules share: the project on the Python path, the checked config, and its plan."""
 
 import dataclasses
 import os
@@ -13,35 +13,58 @@ from snakemake.exceptions import WorkflowError
 
 ROOT = Path(workflow.basedir)
 
-# Scripts run in processes of their own; they find the project whether or not it is installed.
+# Scripts run in processes of their own, which find the project even if it is not installed.
 sys.path.insert(0, str(ROOT))
 os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.measurement.digest import digest
 from gpupc_impl.reporting.catalogue import entries
-from workflow.lib import job_limits, slices
+from workflow.lib import job_limits
 from workflow.lib.config import complete
+from workflow.lib.deadline import ESTIMATES, deadline, stop_at
+from workflow.lib.durations import write_estimates
 from workflow.lib.plan import Plan, records, recorded_folders, recorded_plans
 from workflow.lib.problems import makers
+from workflow.lib.single_tests import cases
 
 try:
     complete(config)
+    DEADLINE = deadline()
 except ValueError as error:
     raise WorkflowError(f"config: {error}") from None
 
 ENVIRONMENT = f"{ROOT}/environment.yml"  # used with `--software-deployment-method conda`, else our own interpreter
 with warnings.catch_warnings():
-    if not workflow.is_main_process:  # a job a process: what is wrong with the GPU is said once
+    if not workflow.is_main_process:  # the main process warns; on a cluster every job would warn again
         warnings.simplefilter("ignore")
     BACKEND = resolve_backend(config["backend"])
-config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report says what `auto` and null became
+config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report shows what `auto` and null stand for
 PLAN = Plan(config)
 CI_TESTS = config["ci_tests"]
+TIMELINES = PLAN.timelines()
+LIMITS = config["timing"], config["limits"], config["cluster"]
+LARGE = {
+    graph: name for name, experiment in PLAN.experiments.items() if experiment.large for graph in experiment.graphs
+}
+
+# As many jobs measure at a time as the resource `timing_slot` allows. Several share the cores evenly with the jobs that
+# prepare problems meanwhile. With a deadline, problems are prepared one after another, in the order of the measurements:
+# otherwise those of all measurements would come before the first measurement.
+CORES = workflow.cores or 1
+SLOTS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1)
+MEASURING_CORES = CORES if SLOTS == 1 else max(1, CORES // (SLOTS + 1))
+PREPARING_CORES = 1 if DEADLINE is None else MEASURING_CORES
+FIRST = 0 if DEADLINE is None else 2 * len(PLAN.order) + 2  # the priority of fetching and verifying
+
+
+def priority_of(name):
+    """The priority of preparing a family or experiment, one below that of measuring it; without a deadline, 0."""
+    return 0 if DEADLINE is None else 2 * (len(PLAN.order) - PLAN.order.index(name))
 
 
 def one_of(names):
-    """A regular expression that matches these names, and nothing when there are none."""
+    """A regular expression that matches these names, and nothing if there are none."""
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
@@ -50,10 +73,8 @@ wildcard_constraints:
 
 
 def code_of(script, entries=(), family=None):
-    """Digest of a script that works on data sets: what it imports, their generators and how their family makes problems.
-
-    Of what the script finds by name, other generators and families, nothing counts.
-    """
+    """Digest of a script that works on data sets: of what it imports, of their generators and of how their family makes
+    problems. Other generators and families, which the script finds by name, do not count."""
     return digest(f"workflow/scripts/{script}", *makers(entries, family), named=False)
 
 
@@ -62,14 +83,54 @@ def attempt_of(wildcards, attempt):
     return attempt
 
 
+def graphs_of(experiment, wildcards):
+    """The graphs that a job generates, by name: one of an experiment with large graphs, else all of them."""
+    chosen = [wildcards.dataset] if experiment.large else experiment.graphs
+    return {name: experiment.graphs[name] for name in chosen}
+
+
+def mirrored_graphs(experiment, wildcards):
+    """Copies in mirror folders of the files that graphs are made of."""
+    return PLAN.mirrored(graphs_of(experiment, wildcards).values())
+
+
+def parameters_of_graphs(name, wildcards):
+    """The parameters of the problems of an experiment's graphs."""
+    return [PLAN.source_of(name, graph)[1] for graph in graphs_of(PLAN.experiments[name], wildcards)]
+
+
+def matrices_of(name, targets):
+    """The files that hold the correlation matrices of an experiment's large graphs; none of other problems."""
+    return expand("results/problems/{dataset}.npy", dataset=targets) if name in LARGE.values() else []
+
+
+def records_of_dataset(dataset):
+    """The records of one of the config's data sets, or of an experiment's large graph."""
+    if dataset not in LARGE:
+        return PLAN.records_of([dataset])
+    return records([dataset], PLAN.experiments[LARGE[dataset]].settings)
+
+
+def limits_of_tests(table):
+    """What a job that times a table of single tests may take of a cluster's node."""
+    implementations = len(CI_TESTS["implementations"])
+    cells = implementations * len(cases(CI_TESTS["tables"][table]))
+    return job_limits.for_single_tests(cells, implementations, CI_TESTS["time_limit_s"], *LIMITS[1:])
+
+
+def limits_of_timeline(dataset):
+    """What a job that records a timeline may take of a cluster's node."""
+    return job_limits.for_searches(TIMELINES[dataset], 1, 1, *LIMITS)
+
+
 def in_report(path, category, label, caption="output"):
-    """A file that stands in the report."""
+    """A file that the report includes."""
     return report(path, caption=f"../report/{caption}.rst", category=category, labels={"result": label})
 
 
 @cache
 def recorded():
-    """Plans of the recorded runs; reading them takes a while, so only what shows them does."""
+    """Plans of the recorded runs. Reading them takes a while, so only jobs that show them do so."""
     try:
         return recorded_plans(config)
     except ValueError as error:
@@ -78,19 +139,19 @@ def recorded():
 
 @cache
 def sources_of(entry):
-    """What a table or figure is made from: recorded runs first, then this machine's."""
-    found = [*(plan.recorded_source(entry) for plan in recorded()), PLAN.source(entry)]
-    return list(filter(None, found))
+    """What a table or figure is made from: recorded runs first, then those of this machine."""
+    sources = [*(plan.recorded_source(entry) for plan in recorded()), PLAN.source(entry)]
+    return list(filter(None, sources))
 
 
 def files_of(entry, wildcards):
-    """Its input files: by kind those of this machine, and all recorded ones."""
+    """The input files of a table or figure: those of this machine by kind, and all recorded ones."""
     sources = sources_of(entry)
     if not sources:
         raise WorkflowError(f"{entry.name}: the config does not measure it, and no recorded runs have it")
     of_others = [path for each in sources if each.recorded for paths in each.files.values() for path in paths]
-    here = [each.files for each in sources if not each.recorded]
-    return {"recorded": of_others, **(here[0] if here else {})}
+    of_machine = [each.files for each in sources if not each.recorded]
+    return {"recorded": of_others, **(of_machine[0] if of_machine else {})}
 
 
 def described_sources(entry, wildcards):
@@ -98,10 +159,10 @@ def described_sources(entry, wildcards):
 
 
 def every_output(wildcards):
-    """All files of the tables and figures that anything has the data for."""
+    """All files of the tables and figures for which this machine or a recorded device has runs."""
     return [path for entry in entries().values() if sources_of(entry) for path in entry.outputs().values()]
 
 
 def caption_of(entry):
-    """What the report says of a table or figure under this config."""
+    """The report's caption of a table or figure under this config."""
     return Environment().from_string(entry.caption).render(config=config)

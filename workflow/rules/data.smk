@@ -1,4 +1,4 @@
-"""From a name in the config to a prepared problem."""
+"""Data sets, from a name in the config to a prepared problem."""
 
 
 localrules:
@@ -14,6 +14,7 @@ rule fetch_dataset:
         "logs/fetch_dataset/{dataset}.log",
     wildcard_constraints:
         dataset=one_of(PLAN.of_kind(file=True)),
+    priority: FIRST
     conda:
         ENVIRONMENT
     params:
@@ -33,6 +34,7 @@ rule simulate_dataset:
         "logs/simulate_dataset/{dataset}.log",
     wildcard_constraints:
         dataset=one_of(PLAN.of_kind(file=False)),
+    priority: FIRST
     conda:
         ENVIRONMENT
     params:
@@ -45,7 +47,7 @@ rule simulate_dataset:
         "../scripts/load_dataset.py"
 
 
-# The correlation matrix is made once, so that all methods see the same bits.
+# The correlation matrix is computed once, so that all methods see the same bits.
 rule prepare_problem:
     input:
         "results/data/{dataset}.npz",
@@ -54,8 +56,10 @@ rule prepare_problem:
         facts=["results/problems/{dataset}.json"],
     log:
         "logs/prepare_problem/{dataset}.log",
+    priority: lambda wildcards: priority_of(PLAN.entries[wildcards.dataset]["family"])
     conda:
         ENVIRONMENT
+    threads: PREPARING_CORES
     params:
         parameters=lambda wildcards: [PLAN.parameters_of(wildcards.dataset)],
         code=lambda wildcards: code_of("prepare_problems.py", family=PLAN.entries[wildcards.dataset]["family"]),
@@ -65,28 +69,36 @@ rule prepare_problem:
         "../scripts/prepare_problems.py"
 
 
-# Many and small: one job makes all graphs of an experiment, and keeps their problems only.
+# One job makes all graphs of an experiment, which are many and small, and keeps their problems only. A large graph has a job
+# of its own, and its problem is removed when it has been measured and verified.
 for name, experiment in PLAN.experiments.items():
     if experiment.graphs:
+        targets = ["{dataset}"] if experiment.large else experiment.datasets
+        kept = temp if experiment.large else list
 
         rule:
             name:
                 f"generate_{name}"
             input:
-                PLAN.mirrored(experiment.graphs.values()),
+                partial(mirrored_graphs, experiment),
             output:
-                problems=expand("results/problems/{dataset}.npz", dataset=experiment.graphs),
-                facts=expand("results/problems/{dataset}.json", dataset=experiment.graphs),
+                problems=kept(expand("results/problems/{dataset}.npz", dataset=targets)),
+                matrices=kept(matrices_of(name, targets)),
+                facts=expand("results/problems/{dataset}.json", dataset=targets),
             log:
-                f"logs/generate_{name}.log",
+                f"logs/generate_{name}/{{dataset}}.log" if experiment.large else f"logs/generate_{name}.log",
+            wildcard_constraints:
+                dataset=one_of(experiment.datasets),
+            priority: priority_of(name)
             conda:
                 ENVIRONMENT
+            threads: MEASURING_CORES if experiment.large else PREPARING_CORES
             params:
-                graphs=experiment.graphs,
+                graphs=partial(graphs_of, experiment),
                 where=PLAN.where(),
-                parameters=[PLAN.problem_parameters(experiment.family, own) for own in experiment.problems.values()],
+                parameters=partial(parameters_of_graphs, name),
                 code=code_of("prepare_problems.py", experiment.graphs.values(), experiment.family),
             message:
-                f"Generating the graphs of {name}"
+                f"Generating {'{wildcards.dataset}' if experiment.large else 'the graphs of ' + name}"
             script:
                 "../scripts/prepare_problems.py"

@@ -1,10 +1,12 @@
-"""Measurements: whole searches, single tests, and the timeline of an out-of-core run. Nothing else runs beside them, so
-they take all cores. They come first (`priority`): a check or a figure between two of them would leave a core idle."""
+"""Measurements: whole searches, single tests, and the timeline of an out-of-core run.
 
-LIMITS = config["timing"], config["limits"], config["cluster"]
+By default nothing runs beside a measurement: it takes all cores. Measurements come before everything else (`priority`),
+since a check or a figure between two of them would leave cores idle.
+"""
 
-# A job measures settings side by side, on one data set or on all graphs of an experiment. Skeletons (.npz) lie beside the
-# records of those that finished; only the records are outputs, since a failed method leaves no skeleton.
+# A job measures settings side by side, on one data set or on all graphs of an experiment. Its records are a list of outputs
+# that differs from family to family, which no wildcard can express, so every family and experiment has a rule. Skeletons
+# (.npz) lie beside the records of those that finished; a failed method leaves none, so only the records are outputs.
 for name, measurement in PLAN.measurements().items():
 
     rule:
@@ -12,6 +14,7 @@ for name, measurement in PLAN.measurements().items():
             f"measure_{name}"
         input:
             problems=expand("results/problems/{dataset}.npz", dataset=measurement.targets),
+            matrices=matrices_of(name, measurement.targets),
             facts=expand("results/problems/{dataset}.json", dataset=measurement.targets),
         output:
             records=records(measurement.targets, measurement.settings),
@@ -19,10 +22,10 @@ for name, measurement in PLAN.measurements().items():
             measurement.log,
         wildcard_constraints:
             dataset=one_of(measurement.datasets),
-        priority: 1
+        priority: priority_of(name) + 1
         conda:
             ENVIRONMENT
-        threads: workflow.cores or 1
+        threads: MEASURING_CORES
         resources:
             **job_limits.for_searches(
                 measurement.settings,
@@ -32,8 +35,10 @@ for name, measurement in PLAN.measurements().items():
             ),
             timing_slot=1,
             gpu=int(BACKEND == "cuda"),
+            slots=SLOTS,
             attempt=attempt_of,
         params:
+            target=name,
             family=measurement.family,
             settings=measurement.settings,
             codes=PLAN.code_versions(measurement.settings),
@@ -48,73 +53,69 @@ for name, measurement in PLAN.measurements().items():
             "../scripts/measure.py"
 
 
-for name, table in CI_TESTS["tables"].items():
-
-    rule:
-        name:
-            f"time_{name}"
-        output:
-            f"results/tests/{name}.json",
-        log:
-            f"logs/time_tests/{name}.log",
-        priority: 1
-        conda:
-            ENVIRONMENT
-        threads: workflow.cores or 1
-        resources:
-            **job_limits.for_single_tests(
-                len(CI_TESTS["implementations"]) * len(slices.cases(table)),
-                len(CI_TESTS["implementations"]),
-                CI_TESTS["time_limit_s"],
-                *LIMITS[1:],
-            ),
-            timing_slot=1,
-            gpu=int(BACKEND == "cuda"),
-            attempt=attempt_of,
-        params:
-            table=table,
-            tests={key: CI_TESTS[key] for key in ("spec", "tests", "time_limit_s")},
-            implementations=CI_TESTS["implementations"],
-            codes=PLAN.code_versions(CI_TESTS["implementations"]),
-            code=code_of("time_tests.py", [CI_TESTS["spec"]], CI_TESTS["spec"]["family"]),
-            parameters=PLAN.problem_parameters(CI_TESTS["spec"]["family"], {}),
-            backend=BACKEND,
-            limits=config["limits"],
-            store="results/samples",
-        message:
-            f"Timing the single tests of {name} on backend {{params.backend}}"
-        script:
-            "../scripts/time_tests.py"
+rule time_tests:
+    output:
+        "results/tests/{table}.json",
+    log:
+        "logs/time_tests/{table}.log",
+    wildcard_constraints:
+        table=one_of(CI_TESTS["tables"]),
+    priority: lambda wildcards: priority_of(wildcards.table) + 1
+    conda:
+        ENVIRONMENT
+    threads: MEASURING_CORES
+    resources:
+        runtime=lambda wildcards: limits_of_tests(wildcards.table)["runtime"],
+        mem_mb=lambda wildcards: limits_of_tests(wildcards.table)["mem_mb"],
+        timing_slot=1,
+        gpu=int(BACKEND == "cuda"),
+        slots=SLOTS,
+        attempt=attempt_of,
+    params:
+        table=lambda wildcards: CI_TESTS["tables"][wildcards.table],
+        tests={key: CI_TESTS[key] for key in ("spec", "tests", "time_limit_s")},
+        implementations=CI_TESTS["implementations"],
+        codes=PLAN.code_versions(CI_TESTS["implementations"]),
+        code=code_of("time_tests.py", [CI_TESTS["spec"]], CI_TESTS["spec"]["family"]),
+        parameters=PLAN.problem_parameters(CI_TESTS["spec"]["family"], {}),
+        backend=BACKEND,
+        limits=config["limits"],
+        store="results/samples",
+    message:
+        "Timing the single tests of {wildcards.table} on backend {params.backend}"
+    script:
+        "../scripts/time_tests.py"
 
 
-# A run of its own: writing its steps down is no part of a measurement.
-for name, settings in PLAN.timelines().items():
-
-    rule:
-        name:
-            f"record_timeline_{name}"
-        input:
-            problem=f"results/problems/{name}.npz",
-            facts=f"results/problems/{name}.json",
-        output:
-            f"results/timelines/{name}.csv",
-        log:
-            f"logs/record_timeline/{name}.log",
-        priority: 1
-        conda:
-            ENVIRONMENT
-        threads: workflow.cores or 1
-        resources:
-            **job_limits.for_searches(settings, 1, 1, *LIMITS),
-            timing_slot=1,
-            gpu=int(BACKEND == "cuda"),
-        params:
-            setting=settings,
-            codes=PLAN.code_versions(settings),
-            code=code_of("record_timeline.py"),
-            backend=BACKEND,
-            limits=config["limits"],
-        message:
-            f"Recording when each block of {name} is at work"
-        script:
-            "../scripts/record_timeline.py"
+# This is a run of its own, since writing down its steps is no part of a measurement.
+rule record_timeline:
+    input:
+        problem="results/problems/{dataset}.npz",
+        matrices=lambda wildcards: matrices_of(LARGE.get(wildcards.dataset), [wildcards.dataset]),
+        facts="results/problems/{dataset}.json",
+    output:
+        "results/timelines/{dataset}.csv",
+    log:
+        "logs/record_timeline/{dataset}.log",
+    wildcard_constraints:
+        dataset=one_of(TIMELINES),
+    priority: 1
+    conda:
+        ENVIRONMENT
+    threads: MEASURING_CORES
+    resources:
+        runtime=lambda wildcards: limits_of_timeline(wildcards.dataset)["runtime"],
+        mem_mb=lambda wildcards: limits_of_timeline(wildcards.dataset)["mem_mb"],
+        timing_slot=1,
+        gpu=int(BACKEND == "cuda"),
+        slots=SLOTS,
+    params:
+        setting=lambda wildcards: TIMELINES[wildcards.dataset],
+        codes=lambda wildcards: PLAN.code_versions(TIMELINES[wildcards.dataset]),
+        code=code_of("record_timeline.py"),
+        backend=BACKEND,
+        limits=config["limits"],
+    message:
+        "Recording when each block of {wildcards.dataset} is at work"
+    script:
+        "../scripts/record_timeline.py"

@@ -1,7 +1,7 @@
-"""Tables and figures, each an entry of the catalogue, from records and the papers' own numbers; and what they collect."""
+"""Tables and figures, each an entry of the catalogue, and the files that collect what they read."""
 
 
-# Seconds each: where measurements go to a cluster, these stay where the workflow was called.
+# These take seconds each, so they run where the workflow was called even if measurements are sent to a cluster.
 localrules:
     collect_records,
     count_sharing,
@@ -64,7 +64,8 @@ rule collect_sharing:
         "../scripts/collect_csv.py"
 
 
-# A target for every entry of the catalogue, whoever has its data: recorded plans are read only by the jobs that show them.
+# Every entry of the catalogue has a target, whether this machine or only a recorded device has its runs. Input functions read the
+# plans of recorded runs, so that only jobs that show them do.
 for name, entry in entries().items():
     shown, *others = entry.outputs().items()
 

@@ -1,9 +1,10 @@
-"""Skeletons compared edge by edge, removed edges tested again; an unexplained difference fails the run."""
+"""Skeletons are compared edge by edge, and removed edges are tested again; an unexplained difference fails the run."""
 
 CI_TESTS_VERIFICATION = ["results/verification/ci_tests.csv"] if CI_TESTS["tables"] else []
 
 
 localrules:
+    collect_experiment,
     collect_verification,
     check_verification,
 
@@ -11,11 +12,15 @@ localrules:
 rule verify_skeletons:
     input:
         problems=["results/problems/{dataset}.npz"],
-        records=lambda wildcards: PLAN.records_of([wildcards.dataset]),
+        matrices=lambda wildcards: matrices_of(LARGE.get(wildcards.dataset), [wildcards.dataset]),
+        records=lambda wildcards: records_of_dataset(wildcards.dataset),
     output:
         "results/verification/{dataset}.csv",
     log:
         "logs/verify_skeletons/{dataset}.log",
+    wildcard_constraints:
+        dataset=one_of([*PLAN.measured, *LARGE]),
+    priority: FIRST
     conda:
         ENVIRONMENT
     params:
@@ -26,45 +31,66 @@ rule verify_skeletons:
         "../scripts/verify_skeletons.py"
 
 
-for name, experiment in PLAN.experiments.items():
+rule verify_experiment:
+    input:
+        problems=lambda wildcards: expand(
+            "results/problems/{dataset}.npz", dataset=PLAN.experiments[wildcards.experiment].datasets
+        ),
+        records=lambda wildcards: PLAN.references_of_experiment(wildcards.experiment)
+        + PLAN.records_of_experiment(wildcards.experiment),
+    output:
+        in_report("results/verification/{experiment}.csv", "Verification", "Skeletons of {experiment}", "verification"),
+    log:
+        "logs/verify_skeletons/{experiment}.log",
+    wildcard_constraints:
+        experiment=one_of(name for name, each in PLAN.experiments.items() if not each.large),
+    priority: FIRST
+    conda:
+        ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/verify_skeletons.py"),
+    message:
+        "Verifying the skeletons of {wildcards.experiment}"
+    script:
+        "../scripts/verify_skeletons.py"
 
-    rule:
-        name:
-            f"verify_{name}"
-        input:
-            problems=expand("results/problems/{dataset}.npz", dataset=experiment.datasets),
-            records=PLAN.references_of_experiment(name) + PLAN.records_of_experiment(name),
-        output:
-            in_report(f"results/verification/{name}.csv", "Verification", f"Skeletons of {name}", "verification"),
-        log:
-            f"logs/verify_skeletons/{name}.log",
-        conda:
-            ENVIRONMENT
-        params:
-            code=digest("workflow/scripts/verify_skeletons.py"),
-        message:
-            f"Verifying the skeletons of {name}"
-        script:
-            "../scripts/verify_skeletons.py"
+
+rule collect_experiment:
+    input:
+        lambda wildcards: expand(
+            "results/verification/{dataset}.csv", dataset=PLAN.experiments[wildcards.experiment].datasets
+        ),
+    output:
+        in_report("results/verification/{experiment}.csv", "Verification", "Skeletons of {experiment}", "verification"),
+    log:
+        "logs/collect_experiment/{experiment}.log",
+    wildcard_constraints:
+        experiment=one_of(set(LARGE.values())),
+    conda:
+        ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/collect_csv.py"),
+    message:
+        "Collecting the verification of {wildcards.experiment}"
+    script:
+        "../scripts/collect_csv.py"
 
 
-for path in CI_TESTS_VERIFICATION:
-
-    rule verify_ci_tests:
-        input:
-            expand("results/tests/{name}.json", name=CI_TESTS["tables"]),
-        output:
-            in_report(path, "Verification", "p-values of single tests", "ci_tests"),
-        log:
-            "logs/verify_ci_tests.log",
-        conda:
-            ENVIRONMENT
-        params:
-            code=digest("workflow/scripts/verify_tests.py"),
-        message:
-            "Comparing the p-values of single tests"
-        script:
-            "../scripts/verify_tests.py"
+rule verify_ci_tests:
+    input:
+        expand("results/tests/{name}.json", name=CI_TESTS["tables"]),
+    output:
+        in_report("results/verification/ci_tests.csv", "Verification", "p-values of single tests", "ci_tests"),
+    log:
+        "logs/verify_ci_tests.log",
+    conda:
+        ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/verify_tests.py"),
+    message:
+        "Comparing the p-values of single tests"
+    script:
+        "../scripts/verify_tests.py"
 
 
 rule collect_verification:

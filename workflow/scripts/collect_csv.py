@@ -1,4 +1,4 @@
-"""CSV files with the same header, one after the other."""
+"""Writes CSV files that have the same header into one, in order."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""All records as one CSV: a row for each data set and setting, a column for each fact."""
+"""Writes all records as one CSV: a row for each data set and setting, a column for each fact."""
 
 import sys
 

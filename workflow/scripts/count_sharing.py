@@ -1,4 +1,4 @@
-"""How many rows share the conditional sets of one data set in level 2."""
+"""Counts how many rows share the conditioning sets of one data set in level 2."""
 
 import sys
 

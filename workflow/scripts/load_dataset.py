@@ -1,4 +1,4 @@
-"""A data set into one file: its values, or the reason why it cannot be had."""
+"""Writes a data set into one file: its values, or the reason why it is not available."""
 
 import sys
 

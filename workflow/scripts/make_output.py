@@ -1,4 +1,4 @@
-"""The table or figure that is named as the rule."""
+"""Makes the table or figure that has the rule's name."""
 
 import sys
 

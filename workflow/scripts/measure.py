@@ -1,4 +1,4 @@
-"""Settings measured side by side, on one data set after another; every one of them leaves a record."""
+"""Measures settings side by side, on one data set after another; each setting leaves a record."""
 
 import sys
 from pathlib import Path
@@ -6,32 +6,37 @@ from pathlib import Path
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import read_json
 from gpupc_impl.measurement.bench import Bench
+from workflow.lib.deadline import TimeLeft
+from workflow.lib.gpu_slots import own_gpu
 from workflow.lib.orphans import end_with_parent
 from workflow.lib.searches import measure_dataset
 
 end_with_parent()
 
-params = snakemake.params
+params, resources, time_left = snakemake.params, snakemake.resources, TimeLeft.of_workflow()
 
-with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
+with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(resources.slots):
     threads = min(snakemake.threads, available_cores())
-    bench = Bench(params.backend, threads, log, snakemake.resources.attempt)
+    bench = Bench(params.backend, threads, log, resources.attempt)
     for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):
         facts = read_json(path)
 
-        def tell(event: object, dataset: str = facts["name"]) -> None:
-            """Progress, on the terminal and in the log."""
+        def report(event: object, dataset: str = facts["name"]) -> None:
+            """Show progress on the terminal and in the log."""
             for stream in (sys.stderr, log):
                 print(f"{dataset}: {event}", file=stream, flush=True)
 
-        measure_dataset(
-            problem,
-            facts,
-            params.settings,
-            params.timing,
-            params.limits,
-            bench,
-            out_dir=Path("results/records") / facts["name"],
-            store=Path(params.store),
-            progress=tell,
-        )
+        for settings in time_left.groups(params.target, facts["name"], params.settings):
+            measure_dataset(
+                problem,
+                facts,
+                settings,
+                params.timing,
+                params.limits,
+                bench,
+                out_dir=Path("results/records") / facts["name"],
+                store=Path(params.store),
+                progress=report,
+            )
+
+time_left.end_job(snakemake.log[0])

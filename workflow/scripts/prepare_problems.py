@@ -1,6 +1,7 @@
-"""Data sets into the problems that all methods are given, and their facts; an empty file where there is no problem."""
+"""Writes the problems that all methods are given, and their facts; an empty file where there is no problem."""
 
 import sys
+from pathlib import Path
 
 from workflow.lib.orphans import end_with_parent
 from workflow.lib.problems import write_problem
@@ -11,9 +12,11 @@ end_with_parent()
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
 params, out = snakemake.params, snakemake.output
-if params.get("graphs"):  # made here: many and small, they are not kept
-    found = ((name, get(name, entry, **params.where)) for name, entry in params.graphs.items())
+if params.get("graphs"):  # their data are not kept
+    sources = ((name, get(name, entry, **params.where)) for name, entry in params.graphs.items())
 else:
-    found = [(snakemake.wildcards.dataset, read(snakemake.input[0]))]
-for (name, data), parameters, problem, facts in zip(found, params.parameters, out.problems, out.facts, strict=True):
+    sources = [(snakemake.wildcards.dataset, read(snakemake.input[0]))]
+for (name, data), parameters, problem, facts in zip(sources, params.parameters, out.problems, out.facts, strict=True):
     write_problem(name, data, parameters, problem, facts)
+for matrix in out.get("matrices", []):  # an empty file where the problem holds its matrix itself
+    Path(matrix).touch()

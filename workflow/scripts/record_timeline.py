@@ -1,8 +1,9 @@
-"""When each block of one block-based run is at work, as CSV; a header alone when there is no such run."""
+"""Writes when each block of one block-based run is at work as CSV; a header alone where it cannot run."""
 
 import sys
 
 from gpupc_impl.core.files import read_json
+from workflow.lib.gpu_slots import own_gpu
 from workflow.lib.orphans import end_with_parent
 from workflow.lib.timelines import record_timeline
 
@@ -10,8 +11,9 @@ end_with_parent()
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
-params, given = snakemake.params, snakemake.input
-facts = read_json(given.facts)
-why = record_timeline(given.problem, facts, params.setting, params.limits, params.backend, snakemake.output[0])
-if why is not None:
-    print(why)
+params, files = snakemake.params, snakemake.input
+with own_gpu(snakemake.resources.slots):
+    facts = read_json(files.facts)
+    obstacle = record_timeline(files.problem, facts, params.setting, params.limits, params.backend, snakemake.output[0])
+if obstacle is not None:
+    print(obstacle)

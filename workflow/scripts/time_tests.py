@@ -1,4 +1,4 @@
-"""Single CI tests of one table, timed: every implementation on every combination of the table's values."""
+"""Times the single CI tests of one table: every implementation on every combination of the table's values."""
 
 import sys
 from pathlib import Path
@@ -6,30 +6,31 @@ from pathlib import Path
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.measurement.bench import Bench
 from gpupc_impl.measurement.record import save_tests
+from workflow.lib.deadline import TimeLeft
+from workflow.lib.gpu_slots import own_gpu
 from workflow.lib.orphans import end_with_parent
-from workflow.lib.single_tests import time_table
+from workflow.lib.single_tests import joined, time_table
 
 end_with_parent()
 
-params = snakemake.params
+params, resources, time_left = snakemake.params, snakemake.resources, TimeLeft.of_workflow()
+name = snakemake.wildcards.table
 
-with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log:
+with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(resources.slots):
 
-    def tell(line: str) -> None:
-        """Progress, on the terminal and in the log."""
+    def report(line: str) -> None:
+        """Show progress on the terminal and in the log."""
         for stream in (sys.stderr, log):
             print(line, file=stream, flush=True)
 
     threads = min(snakemake.threads, available_cores())
-    bench = Bench(params.backend, threads, log, snakemake.resources.attempt)
-    timed = time_table(
-        params.table,
-        params.tests,
-        params.implementations,
-        params.parameters,
-        params.limits,
-        bench,
-        store=Path(params.store),
-        progress=tell,
-    )
-    save_tests(timed, snakemake.output[0])
+    bench = Bench(params.backend, threads, log, resources.attempt)
+    shared = {"store": Path(params.store), "progress": report}
+    parts = [
+        time_table(params.table, params.tests, group, params.parameters, params.limits, bench, **shared)
+        for group in time_left.groups(name, name, params.implementations)
+    ]
+
+if parts:
+    save_tests(joined(parts, list(params.implementations)), snakemake.output[0])
+time_left.end_job(snakemake.log[0])

@@ -1,4 +1,4 @@
-"""The p-values of single tests, compared."""
+"""Compares the p-values of single tests."""
 
 import sys
 

@@ -16,7 +16,7 @@ from gpupc_impl.core import registry
 from gpupc_impl.core.family import families, get_family, load_problem
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits
-from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
+from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
 from gpupc_impl.verification.verify import verify_files
 from workflow.lib.config import check_config
 
@@ -113,7 +113,7 @@ def test_a_new_one_on_the_command_line(signs, values, tmp_path, capsys):
 def test_a_new_one_is_measured_and_verified(signs, values, tmp_path):
     problem = tmp_path / "problem.npz"
     get_family("signs").problem.from_data(values, alpha=0.01).save(problem)
-    plan = Plan(
+    plan = MeasurementRequest(
         problem_path=problem,
         dataset={"name": "toy"},
         settings=[Setting("signs-serial", "signs-serial", limits=Limits(time_s=60))],

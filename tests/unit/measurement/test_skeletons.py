@@ -26,7 +26,7 @@ from gpupc_impl.measurement.__main__ import main, parse_setting
 from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits, load_records
-from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
+from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
 
 PLANTED = textwrap.dedent('''
     """Methods that behave and methods that do not. Each run of theirs leaves a line in the file PLANTED_RUNS."""
@@ -253,7 +253,7 @@ def run(problem, out, runs, benches):
         given = {"dataset": {"name": "tiny"}, "out_dir": out, "store": out / "samples"}
         bench = options.pop("bench", None) or benches(options.pop("threads", None))
         bench.log = run.log
-        plan = Plan(settings=settings, **{"problem_path": problem, **given, **options})
+        plan = MeasurementRequest(settings=settings, **{"problem_path": problem, **given, **options})
         result = measure_side_by_side(plan, bench, progress=run.events.append)
         assert not [child for child in psutil.Process().children() if "measurement.worker" in " ".join(child.cmdline())]
         return result
@@ -390,7 +390,9 @@ def test_what_can_run_here_is_asked_once_and_workers_start_together(problem, out
     monkeypatch.setattr(Bench, "start_worker", lambda *given: [started.append(given[1]), start(*given)][1])
     bench, settings = Bench("host", log=io.StringIO()), [setting("good"), setting("other")]
     for number in range(2):
-        plan = Plan(problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out / str(number))
+        plan = MeasurementRequest(
+            problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out / str(number)
+        )
         measure_side_by_side(plan, bench, progress=lambda event: started.append(event.stage))
     assert started[:4] == ["probe", "good", "other", "cold"]
     assert started.count("probe") == 1
@@ -478,10 +480,10 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     coordinator = textwrap.dedent(f"""
         from pathlib import Path
         from gpupc_impl.measurement.bench import Bench, Setting
-        from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
+        from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
         settings = [Setting(name, "planted-good", {{"sleep": sleep}}) for name, sleep in (("a", 0.1), ("b", 0.11))]
         out = Path({str(out)!r})
-        measure_side_by_side(Plan(
+        measure_side_by_side(MeasurementRequest(
             problem_path=Path({str(problem)!r}), dataset={{"name": "tiny"}}, settings=settings, out_dir=out, repeats=4,
             store=out / "samples",
         ), Bench("auto"))
@@ -519,10 +521,10 @@ def test_a_setting_that_ends_its_job_twice_is_not_run_again(problem, out, runs, 
         from pathlib import Path
         from gpupc_impl.measurement.record import Limits
         from gpupc_impl.measurement.bench import Bench, Setting
-        from gpupc_impl.measurement.skeletons import Plan, measure_side_by_side
+        from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
         out = Path({str(out)!r})
         settings = [Setting(name, f"planted-{{name}}", limits=Limits(time_s=300)) for name in ("good", "spins")]
-        plan = Plan(
+        plan = MeasurementRequest(
             problem_path=Path({str(problem)!r}), dataset={{"name": "tiny"}}, settings=settings, out_dir=out, repeats=1,
             store=out / "samples",
         )
@@ -542,7 +544,9 @@ def test_a_setting_that_ends_its_job_twice_is_not_run_again(problem, out, runs, 
         psutil.wait_procs(workers, timeout=30)
     settings = [setting("good"), setting("spins")]
     store = out / "samples"
-    plan = Plan(problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out, repeats=1, store=store)
+    plan = MeasurementRequest(
+        problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out, repeats=1, store=store
+    )
     found = measure_side_by_side(plan, Bench("host", log=io.StringIO(), attempt=3), progress=lambda event: None)
     assert runs()["spins"] == 2
     why = "the job that measured it was ended in 2 attempts while it ran, the last time job 17 on node n2; the"

@@ -5,6 +5,9 @@ import json
 
 import pytest
 
+from gpupc_impl.measurement.published import Run, file_contents
+from gpupc_impl.measurement.record import Record
+
 COMMIT = "0123456789" * 4
 
 TEMPLATE = {
@@ -47,6 +50,27 @@ def save():
 
 
 @pytest.fixture
+def publish():
+    """``publish(records, folder, statuses)``: a folder of published runs.
+
+    ``statuses`` are those of the verification by setting; None for runs that were not verified.
+    """
+
+    def write(records, folder, statuses=None):
+        runs, datasets = {}, {}
+        for record in map(Record.from_json, map(whole, records)):
+            status = (statuses or {}).get(record.setting, "equal")
+            row = status and {"status": status, "differing_edges": "0"}
+            runs[record.dataset, record.setting] = Run(record.family, record, row)
+            datasets[record.dataset] = {"name": record.dataset, "problem": record.problem}
+        for name, content in file_contents(runs, datasets).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+    return write
+
+
+@pytest.fixture
 def load(tmp_path, save):
     """``load(records, statuses, skeletons)``: records as tables and figures get them, through files.
 
@@ -54,6 +78,7 @@ def load(tmp_path, save):
     ``not-run``); ``skeletons`` lie beside the records of their data set and setting.
     """
     from gpupc_impl.reporting import runs
+    from gpupc_impl.reporting.sources import Source
 
     def through_files(records, statuses=None, skeletons=None):
         paths = []
@@ -68,6 +93,6 @@ def load(tmp_path, save):
                     skeletons[key].save(tmp_path / f"{number}.npz")
                 status = (statuses or {}).get(key, "equal" if ok else "not-run")
                 writer.writerow([*key, status, 0 if ok else ""])
-        return runs.load(paths, [tmp_path / "verification.csv"])
+        return runs.load(Source(None, "host", {"records": paths, "verification": [tmp_path / "verification.csv"]}))
 
     return through_files

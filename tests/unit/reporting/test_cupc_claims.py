@@ -7,6 +7,7 @@ import pytest
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import runs
 from gpupc_impl.reporting.papers.cupc_claims import Evidence, cupc_claims
+from gpupc_impl.reporting.sources import Source
 
 ROOT = Path(__file__).parents[3]
 REPORTED = read_csv(ROOT / "results" / "reported" / "cupc_claims.csv")
@@ -105,7 +106,8 @@ def test_an_experiment_verifies_its_own_settings(tmp_path, save):
         save(record("mcc", "cupc-s", [1.0], setting=setting), paths[-1])
         verification = tmp_path / f"{setting}.csv"
         verification.write_text(f"dataset,setting,status,differing_edges\nmcc,{setting},equal,0\n")
-    found = runs.load([*paths, paths[0]], [tmp_path / "cupc-s.csv", tmp_path / "cupc-s-32-1.csv"])
+    tables = [tmp_path / "cupc-s.csv", tmp_path / "cupc-s-32-1.csv"]
+    found = runs.load(Source(None, "host", {"records": [*paths, paths[0]], "verification": tables}))
     assert [run.setting for run in found] == ["cupc-s", "cupc-s-32-1"]
 
 

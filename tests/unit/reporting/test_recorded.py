@@ -1,10 +1,11 @@
-"""The recorded runs: records fit the schema, and the page that shows them shows these."""
+"""The published runs of the project are valid, and the page that shows them shows these."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from gpupc_impl.measurement.publish import check
+from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting import recorded
 
 ROOT = Path(__file__).parents[3]
@@ -20,12 +21,16 @@ DEVICES = sorted(path for path in RECORDED.iterdir() if path.is_dir())
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
+def test_published_runs_are_valid_and_in_few_files(device):
+    assert check(device) == []
+    assert sum(path.is_file() for path in device.rglob("*")) < 150
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
 def test_records_ran_on_a_gpu(device):
-    records = recorded.read(device)  # which fit the schema, or it fails
+    records = open_published(device).records()
     assert any(record.backend == "cuda" for record in records)
     for record in records:
-        content = json.loads((device / "records" / record.dataset / f"{record.setting}.json").read_text())
-        assert record.to_json() == {"random": False, **content}
         assert not record.environment["git_dirty"]
         if record.backend == "cuda":  # alone, or known not to have been alone on the machine's GPUs
             others = record.environment["gpu"]["others_on_gpu"]
@@ -36,7 +41,7 @@ def test_records_ran_on_a_gpu(device):
 def test_all_methods_found_the_same(device):
     """One skeleton a problem, and one set of separating sets where they are canonical."""
     found = {}
-    for record in recorded.read(device):
+    for record in open_published(device).records():
         if (record.dataset, record.method) in KNOWN_DIFFERENCES:
             assert record.edges == KNOWN_DIFFERENCES[record.dataset, record.method]
         elif record.ok and not record.random:
@@ -53,14 +58,14 @@ def test_the_page_shows_the_records(device, capsys):
     page = (ROOT / "docs" / "recorded.md").read_text(encoding="utf-8")
     assert recorded.main([str(device)]) == 0
     printed = capsys.readouterr().out
-    shown = [recorded.markdown(recorded.read(device))]
+    shown = [recorded.markdown(open_published(device).records())]
     if timed := recorded.read_tests(device):
         shown.append(recorded.single_tests(timed))
     assert printed == "\n".join(shown)
     assert all(part in page for part in shown)
 
 
-def test_statuses_and_numbers(tmp_path, save):
+def test_statuses_and_numbers(tmp_path, publish):
     record = {
         "setting": "fast",
         "method": "fast",
@@ -83,10 +88,8 @@ def test_statuses_and_numbers(tmp_path, save):
         },
     }
     slow = {**record, "setting": "slow", "status": "oom", "result": None, "time_s": {"warm": [], "levels": []}}
-    (tmp_path / "records" / "small").mkdir(parents=True)
-    for name, content in (("fast", record), ("slow", slow)):
-        save(content, tmp_path / "records" / "small" / f"{name}.json")
-    shown = recorded.markdown(recorded.read(tmp_path))
+    publish([record, slow], tmp_path)
+    shown = recorded.markdown(open_published(tmp_path).records())
     assert "| ms | fast | slow |" in shown
     assert "| small | 2.00 [1.40–2.60] / 1.00 | oom |" in shown
     assert "- GPU methods: A GPU, driver 580, NVRTC 13.0, CuPy 14.2, Python 3.12; commit 0123456789" in shown
@@ -95,4 +98,4 @@ def test_statuses_and_numbers(tmp_path, save):
 def test_a_folder_without_records_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         recorded.main([str(tmp_path)])
-    assert "holds no records" in capsys.readouterr().err
+    assert "holds no published runs" in capsys.readouterr().err

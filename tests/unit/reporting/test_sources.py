@@ -28,12 +28,16 @@ def record(setting="cupc-s", backend="cuda", code=CURRENT, commit="0123456789abc
 
 
 @pytest.fixture
-def source(tmp_path, save):
-    """``source(device, records, ...)``: a source with these records, in files."""
+def source(tmp_path, save, publish):
+    """``source(device, records, ...)``: a source with these records, published or, without a device, in files."""
 
-    def made(device, records, verified=True, backend="cuda", absent=()):
+    def make(device, records, verified=True, backend="cuda", absent=()):
         folder = tmp_path / (device or "here")
         folder.mkdir()
+        if device:
+            publish(records, folder, {} if verified else dict.fromkeys(each["setting"] for each in records))
+            keys = [(content["dataset"]["name"], content["setting"]) for content in records]
+            return Source(str(folder), backend, {}, runs=keys, absent=absent)
         paths = []
         for content in records:
             paths.append(folder / f"{content['setting']}.json")
@@ -42,9 +46,9 @@ def source(tmp_path, save):
         with open(folder / "verification.csv", "w", newline="") as file:
             csv.writer(file).writerows([["dataset", "setting", "status", "differing_edges"], *lines])
         files = {"records": paths, "verification": [folder / "verification.csv"]}
-        return Source(device, backend, files, {}, absent)
+        return Source(None, backend, files)
 
-    return made
+    return make
 
 
 def heading_of(source):
@@ -84,10 +88,9 @@ def test_many_commits_are_counted(source):
     assert "commits 0000000000, 1111111111, 2222222222 and 2 more" in heading_of(source("h200", records)).text
 
 
-def test_what_reads_no_runs_is_named_by_records_of_the_device(source, tmp_path):
+def test_what_reads_no_runs_is_named_by_records_of_the_device(source):
     recorded = source("h200", [record()])
-    about = Source("h200", "cuda", {"about": recorded.files["records"]})
-    assert str(heading(about, {"problems": []})) == "GPU: NVIDIA H200, recorded, commit 0123456789"
+    assert str(heading(recorded, {"problems": []})) == "GPU: NVIDIA H200, recorded, commit 0123456789"
     assert heading(Source(None, "cuda", {}), {"problems": []}).gpu
 
 
@@ -161,7 +164,7 @@ def test_cells_of_single_tests_are_compared_one_by_one(monkeypatch):
 
 
 def test_what_was_not_run_is_listed_by_settings():
-    source = Source("h200", "cuda", {}, {}, [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "y")])
+    source = Source("h200", "cuda", {}, absent=[("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "y")])
     assert absent_note(source) == ["Not run there, of what its config asks for: x, y on a, b; y on c."]
     assert absent_note(Source("h200", "cuda", {})) == []
 

@@ -1,0 +1,79 @@
+"""The command ``records``: it publishes the runs of a workflow, merges those of several machines, and checks them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.measurement.publish import PREFERENCES, MergeError, check, merge, publish
+
+ACTIONS = {
+    "publish": (
+        "bring the results of a workflow into a folder of published runs",
+        "Bring the results of a workflow into a folder of published runs, such as results/recorded/nvidia-h200, which "
+        "is made where it does not exist. Tables and figures show published runs beside those of the machine that "
+        "makes them. A run replaces the published one of the same setting on the same data set; others stay. A "
+        "workflow that was cut off can be published too. Names of a cluster's nodes are left out.",
+    ),
+    "merge": (
+        "merge the runs of several machines into one folder",
+        "Merge results of workflows and folders of published runs into one new folder of published runs. What two of "
+        "them hold differently under one name is a conflict: it is named, and nothing is written without --prefer.",
+    ),
+    "check": (
+        "check a folder of published runs",
+        "Check a folder of published runs before it is committed: records fit their schema, their machines and data "
+        "sets are there, no run stands twice, lines are sorted and compact, and no host name or home folder is told.",
+    ),
+}
+"""A summary and a description of each action."""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to those of a parser."""
+    summary = "publish, merge and check the records of measurements"
+    actions = commands.add_parser("records", help=summary, description=summary).add_subparsers(
+        metavar="ACTION", dest="action", required=True
+    )
+    parsers = {
+        name: actions.add_parser(name, help=summary, description=description)
+        for name, (summary, description) in ACTIONS.items()
+    }
+    parsers["publish"].add_argument("results", metavar="RESULTS", type=Path, help="the folder results of a workflow")
+    parsers["publish"].add_argument("into", metavar="INTO", type=Path, help="the folder of published runs")
+    parsers["merge"].add_argument(
+        "folders", metavar="FOLDER", type=Path, nargs="+", help="results of a workflow, or a folder of published runs"
+    )
+    parsers["merge"].add_argument("into", metavar="INTO", type=Path, help="a new folder, or an empty one")
+    parsers["merge"].add_argument(
+        "--prefer",
+        choices=PREFERENCES,
+        help="settle conflicts: take what was measured last, or what the folder that is named first holds",
+    )
+    parsers["check"].add_argument("folder", metavar="FOLDER", type=Path, help="the folder of published runs")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run an action and print what it did.
+
+    Raises:
+        MergeError: nothing was written, or the folder is not as it should be; the message says why.
+    """
+    if args.action == "check":
+        if faults := check(args.folder):
+            raise MergeError("\n".join(faults))
+        print(f"{args.folder} is complete and valid")
+        return
+    if args.action == "merge":
+        merged = merge(args.folders, args.into, args.prefer)
+        for sentence in merged.settled:
+            print(sentence)
+    else:
+        merged = publish(args.results, args.into)
+    for sentence in merged.ignored:
+        print(f"not taken over: {sentence}")
+    counts = f"{merged.runs:,} runs, {merged.shared:,} of them alike in several folders"
+    if args.action == "publish":
+        counts = f"{merged.runs:,} runs, {merged.shared:,} of them as before"
+    print(f"written: {args.into}: {counts}")

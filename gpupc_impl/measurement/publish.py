@@ -1,0 +1,282 @@
+"""Publishing the runs of a workflow in a device's folder, merging several folders into one, and checking one.
+
+Everything works run by run. What several folders hold alike is taken once. What they hold differently under one name is
+a conflict: a message names it with its keys and both values, and nothing is written unless a rule chooses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.core.files import write_csv
+from gpupc_impl.measurement.folders import PLAIN_FILES, SHARING, Entry, Name, Reader, run_entry
+from gpupc_impl.measurement.published import DATASETS, MACHINES, file_contents
+
+PREFERENCES = ("newest", "first")
+"""Rules that settle conflicts: take what was measured last, or what the first folder that has it holds. Whatever has no
+date of its own has the date of its folder's newest run; of equally new entries the first folder's is taken."""
+
+SHOWN_KEYS, SHOWN_CHARACTERS = 3, 60
+"""The number of keys of a conflict whose values a message shows, and the length at which it cuts a value."""
+
+OWN_NAMES = {MACHINES, DATASETS, SHARING, "records", "skeletons", *(name.partition("/")[0] for name in PLAIN_FILES)}
+"""The files and folders at the top of a published folder that are written anew; others stay as they are."""
+
+HOME_FOLDER = re.compile(rb"/(home|Users|root)/")
+
+
+class MergeError(ValueError):
+    """Folders cannot be merged or published, and nothing was written; the message has one line per reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Merged:
+    """What merging or publishing did.
+
+    Attributes:
+        runs: the number of runs in the folder that was written.
+        shared: how many of them several folders held alike.
+        settled: one sentence per conflict that the rule settled.
+        ignored: sentences about what was not taken over.
+    """
+
+    runs: int
+    shared: int
+    settled: Sequence[str]
+    ignored: Sequence[str]
+
+
+def merge(folders: Sequence[Path], into: Path, prefer: str | None = None) -> Merged:
+    """Merge folders into a new published folder, all of it or none.
+
+    Args:
+        folders: published folders or results of workflows, at least one; the order says which is the first.
+        into: a folder that does not exist, or is empty.
+        prefer: one of `PREFERENCES`, which settles conflicts; None refuses them.
+
+    Raises:
+        MergeError: a folder or a file in it cannot be read, there are conflicts, runs of one data set are of different
+            problems, or the target is not empty.
+    """
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise MergeError(f"{into} is there and not empty; name a new folder")
+    readers = _read(folders)
+    chosen, shared, conflicts = _choose([reader.entries for reader in readers], prefer)
+    refusals = [*_different_problems(chosen)]
+    if conflicts and prefer is None:
+        refusals += [*conflicts, f"--prefer {' or '.join(PREFERENCES)} settles conflicts"]
+    if refusals:
+        raise MergeError("\n".join(refusals))
+    return _written(chosen, shared, conflicts, into, readers)
+
+
+def publish(results: Path, into: Path) -> Merged:
+    """Bring the results of a workflow into a published folder, all of them or none.
+
+    A run, a data set or a file of the results replaces the one of the same name; whatever else the folder holds stays.
+    The names of a cluster's nodes are left out.
+
+    Raises:
+        MergeError: a file cannot be read, and the message names all such files; or ``into`` holds something else.
+    """
+    update = into.is_dir() and any(into.iterdir())
+    if update and not (into / MACHINES).is_file():
+        raise MergeError(f"{into} is no folder of published runs: it has no {MACHINES}; name a new folder")
+    readers = _read([results, into] if update else [results])
+    for name, entry in readers[0].entries.items():
+        if name[0] == "run":
+            readers[0].entries[name] = _without_node(entry)
+    return _written(*_choose([reader.entries for reader in readers], "first"), into=into, readers=readers)
+
+
+def check(folder: Path) -> list[str]:
+    """What is wrong with a published folder, one sentence each; nothing where `publish` could have written it.
+
+    Records and tables of single tests fit their schemas, references to machines and data sets resolve, no run stands
+    twice, lines are sorted and compact, no entry is unused, and nothing tells the name of a host or a home folder.
+    """
+    try:
+        (reader,) = _read([folder])
+    except MergeError as error:
+        return str(error).splitlines()
+    expected = _files(reader.entries)
+    present = {p.relative_to(folder).as_posix() for kind in ("records", "skeletons") for p in folder.glob(f"{kind}/*")}
+    faults = [f"{name} holds no run" for name in sorted(present - expected.keys())]
+    for name, data in expected.items():
+        path = folder / name
+        lines, sorted_lines = path.read_bytes().splitlines() if path.is_file() else [], data.splitlines()
+        if lines != sorted_lines:
+            pairs = enumerate(zip([*lines, b""], [*sorted_lines, b""], strict=False), 1)
+            number = next(number for number, (line, other) in pairs if line != other)
+            faults.append(f"{name}, line {number} is not what publishing writes: sorted, compact, and no unused entry")
+        if not name.endswith(".zip"):
+            homes = (number for number, line in enumerate(lines, 1) if HOME_FOLDER.search(line))
+            faults += [f"{name}, line {number} tells a home folder" for number in homes]
+    for key, entry in reader.entries.items():
+        if key[0] == "run" and (node := entry.value.record.environment.get("node")):
+            faults.append(f"{_label(key)} names the host {node!r}, which publishing leaves out")
+    return faults
+
+
+def _read(folders: Sequence[Path]) -> list[Reader]:
+    """Read folders.
+
+    Raises:
+        MergeError: something is damaged; all of it is named.
+    """
+    readers = [Reader(folder) for folder in folders]
+    if faults := [fault for reader in readers for fault in reader.faults]:
+        raise MergeError("\n".join(faults))
+    return readers
+
+
+def _without_node(entry: Entry) -> Entry:
+    environment = {name: fact for name, fact in entry.value.record.environment.items() if name != "node"}
+    record = dataclasses.replace(entry.value.record, environment=environment)
+    return run_entry(entry.folder, dataclasses.replace(entry.value, record=record))
+
+
+# --- choosing --------------------------------------------------------------------------------------------------------
+
+
+def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tuple[dict[Name, Entry], int, list[str]]:
+    """The entry that is taken of each name, the number of runs that are alike, and sentences about conflicts."""
+    newest = {entry.folder: "" for content in contents for entry in content.values()}
+    for entry in (entry for content in contents for entry in content.values()):
+        newest[entry.folder] = max(newest[entry.folder], entry.date)
+    chosen: dict[Name, Entry] = {}
+    conflicts: list[str] = []
+    shared = 0
+    for name in dict.fromkeys(name for content in contents for name in content):
+        candidates = [content[name] for content in contents if name in content]
+        if name[0] == "run":
+            candidates = _completed(candidates)
+        taken = candidates[0]
+        if prefer == "newest":  # max returns the first of equally new ones
+            taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
+        differing = [entry for entry in candidates if not _same(entry.content, taken.content)]
+        choice = f"; taken: {taken.folder}" if prefer else ""
+        conflicts += [f"conflict: {_label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
+        shared += name[0] == "run" and len(candidates) > 1 and not differing
+        chosen[name] = taken
+    return chosen, shared, conflicts
+
+
+def _completed(candidates: Sequence[Entry]) -> list[Entry]:
+    """The candidates for a run, each with the verification and the skeleton that any folder has of the same record."""
+    completed = []
+    for run, folder in ((entry.value, entry.folder) for entry in candidates):
+        for other in (entry.value for entry in candidates if entry.value.record == run.record):
+            run = dataclasses.replace(
+                run,
+                verification=other.verification if run.verification is None else run.verification,
+                skeleton=run.skeleton or other.skeleton,
+            )
+        completed.append(run_entry(folder, run))
+    return completed
+
+
+def _label(name: Name) -> str:
+    """The name of an entry in messages."""
+    return f"run of {name[2]} on {name[1]}" if name[0] == "run" else name[1] if name[0] == "file" else " ".join(name)
+
+
+def _difference(taken: Entry, other: Entry) -> str:
+    keys = [*_differences(taken.content, other.content)]
+    shown = [
+        f"{key or 'all of it'} is {_shown(mine)} in {taken.folder} and {_shown(its)} in {other.folder}"
+        for key, mine, its in keys[:SHOWN_KEYS]
+    ]
+    more = f"; further: {', '.join(key for key, _, _ in keys[SHOWN_KEYS:])}" if len(keys) > SHOWN_KEYS else ""
+    return f"{'; '.join(shown)}{more}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two contents of JSON are the same; NaN is the same as itself, and 1 is neither 1.0 nor true."""
+    return not any(_differences(one, other))
+
+
+_ABSENT = object()
+
+
+def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The dotted keys under which two contents differ, with both values."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in dict.fromkeys([*one, *other]):
+            inner = f"{key}.{name}" if key else str(name)
+            yield from _differences(one.get(name, _ABSENT), other.get(name, _ABSENT), inner)
+    elif json.dumps(one, sort_keys=True, default=str) != json.dumps(other, sort_keys=True, default=str):
+        yield key, one, other
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "absent"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} ..."
+
+
+def _different_problems(chosen: Mapping[Name, Entry]) -> Iterator[str]:
+    """Sentences about data sets whose runs are of different problems, which must not stand side by side."""
+    first: dict[str, tuple[Name, Entry, str]] = {}
+    for name, entry in chosen.items():
+        if name[0] != "run" or entry.value.record.problem is None:
+            continue
+        fingerprint = entry.value.record.problem["fingerprint"]
+        known, its, other = first.setdefault(name[1], (name, entry, fingerprint))
+        if fingerprint != other:
+            yield (
+                f"{name[1]}: problem.fingerprint is {_shown(other)} of {known[2]} in {its.folder} and "
+                f"{_shown(fingerprint)} of {name[2]} in {entry.folder}: one name for two problems; measure them under "
+                "one config, or give them two names"
+            )
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _files(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
+    """The contents of a published folder's files by name."""
+    of_kind: dict[str, dict[Any, Any]] = {"run": {}, "data set": {}, "file": {}}
+    for (kind, *rest), entry in chosen.items():
+        of_kind.setdefault(kind, {})[tuple(rest) if kind == "run" else rest[0]] = entry.value
+    return file_contents(of_kind["run"], of_kind["data set"]) | of_kind["file"]
+
+
+def _written(
+    chosen: Mapping[Name, Entry], shared: int, conflicts: Sequence[str], into: Path, readers: Sequence[Reader]
+) -> Merged:
+    """Write a published folder beside its place, with what else stands there, and move it there when it is whole."""
+    into = into.absolute()
+    part, before = (into.with_name(f".{into.name}.{os.getpid()}.{name}") for name in ("part", "before"))
+    config = chosen.get(("file", "config.yaml"))
+    order = list(config.content.get("datasets", ())) if config else []
+    sharing = {name[1]: entry.value for name, entry in chosen.items() if name[0] == "sharing"}
+    try:
+        part.mkdir(parents=True)
+        for path in into.iterdir() if into.is_dir() else ():
+            if path.name not in OWN_NAMES:
+                (shutil.copytree if path.is_dir() else shutil.copy2)(path, part / path.name)
+        for name, data in _files(chosen).items():
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            (part / name).write_bytes(data)
+        if sharing:
+            names = sorted(sharing, key=lambda name: (order.index(name) if name in order else len(order), name))
+            write_csv(part / SHARING, [row for name in names for row in sharing[name]])
+        if into.exists():
+            into.rename(before)
+        part.rename(into)
+    finally:
+        if before.exists() and not into.exists():
+            before.rename(into)
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(before, ignore_errors=True)
+    ignored = [sentence for reader in readers for sentence in reader.ignored]
+    return Merged(sum(name[0] == "run" for name in chosen), shared, conflicts, ignored)

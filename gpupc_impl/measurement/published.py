@@ -1,0 +1,248 @@
+"""The published runs of a device, in few files: a folder ``results/recorded/DEVICE``.
+
+    config.yaml                 the complete config of the workflow that measured the runs
+    machines.json               the environments of all runs, each under a hash of its content
+    datasets.json               the facts of every data set's problem, by the data set's name
+    records/EXPERIMENT.jsonl    one line per run, sorted by data set and setting
+    skeletons/EXPERIMENT.zip    DATASET/SETTING.npz: the skeletons that tables and figures read
+    sharing.csv, tests/TABLE.json, timelines/DATASET.csv, verification/ci_tests.csv     as in the workflow's results
+
+A line is a `Record` in JSON that refers to its machine and its data set instead of repeating their facts, together with
+the run's row of the verification. EXPERIMENT is the part of the config that asks for the run: an experiment's name, or
+the family of the data set for what the config measures on its own data sets. No two parts of a config ask for the same
+run, so a run stands once, however many tables show it. Equal content gives equal bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.measurement.record import DATASET_FACTS, InvalidRecord, Record, parse
+
+RunKey = tuple[str, str]
+"""What identifies a run: the names of its data set and its setting."""
+
+MACHINES, DATASETS = "machines.json", "datasets.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run as it is published.
+
+    Attributes:
+        experiment: the part of the config that asks for it.
+        verification: the columns that verification adds to the record; None where it was not verified.
+        skeleton: the content of the skeleton's file; None where it is not kept.
+    """
+
+    experiment: str
+    record: Record
+    verification: Mapping[str, str] | None = None
+    skeleton: bytes | None = None
+
+
+class PublishedRuns:
+    """The runs, machines and data sets of a published folder.
+
+    Nothing is compared with the schema of records here, since `publish` writes valid records only and `check` finds
+    others; so all runs are read in a fraction of a second.
+
+    Attributes:
+        experiments: the experiment of each run, sorted by data set and setting.
+        datasets: the facts of each data set's problem, by name.
+
+    Raises:
+        InvalidRecord: a file is damaged, or two lines are of the same run.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        datasets = self._read(DATASETS)
+        self.datasets = {name: {"name": name, **(its.get("problem") or {}), **its} for name, its in datasets.items()}
+        self._machines = self._read(MACHINES)
+        self._lines: dict[RunKey, tuple[str, dict[str, Any]]] = {}  # where the line stands, and its content
+        self._archives: dict[str, zipfile.Path] = {}
+        experiments: dict[RunKey, str] = {}
+        for path in sorted(self.folder.glob("records/*.jsonl")):
+            for number, text in enumerate(path.read_bytes().splitlines(), 1):
+                place = f"records/{path.name}, line {number}"
+                line = parse(text, place)
+                try:
+                    dataset = line["dataset"]
+                    key = dataset if isinstance(dataset, str) else dataset["name"], line["setting"]
+                    known = experiments.setdefault(key, path.stem)
+                except (KeyError, TypeError) as error:
+                    raise InvalidRecord(f"{place} is no run: it names no data set or no setting") from error
+                if key in self._lines:
+                    raise InvalidRecord(f"{place}: the run of {key[1]} on {key[0]} is in records/{known}.jsonl already")
+                self._lines[key] = place, line
+        self.experiments = dict(sorted(experiments.items()))
+
+    def __contains__(self, key: RunKey) -> bool:
+        return key in self._lines
+
+    def __iter__(self) -> Iterator[RunKey]:
+        return iter(self.experiments)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def record(self, dataset: str, setting: str) -> Record:
+        """The record of a run.
+
+        Raises:
+            KeyError: there is no such run.
+            InvalidRecord: the line lacks a key, or refers to a machine or a data set that is not in the folder.
+        """
+        place, line = self._lines[dataset, setting]
+        machine = str(line.get("machine"))
+        if machine not in self._machines:
+            raise InvalidRecord(f"{place}: {MACHINES} has no machine {machine!r}")
+        if dataset not in self.datasets:
+            raise InvalidRecord(f"{place}: {DATASETS} has no data set {dataset!r}")
+        defaults = _defaults(self.datasets[dataset])
+        content = {"problem": defaults["problem"], **line, "environment": self._machines[machine]}
+        if line["dataset"] == dataset:
+            content["dataset"] = {"name": dataset, **defaults["dataset"]}
+        for column in ("machine", "verification"):
+            content.pop(column, None)
+        try:
+            return Record.from_json(content)
+        except (KeyError, TypeError) as error:
+            raise InvalidRecord(f"{place} is no run: {error}") from error
+
+    def records(self) -> list[Record]:
+        """All records, sorted by data set and setting; see `record`."""
+        return [self.record(*key) for key in self]
+
+    def verification(self, dataset: str, setting: str) -> dict[str, str] | None:
+        """The columns that verification adds to a run's record; None where the run was not verified."""
+        columns: dict[str, str] | None = self._lines[dataset, setting][1].get("verification")
+        return columns
+
+    def skeleton_file(self, dataset: str, setting: str) -> zipfile.Path | Path:
+        """The file of a run's skeleton; it does not exist where the skeleton is not kept."""
+        experiment = self.experiments[dataset, setting]
+        archive = self.folder / "skeletons" / f"{experiment}.zip"
+        if experiment not in self._archives and archive.is_file():
+            self._archives[experiment] = zipfile.Path(archive)
+        return self._archives.get(experiment, archive).joinpath(dataset, f"{setting}.npz")
+
+    def files_of(self, keys: Iterable[RunKey]) -> list[str]:
+        """The files that runs are read from."""
+        experiments = sorted({self.experiments[key] for key in keys})
+        parts = [path for name in experiments for path in (f"records/{name}.jsonl", f"skeletons/{name}.zip")]
+        return [str(path) for part in (MACHINES, DATASETS, *parts) if (path := self.folder / part).is_file()]
+
+    def run(self, dataset: str, setting: str) -> Run:
+        """A run with everything that the folder has of it; see `record` for the errors."""
+        skeleton = self.skeleton_file(dataset, setting)
+        return Run(
+            self.experiments[dataset, setting],
+            self.record(dataset, setting),
+            self.verification(dataset, setting),
+            skeleton.read_bytes() if skeleton.is_file() else None,
+        )
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """The entries of a file; none where it does not exist."""
+        path = self.folder / name
+        content = parse(path.read_bytes(), name) if path.is_file() else {}
+        if not (isinstance(content, dict) and all(isinstance(entry, dict) for entry in content.values())):
+            raise InvalidRecord(f"{name} is no object of objects")
+        return content
+
+
+def open_published(folder: str | Path) -> PublishedRuns:
+    """A published folder, read again in this process only when its files have changed."""
+    folder = Path(folder)
+    files = [folder / MACHINES, folder / DATASETS, *folder.glob("records/*.jsonl"), *folder.glob("skeletons/*.zip")]
+    state = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in files if path.is_file()))
+    return _opened(str(folder), str(folder.absolute()), state)
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(folder: str, absolute: str, state: Sequence[tuple[str, int]]) -> PublishedRuns:
+    return PublishedRuns(folder)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def file_contents(runs: Mapping[RunKey, Run], datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+    """The files of a published folder that hold runs: their contents by name."""
+    machines: dict[str, Mapping[str, Any]] = {}
+    experiments: dict[str, tuple[list[str], dict[str, bytes]]] = {}
+    for (dataset, setting), run in sorted(runs.items()):
+        machine = _hash(run.record.environment)
+        machines[machine] = run.record.environment
+        line = _line(run, machine, datasets[dataset])
+        lines, skeletons = experiments.setdefault(run.experiment, ([], {}))
+        lines.append(line)
+        if run.skeleton is not None:
+            skeletons[f"{dataset}/{setting}.npz"] = run.skeleton
+    files = {MACHINES: _entries(machines), DATASETS: _entries({n: _own(f) for n, f in datasets.items()})}
+    for experiment, (lines, skeletons) in experiments.items():
+        files[f"records/{experiment}.jsonl"] = "".join(f"{line}\n" for line in lines).encode()
+        if skeletons:
+            files[f"skeletons/{experiment}.zip"] = _archive(skeletons)
+    return files
+
+
+def _line(run: Run, machine: str, facts: Mapping[str, Any]) -> str:
+    content, defaults = run.record.to_json(), _defaults(facts)
+    dataset, setting = content.pop("dataset"), content.pop("setting")
+    del content["environment"]
+    if content["problem"] == defaults["problem"]:
+        del content["problem"]
+    if dataset == {"name": run.record.dataset, **defaults["dataset"]}:
+        dataset = run.record.dataset
+    content["machine"] = machine
+    if run.verification is not None:
+        content["verification"] = {column: value for column, value in run.verification.items() if value}
+    return f'{{"dataset":{_compact(dataset)},"setting":{_compact(setting)},{_compact(content)[1:]}'
+
+
+def _defaults(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a line does not repeat: the facts of its data set, and the problem as the data set's file has it."""
+    return {"dataset": {key: facts[key] for key in DATASET_FACTS if key in facts}, "problem": facts.get("problem")}
+
+
+def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a data set without the name and what the facts of its problem repeat."""
+    repeated = {"name": facts["name"], **(facts.get("problem") or {})}
+    return {key: value for key, value in facts.items() if key not in repeated or repeated[key] != value}
+
+
+def _hash(environment: Mapping[str, Any]) -> str:
+    text = json.dumps(environment, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _compact(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _entries(content: Mapping[str, Any]) -> bytes:
+    """A JSON object with one line per key."""
+    lines = ",\n".join(f"{json.dumps(key)}:{_compact(value)}" for key, value in sorted(content.items()))
+    return f"{{\n{lines}\n}}\n".encode()
+
+
+def _archive(members: Mapping[str, bytes]) -> bytes:
+    """An archive whose bytes depend on its members only; they are stored as they are, since they are compressed."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in sorted(members.items()):
+            member = zipfile.ZipInfo(name)  # dated 1980-01-01
+            member.create_system, member.external_attr = 3, 0o644 << 16
+            archive.writestr(member, content)
+    return buffer.getvalue()

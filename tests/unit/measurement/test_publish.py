@@ -1,0 +1,368 @@
+"""Runs published and merged: what is alike is one, what differs is named, and nothing is written by halves."""
+
+import csv
+import dataclasses
+import json
+import os
+import re
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import GaussianProblem, cli, skeleton
+from gpupc_impl.core.files import save_json, write_csv
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.measurement import publish as module
+from gpupc_impl.measurement.environment import environment
+from gpupc_impl.measurement.publish import MergeError, check, merge, publish
+from gpupc_impl.measurement.published import PublishedRuns, open_published
+from gpupc_impl.measurement.record import Limits, Peaks, Record, Result, Times
+
+DATA = np.random.default_rng(0).normal(size=(30, 4))
+PROBLEM = GaussianProblem.from_data(DATA, alpha=0.1)
+FOUND = skeleton(DATA, 0.1, method="stable-serial")
+RECORD = Record(
+    setting="s",
+    method="stable-serial",
+    family="gaussian",
+    reference=True,
+    canonical=True,
+    backend="cpu",
+    params={},
+    separating_sets="canonical",
+    dataset="d",
+    problem=PROBLEM.facts(),
+    status="ok",
+    why=None,
+    limits=Limits(),
+    time_s=Times(1.0, 0.5, [0.3], [[0.3]]),
+    result=Result(FOUND.n_edges, 1, "complete", [1], [6], 0, 0, FOUND.sha256, FOUND.sepsets.sha256),
+    peak_bytes=Peaks(process=1000),
+    code="c" * 64,
+    environment=environment(1, 1) | {"measured_at": "2026-01-01T00:00:00+00:00"},
+)
+
+
+def on(day, seconds=0.3, **changes):
+    """The record as measured on a day of January."""
+    there = RECORD.environment | {"measured_at": f"2026-01-{day:02}T00:00:00+00:00"}
+    return dataclasses.replace(RECORD, time_s=Times(warm=[seconds]), environment=there, **changes)
+
+
+def put(tree, record=RECORD, skeleton=False, experiment="gaussian"):
+    """Add a record to the results of a workflow, with what verification says of it; returns the tree."""
+    path = tree / "records" / record.dataset / f"{record.setting}.json"
+    record.save(path)
+    if skeleton:
+        FOUND.save(path.with_suffix(".npz"))
+    facts = {"name": record.dataset, **record.problem, "true_edges": [[0, 1]], "problem": record.problem}
+    save_json(facts, tree / "problems" / f"{record.dataset}.json")
+    table = tree / "verification" / f"{experiment}.csv"
+    lines = rows(table) if table.is_file() else []
+    row = {
+        "dataset": record.dataset,
+        "setting": record.setting,
+        "status": "equal",
+        "detail": f"{record.time_s.warm[0]}",
+    }
+    write_csv(table, [*lines, row])
+    (tree / "config.yaml").write_text("alpha: 0.05\n")
+    asked = json.loads((tree / "experiments.json").read_text()) if (tree / "experiments.json").is_file() else {}
+    part = asked.setdefault(experiment, {"datasets": [], "settings": []})
+    part["datasets"].append(record.dataset)
+    part["settings"].append(record.setting)
+    save_json(asked, tree / "experiments.json")
+    return tree
+
+
+def published(tree, into):
+    publish(tree, into)
+    return into
+
+
+def contents(tree):
+    """The files by name, and what they contain."""
+    return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """``refused(trees, message)``: merging them fails with that in the message, and leaves nothing behind."""
+
+    def expect(trees, *messages, prefer=None):
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(MergeError) as error:
+            merge(trees, tmp_path / "into", prefer)
+        for message in messages:
+            assert re.search(message, str(error.value)), error.value
+        assert sorted(tmp_path.rglob("*")) == before
+
+    return expect
+
+
+# --- merging ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_alike_is_one_and_the_rest_is_united(tmp_path):
+    one, two = tmp_path / "a", tmp_path / "b"
+    put(put(one, on(1)), on(2, setting="only-a"))
+    put(put(two, on(3, dataset="e"), experiment="fig"), on(1), skeleton=True)
+    found = merge([one, published(two, tmp_path / "c")], tmp_path / "into")
+    assert (found.runs, found.shared, found.settled, found.ignored) == (3, 1, [], [])
+    runs = PublishedRuns(tmp_path / "into")
+    assert runs.experiments == {("d", "only-a"): "gaussian", ("d", "s"): "gaussian", ("e", "s"): "fig"}
+    assert runs.records() == [on(2, setting="only-a"), on(1), on(3, dataset="e")]
+    assert Skeleton.load(runs.skeleton_file("d", "s")).sha256 == FOUND.sha256  # of the folder that kept it
+    assert not runs.skeleton_file("e", "s").is_file()
+    assert runs.verification("d", "s") == {"status": "equal", "detail": "0.3"}
+    assert (tmp_path / "into/config.yaml").read_text() == "alpha: 0.05\n"
+    assert check(tmp_path / "into") == []
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(places=st.lists(st.tuples(st.integers(0, 2), st.sampled_from("de"), st.integers(1, 3)), min_size=1))
+def test_any_order_and_any_grouping_give_the_same_bytes(places, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trees")
+    trees = [folder / name for name in "abc"]
+    for place, dataset, day in sorted({*places} | {(place, "d", 1) for place in range(3)}):
+        put(trees[place], on(day, dataset=dataset, setting=f"s{day}"))
+    merge(trees, folder / "all")
+    merge(trees[::-1], folder / "reversed")
+    merge([trees[1], trees[2]], folder / "two")
+    merge([folder / "two", trees[0]], folder / "grouped")
+    assert contents(folder / "all") == contents(folder / "reversed") == contents(folder / "grouped")
+
+
+def test_a_conflict_is_named_and_a_rule_settles_it(tmp_path, refused):
+    one, two = put(tmp_path / "a", on(1, 0.25), skeleton=True), put(tmp_path / "b", on(2, 0.5))
+    refused(
+        [one, two],
+        rf"conflict: run of s on d: time_s\.warm is \[0\.25\] in {one} and \[0\.5\] in {two}; ",
+        r"; environment\.measured_at is ",
+        r"--prefer newest or first settles",
+    )
+    for prefer, trees, taken in (("first", (one, two), one), ("first", (two, one), two), ("newest", (one, two), two)):
+        into = tmp_path / f"{prefer}-{taken.name}"
+        found = merge(trees, into, prefer)
+        assert len(found.settled) == 1
+        assert found.settled[0].endswith(f"; taken: {taken}")
+        alone = published(taken, tmp_path / f"alone-{into.name}")
+        assert contents(into) == contents(alone)  # the verification and the skeleton go with the record
+
+
+def test_verifications_configs_and_problems_may_be_in_conflict(tmp_path, refused):
+    one, two = put(tmp_path / "a"), put(tmp_path / "b")
+    write_csv(two / "verification/gaussian.csv", [{"dataset": "d", "setting": "s", "detail": "by digests"}])
+    refused([one, two], rf'run of s on d: verification\.status is "equal" in {one} and absent in {two}; .*by digests')
+    merge([two, one], tmp_path / "first", "first")
+    assert PublishedRuns(tmp_path / "first").verification("d", "s")["detail"] == "by digests"
+    (two / "config.yaml").write_text("alpha: 0.01\nsettings: {}\n")
+    save_json({"name": "d", "n_samples": 9, "problem": None}, two / "problems/d.json")
+    refused(
+        [one, two],
+        r"config\.yaml: alpha is 0\.05 in .* and 0\.01 in .*; settings is absent in .* and \{\} in",
+        r"data set d: alpha is 0\.1 in .* and absent in",
+    )
+
+
+def test_one_name_for_two_problems_is_refused_whatever_is_preferred(tmp_path, refused):
+    other = GaussianProblem.from_data(DATA, alpha=0.2).facts()
+    trees = [put(tmp_path / "a"), put(tmp_path / "b", on(2, setting="t", problem=other))]
+    for prefer in ("first", "newest"):
+        refused(
+            trees, r"^d: problem\.fingerprint is .* of s in .*a and .* of t in .*b: one name for two", prefer=prefer
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("records/d/s.json", "{", r"s\.json is damaged: s\.json is not JSON"),
+        ("records/d/s.json", "{}", r"s\.json is damaged: s\.json is not a valid record: at \$: 'schema_version'"),
+        ("records/d/s.npz", "no archive", r"s\.json is damaged: its skeleton s\.npz cannot be read"),
+        ("problems/d.json", "[", r"d\.json is damaged"),
+        ("config.yaml", "a: [", r"config\.yaml is damaged: it is no YAML"),
+        ("verification/gaussian.csv", "dataset,setting\na,b,c\n", r"gaussian\.csv is damaged: it is no CSV: a row has"),
+        ("sharing.csv", "dataset,rows\nd,1\n", r"sharing\.csv is damaged: it has no column setting"),
+        ("tests/t.json", "{}", r"t\.json is damaged"),
+    ],
+)
+def test_what_is_damaged_is_named_and_refused(tmp_path, refused, name, damage, message):
+    one, two = put(tmp_path / "a"), put(tmp_path / "b")
+    (two / name).parent.mkdir(exist_ok=True)
+    (two / name).write_text(damage)
+    refused([one, two, tmp_path / "c"], message, r"c is no folder", prefer="first")
+
+
+def test_files_of_other_runs_are_refused(tmp_path, refused):
+    one, two = put(tmp_path / "a"), put(put(tmp_path / "b"), on(1, setting="t"))
+    (two / "records/d/t.json").write_text((two / "records/d/s.json").read_text())
+    refused([two], r"t\.json is damaged: it is the record of s on d")
+    skeleton(DATA, 0.9, method="stable-serial").save(one / "records/d/s.npz")
+    refused([one], r"its skeleton s\.npz is another's")
+    (one / "experiments.json").unlink()
+    refused([one], r"a has no experiments\.json; run the workflow again")
+
+
+# --- publishing ------------------------------------------------------------------------------------------------------
+
+
+def test_publishing_replaces_runs_and_leaves_the_others(tmp_path):
+    into = published(put(put(tmp_path / "a", on(1)), on(1, setting="t")), tmp_path / "into")
+    save_json([], into / "distributed/two-gpus.json")
+    runs = open_published(into)
+    found = publish(put(tmp_path / "b", on(2, 0.5)), into)
+    assert (found.runs, found.shared) == (2, 0)
+    assert runs.record("d", "s") == on(1)
+    runs = open_published(into)
+    assert runs.records() == [on(2, 0.5), on(1, setting="t")]
+    assert runs.verification("d", "s")["detail"] == "0.5"
+    assert (into / "distributed/two-gpus.json").is_file()
+    assert len(json.loads((into / "machines.json").read_text())) == 2
+    before = contents(into)
+    assert publish(tmp_path / "b", into).shared == 1
+    assert contents(into) == before
+    assert check(into) == []
+
+
+def test_a_run_that_moves_to_another_experiment_stands_once(tmp_path):
+    into = published(put(tmp_path / "a"), tmp_path / "into")
+    publish(put(tmp_path / "b", experiment="fig"), into)
+    assert PublishedRuns(into).experiments == {("d", "s"): "fig"}
+    assert [path.name for path in into.glob("records/*")] == ["fig.jsonl"]
+
+
+def test_what_is_not_asked_for_or_verified_is_named(tmp_path):
+    tree = put(put(tmp_path / "a"), on(1, setting="t"))
+    save_json({"gaussian": {"datasets": ["d"], "settings": ["s"]}}, tree / "experiments.json")
+    os.utime(tree / "verification/gaussian.csv", (0, 0))  # older than the records
+    found = publish(tree, tmp_path / "into")
+    assert found.ignored == [
+        f"{tree}: 1 records that the config does not ask for",
+        f"{tree}: verification of 1 records, which is missing or older",
+    ]
+    runs = PublishedRuns(tmp_path / "into")
+    assert list(runs) == [("d", "s")]
+    assert runs.verification("d", "s") is None
+
+
+def test_skeletons_are_kept_where_the_truth_is_known_and_they_are_small(tmp_path, monkeypatch):
+    tree = put(tmp_path / "a", skeleton=True)
+    assert PublishedRuns(published(tree, tmp_path / "one")).skeleton_file("d", "s").is_file()
+    monkeypatch.setattr("gpupc_impl.measurement.folders.KEPT_SKELETON_BYTES", 10)
+    assert not PublishedRuns(published(tree, tmp_path / "two")).skeleton_file("d", "s").is_file()
+    monkeypatch.undo()
+    save_json({"name": "d", "problem": None}, tree / "problems/d.json")
+    assert not PublishedRuns(published(tree, tmp_path / "three")).skeleton_file("d", "s").is_file()
+
+
+def test_names_of_nodes_are_not_published(tmp_path):
+    record = on(1)
+    told = dataclasses.replace(record, environment=record.environment | {"node": "gpu07"})
+    assert PublishedRuns(published(put(tmp_path / "a", told), tmp_path / "into")).records() == [record]
+    merge([tmp_path / "a"], tmp_path / "merged")
+    assert check(tmp_path / "merged") == ["run of s on d names the host 'gpu07', which publishing leaves out"]
+
+
+def test_another_folder_is_not_published_into(tmp_path):
+    (tmp_path / "into/records").mkdir(parents=True)
+    with pytest.raises(MergeError, match="into is no folder of published runs"):
+        publish(put(tmp_path / "a"), tmp_path / "into")
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_nothing_changes_where_publishing_fails_in_the_middle(tmp_path, monkeypatch, existing):
+    one, into = put(tmp_path / "a"), tmp_path / "into"
+    if existing:
+        published(put(tmp_path / "b", on(1)), into)
+    write_csv(one / "sharing.csv", [{"dataset": "d", "setting": "s", "rows": 2}])
+    before = contents(tmp_path)
+    monkeypatch.setattr(module, "write_csv", lambda *_: (_ for _ in ()).throw(OSError("no space left on device")))
+    with pytest.raises(OSError, match="no space"):
+        publish(one, into)
+    assert contents(tmp_path) == before
+    assert into.exists() == existing
+
+
+def test_shared_sets_stand_in_the_order_of_the_config(tmp_path):
+    tree = put(put(put(tmp_path / "a"), on(1, dataset="b")), on(1, dataset="c"))
+    (tree / "config.yaml").write_text("datasets: {c: {}, d: {}}\n")
+    write_csv(tree / "sharing.csv", [{"dataset": name, "setting": "s", "rows": k} for name in "bdc" for k in "21"])
+    table = rows(published(tree, tmp_path / "into") / "sharing.csv")
+    assert [(row["dataset"], row["rows"]) for row in table] == [(name, k) for name in "cdb" for k in "21"]
+
+
+# --- checking --------------------------------------------------------------------------------------------------------
+
+
+def line_of(folder, **changes):
+    """The only line of a folder, changed."""
+    return json.dumps(json.loads((folder / "records/gaussian.jsonl").read_text()) | changes) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder, line: line + line, r"line 2: the run of s on d is in records/gaussian\.jsonl already"),
+        (lambda folder, line: line_of(folder, machine="0"), r"line 1: machines\.json has no machine '0'"),
+        (lambda folder, line: line_of(folder, dataset="x"), r"line 1: datasets\.json has no data set 'x'"),
+        (
+            lambda folder, line: line_of(folder),
+            r"gaussian\.jsonl, line 1 is not what publishing writes: sorted, compact",
+        ),
+        (
+            lambda folder, line: line_of(folder, status="fine"),
+            r"the run of s on d is not a valid record: at \$\.status",
+        ),
+        (lambda folder, line: line_of(folder, extra=1), r"line 1 is no run: .*'extra'"),
+        (lambda folder, line: line.replace('"why":null', '"why":"/home/me"'), r"gaussian\.jsonl, line 1 tells a home"),
+        (lambda folder, line: "{", r"records/gaussian\.jsonl, line 1 is not JSON"),
+        (lambda folder, line: "[]\n", r"records/gaussian\.jsonl, line 1 is no run: it names no data set"),
+        (lambda folder, line: "", r"holds no runs|machines\.json, line 2 is not what publishing writes"),
+    ],
+)
+def test_a_damaged_folder_is_found(tmp_path, damage, message):
+    folder = published(put(tmp_path / "a"), tmp_path / "into")
+    path = folder / "records/gaussian.jsonl"
+    path.write_text(damage(folder, path.read_text()))
+    assert any(re.search(message, fault) for fault in check(folder)), check(folder)
+
+
+def test_unused_entries_and_files_are_found(tmp_path):
+    folder = published(put(tmp_path / "a", skeleton=True), tmp_path / "into")
+    machines = json.loads((folder / "machines.json").read_text())
+    (folder / "machines.json").write_text(json.dumps(machines | {"f" * 12: {}}))
+    with zipfile.ZipFile(folder / "skeletons/fig.zip", "w"):
+        pass
+    faults = check(folder)
+    assert any(fault.startswith("machines.json, line 1 is not what publishing writes") for fault in faults)
+    assert "skeletons/fig.zip holds no run" in faults
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_the_commands(tmp_path, capsys):
+    one, two, into = put(tmp_path / "a", on(1)), put(tmp_path / "b", on(2)), tmp_path / "into"
+    command = ["records", "merge", str(one), str(two), str(into)]
+    assert cli.main(command) == 2
+    assert capsys.readouterr().err.startswith("error: conflict: run of s on d: environment.measured_at is")
+    assert cli.main([*command, "--prefer", "newest"]) == 0
+    assert "1 runs, 0 of them alike in several folders" in capsys.readouterr().out
+    assert cli.main(command) == 2
+    assert "is there and not empty; name a new folder" in capsys.readouterr().err
+    assert cli.main(["records", "publish", str(one), str(into)]) == 0
+    assert capsys.readouterr().out == f"written: {into}: 1 runs, 0 of them as before\n"
+    assert cli.main(["records", "check", str(into)]) == 0
+    assert capsys.readouterr().out == f"{into} is complete and valid\n"
+    (into / "machines.json").unlink()
+    assert cli.main(["records", "check", str(into)]) == 2
+    assert "machines.json has no machine" in capsys.readouterr().err

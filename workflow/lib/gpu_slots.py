@@ -1,0 +1,53 @@
+"""A GPU, and a part of the cores, for each of several jobs that measure side by side on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+LOOK_S = 0.2
+"""Seconds between two looks for a free slot."""
+
+
+@contextlib.contextmanager
+def own_gpu(slots: int, folder: Path = Path("results")) -> Iterator[None]:
+    """Give this process one of the visible GPUs and an equal part of the cores, which no other job has meanwhile.
+
+    Snakemake counts how many jobs may measure at a time, and does not say which GPU is free: a lock on a file does.
+
+    Args:
+        slots: how many jobs may measure at a time; with one, everything stays as it is.
+        folder: holds the locks.
+    """
+    if slots == 1:
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context((folder / f".gpu-{number}.lock").open("w")) for number in range(slots)]
+        number = _lock_one(files)
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible_name(number)
+        cores = sorted(os.sched_getaffinity(0))
+        share = max(1, len(cores) // (slots + 1))
+        os.sched_setaffinity(0, [cores[(number * share + core) % len(cores)] for core in range(share)])
+        yield
+
+
+def _lock_one(files: Sequence[IO[str]]) -> int:
+    """Wait for a lock on any of some files; returns its place."""
+    while True:
+        for number, file in enumerate(files):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return number
+        time.sleep(LOOK_S)
+
+
+def visible_name(number: int) -> str:
+    """The name of a visible GPU in ``CUDA_VISIBLE_DEVICES``, by its number from 0; empty where there are fewer."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return str(number) if names is None else "".join(names.split(",")[number : number + 1]).strip()

@@ -1,0 +1,81 @@
+"""Adds pages to the documentation site; mkdocs calls these functions (`hooks` in mkdocs.yml).
+
+Pages of the repository outside docs become part of the site, with their links adapted. Pages that the navigation does
+not list are listed under `MORE`, so that none is lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+
+OUTSIDE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "datasets/README.md": "datasets.md",
+}
+"""Pages of the repository outside docs, by path, and their names in the site."""
+
+MORE = "More"
+
+_LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
+"""The path in a Markdown link to a file of the repository."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Append pages that the navigation does not list to its end."""
+    docs = Path(config.docs_dir)
+    placed = set(_paths(config.nav))
+    unplaced = sorted(name for path in docs.rglob("*.md") if (name := path.relative_to(docs).as_posix()) not in placed)
+    if unplaced:
+        config.nav = [*config.nav, {MORE: unplaced}]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of `OUTSIDE`."""
+    for path, name in OUTSIDE.items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        files.append(File.generated(config, name, content=_links(text, ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Adapt links from docs to the pages of `OUTSIDE`."""
+    if page.file.generated_by:
+        return markdown
+    return _links(markdown, Path(config.docs_dir) / page.file.src_uri)
+
+
+def _links(text: str, page: Path) -> str:
+    """The text of a page, with its links to other pages replaced by those of the site."""
+
+    def in_site(link: re.Match[str]) -> str:
+        target = (page.parent / link[1]).resolve()
+        if not target.is_relative_to(ROOT):
+            return link[1]
+        path = target.relative_to(ROOT).as_posix()
+        up = "../" * (len(page.relative_to(ROOT / "docs").parts) - 1) if page.is_relative_to(ROOT / "docs") else ""
+        if path in OUTSIDE:
+            return up + OUTSIDE[path]
+        return up + path.removeprefix("docs/") if path.startswith("docs/") else link[1]
+
+    return _LINK.sub(in_site, text)
+
+
+def _paths(nav: Any) -> Iterator[str]:
+    """The pages that a navigation names, at any depth."""
+    for item in nav if isinstance(nav, list) else nav.values() if isinstance(nav, dict) else [nav]:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from _paths(item)

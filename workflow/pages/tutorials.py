@@ -1,0 +1,117 @@
+"""Runs the tutorials, which are scripts in docs/tutorials, and writes pages with what their cells print and draw.
+
+    python -m workflow.pages.tutorials [NAME ...]
+
+A script consists of cells, and opens as a notebook in Jupyter (jupytext), VS Code and Spyder: ``# %%`` begins a cell
+of code, ``# %% [markdown]`` one of text in comments. A page has the text, the code, what was printed, and a picture of
+each figure that a cell leaves open. The figure's label (``fig.set_label``) describes the picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from datasets.dataset import DatasetUnavailable
+
+FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
+
+STYLE = {
+    **{"figure.dpi": 100, "savefig.dpi": 160, "figure.constrained_layout.use": True, "font.size": 9},
+    **{"axes.spines.top": False, "axes.spines.right": False},
+}
+"""matplotlib's settings in a tutorial, on top of its defaults."""
+
+
+def page(script: Path, pictures: Path) -> str:
+    """Run a script, draw its pictures into a folder, and return its page.
+
+    Raises:
+        DatasetUnavailable: the script's data are not available; the message is a sentence.
+    """
+    space: dict[str, Any] = {"__name__": script.stem}
+    parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
+    others = set(plt.get_fignums())
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **STYLE}):
+        for is_text, source, line in _cells(script.read_text(encoding="utf-8")):
+            if is_text:
+                parts.append(source)
+                continue
+            parts.append(f"```python\n{source}\n```")
+            printed = _run(source, line, script, space)
+            if printed:
+                parts.append(f"```text\n{printed}\n```")
+            for number in sorted(set(plt.get_fignums()) - others):
+                figure, drawn = plt.figure(number), drawn + 1
+                try:
+                    parts.append(_picture(figure, pictures / f"{script.stem}-{drawn}.png"))
+                finally:
+                    plt.close(figure)
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
+    """For each cell, whether it is text, its text or code, and the line on which that begins."""
+    for cell in re.finditer(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", text, re.MULTILINE | re.DOTALL):
+        body = cell[2]
+        first = text.count("\n", 0, cell.start(2)) + 1 + len(body) - len(body.lstrip("\n"))
+        if cell[1]:
+            body = re.sub(r"^# ?", "", body, flags=re.MULTILINE)
+        yield bool(cell[1]), body.strip("\n"), first
+
+
+def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
+    """Run the code of a cell, and return what it printed."""
+    code = compile("\n" * (line - 1) + source, str(script), "exec")  # so errors name lines of the script
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, space)
+    return "\n".join(text.rstrip() for text in out.getvalue().rstrip().splitlines())
+
+
+def _picture(figure: Figure, path: Path) -> str:
+    """Save a figure, and return the Markdown that shows it.
+
+    Raises:
+        ValueError: the figure has no label, so there is no description for readers who cannot see it.
+    """
+    label = str(figure.get_label())
+    if not label:
+        raise ValueError(f"{path.stem}: the figure has no label; say what it shows with fig.set_label(...)")
+    figure.savefig(path)
+    return f"![{label}]({path.name})"
+
+
+def main(names: list[str]) -> int:
+    """Write the pages of some scripts, or of all; returns 1 if the data of one are not available, whose page stays."""
+    missing = 0
+    for script in sorted(FOLDER.glob("*.py")):
+        if names and script.stem not in names:
+            continue
+        try:
+            content = page(script, FOLDER)
+        except DatasetUnavailable as error:
+            print(f"{script.name}: left as it is: {error}", file=sys.stderr)
+            missing = 1
+            continue
+        script.with_suffix(".md").write_text(content, encoding="utf-8")
+        print(f"written: {script.with_suffix('.md').relative_to(FOLDER.parents[1])}")
+    return missing
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Run the tutorials and write their pages and pictures.")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="a script in docs/tutorials, without .py (default: all)"
+    )
+    sys.exit(main(parser.parse_args().names))
