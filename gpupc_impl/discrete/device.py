@@ -303,9 +303,9 @@ class DiscreteSearch(LevelSearch):
             if undecided <= self._decisions.room:
                 break
             self._decisions.enlarge(undecided)  # the keys of what was decided so far stay
-            self.graphs.forget()
+            self.graphs.reset_counters()
         if undecided and self._decisions.settle(undecided):
-            self.graphs.forget()
+            self.graphs.reset_counters()
             self._finish(level, before, after)
         self._graph = after
         return tests

@@ -123,6 +123,10 @@ class BitGraphs:
         """The same for a kernel that is declared whole."""
         self.backend.kernel(*kernel)(self._grid, self._block, arguments)
 
+    def reset_counters(self) -> None:
+        """Queue the zeroing of all counters, so that a level can be counted again."""
+        self.backend.fill(self._counters, 0)
+
     def count(self, before: int, after: int, level: int) -> None:
         """Queue the counting of what is left after a level."""
         numbers = np.int32(before), np.int32(after), np.int32(level)

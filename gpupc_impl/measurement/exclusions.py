@@ -20,6 +20,8 @@ DOCSTRINGS_COUNT = {"gpupc_impl/reporting/*": "the docstring of a table or a fig
 """Files whose docstrings are a part of the output."""
 
 EXCLUDED_OF_SCRIPTS = {
+    "workflow/lib/deadline.py": "it decides whether a job starts, not what it measures",
+    "workflow/lib/gpu_slots.py": "it decides on which GPU a job runs, which the record names",
     "gpupc_impl/backends/*": "a rule that runs kernels has the code of their methods among its parameters",
 }
 """Left out of the digest of every script."""

@@ -54,6 +54,18 @@ def kernels_up_to(level: int) -> dict[str, dict[str, tuple[Struct, ...]]]:
 KERNELS = kernels_up_to(MAX_LEVEL)
 
 
+def constants_by_source() -> dict[str, dict[str, int]]:
+    """By source, all constants that Python shares with its kernels."""
+    shared: dict[str, dict[str, int]] = {}
+    for all_kernels in kernel_lists():
+        for kernel in itertools.starmap(KernelSource, all_kernels(MAX_LEVEL)):
+            shared.setdefault(kernel.source, {}).update(kernel.constants)
+    return shared
+
+
+CONSTANTS = constants_by_source()
+
+
 class NvrtcLibrary:
     """The functions of ``cupy.cuda.nvrtc`` that we use, straight from the library in NVIDIA's wheel."""
 
@@ -182,7 +194,9 @@ def test_kernels_compile_as_they_run(library, source, kernels, architecture):
 
 def check_kernels(library, source, kernels, architecture):
     """Compile kernels, and look at what Python reads of them and at their arithmetic; returns the image."""
-    image, entries, ptx = nvrtc.compile_source(library, PACKAGE_ROOT / source, kernels, architecture)
+    image, entries, ptx = nvrtc.compile_source(
+        library, PACKAGE_ROOT / source, kernels, architecture, CONSTANTS.get(source)
+    )
     assert list(entries) == list(kernels)
     assert len({entry.name for entry in entries.values()}) == len(kernels)
     for expression, structs in kernels.items():
