@@ -104,6 +104,18 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         help="what to do about missing values: refuse them, drop each sample that has any, or compute each correlation "
         "from the samples that hold both variables (Gaussian test only) (default: %(default)s)",
     )
+    group.add_argument("--decimal", choices=(".", ","), help="decimal mark (default: inferred from the whole table)")
+    group.add_argument("--delimiter", metavar="CHAR", help="character between cells (default: inferred)")
+    group.add_argument(
+        "--encoding", help="encoding of a text table, such as latin-1 (default: UTF-8, or UTF-16 with its mark)"
+    )
+    group.add_argument(
+        "--missing-values",
+        metavar="CELL",
+        action="append",
+        help="a cell that stands for a missing value, as empty cells do, such as '*'; may be repeated, and '' "
+        "alone takes no other (default: NA, NaN, null, ?, ... as for pandas.read_csv)",
+    )
     group.add_argument("--correlation", action="store_true", help="DATA is a correlation matrix; needs --n-samples")
     group.add_argument("--n-samples", metavar="M", type=int, help="number of samples behind the correlation matrix")
 

@@ -19,6 +19,7 @@ from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.measurement.merge import merge
 from gpupc_impl.search import SearchRequest
+from gpupc_impl.tables import TableFormat
 from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
 
@@ -78,8 +79,6 @@ def search(args: argparse.Namespace) -> None:
             v_structures=args.v_structures,
         )
     seconds = time.perf_counter() - start
-    if not args.quiet:
-        print(summary(result, seconds, named=ready.source.names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:
@@ -89,6 +88,8 @@ def search(args: argparse.Namespace) -> None:
         with write_whole(args.report) as part:
             result.report(part)
     if not args.quiet:
+        print(f"read: {ready.reading}")
+        print(summary(result, seconds, named=ready.source.names is not None))
         for path in filter(None, (args.output, args.report)):
             print(f"written: {path}")
 
@@ -109,6 +110,7 @@ def _request(args: argparse.Namespace) -> SearchRequest:
     return SearchRequest(
         **plain | {"knowledge": None if args.knowledge is None else _knowledge(args.knowledge)},
         options=options,
+        form=TableFormat(**{field.name: getattr(args, field.name) for field in dataclasses.fields(TableFormat)}),
         progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
     )
 
