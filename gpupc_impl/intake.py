@@ -277,7 +277,7 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
         first = np.asarray(data.iloc[:, 0] if is_frame(data) else np.asarray(data)[:, 0], np.float64)
     except (TypeError, ValueError):
         return
-    if np.shape(data)[1] > 1 and (np.diff(first) == 1).all():
+    if np.shape(data)[1] > 1 and float(first[0]).is_integer() and (np.diff(first) == 1).all():
         _warn(
             f"the first column ({str(_column_names(data, names)[0])!r}) counts the rows from {first[0]:g} to "
             f"{first[-1]:g} and is taken for a variable; if it names the rows, leave it out (--row-names, "
