@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpupc_impl.core.colliders import AUTO, V_STRUCTURES, default_rule
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.result import Skeleton
@@ -122,22 +123,25 @@ def pc(
     *,
     knowledge: Any = None,
     conflicts: str = "relaxed",
-    v_structures: str = "standard",
+    v_structures: str = "auto",
     **options: Any,
 ) -> CPDAG:
     """Find the CPDAG behind the data by the PC algorithm: `skeleton`, then `orient`.
 
     Args:
-        knowledge, conflicts, v_structures: as `orient` takes them.
+        knowledge, conflicts: as `orient` takes them.
+        v_structures: as `orient` takes it, or ``"auto"``: ``"majority"``, whose directions do not depend on the order
+            of the variables, and ``"standard"`` for the nonlinear and the mixed test, whose random numbers depend on it.
         data, alpha, options: everything that `skeleton` takes. Leave ``separating_sets`` at ``"canonical"`` for
             directions that are the same on every run.
 
     Raises:
         What `skeleton` and `orient` raise.
     """
-    check_choices(conflicts, v_structures)
+    check_choices(conflicts, v_structures, (AUTO, *V_STRUCTURES))
     graph = skeleton(data, alpha, knowledge=knowledge, **options)
-    cpdag = orient(graph, problem=graph.problem, knowledge=knowledge, conflicts=conflicts, v_structures=v_structures)
+    rule = default_rule(graph.problem) if v_structures == AUTO else v_structures
+    cpdag = orient(graph, problem=graph.problem, knowledge=knowledge, conflicts=conflicts, v_structures=rule)
     if cpdag.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=2)
     return cpdag

@@ -11,7 +11,7 @@ from pathlib import Path
 import gpupc_impl
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed
-from gpupc_impl.core.colliders import V_STRUCTURES
+from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
@@ -184,10 +184,11 @@ def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--v-structures",
-        choices=V_STRUCTURES,
-        default=V_STRUCTURES[0],
+        choices=(AUTO, *V_STRUCTURES),
+        default=AUTO,
         help="how v-structures are found: by the separating sets (standard), or by tests given all subsets of "
-        "neighbours, all (conservative) or most (majority) of which must agree (default: %(default)s)",
+        "neighbours, all (conservative) or most (majority) of which must agree; auto is majority, or standard for the "
+        "nonlinear and the mixed test (default: %(default)s)",
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
+from gpupc_impl.core.colliders import AUTO, default_rule
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
@@ -76,7 +77,7 @@ def search(args: argparse.Namespace) -> None:
             problem=result.problem,
             knowledge=request.knowledge,
             conflicts=args.conflicts,
-            v_structures=args.v_structures,
+            v_structures=default_rule(result.problem) if args.v_structures == AUTO else args.v_structures,
         )
     seconds = time.perf_counter() - start
     if isinstance(result, CPDAG) and result.has_directed_cycle:

@@ -208,13 +208,15 @@ class TextTable:
                 f"{self.path} is a covariance file of Tetrad, the lower triangle of a matrix; convert it to a full "
                 "table of correlations, and give that with n_samples (--correlation --n-samples)"
             )
+        below: list[list[str]] = []
         if self.delimiter is None:
             self.delimiter = _delimiter(beginning)
         lines = self.lines()
         number, cells = next(lines, (0, None))
         if cells is None:
             raise DataError(f"{self.path} is empty")
-        below = [row for _, row in itertools.islice(self.lines(), 1, HEAD_LINES)]
+        with contextlib.suppress(csv.Error, StopIteration):  # the lines that follow report what is wrong
+            below = [_cells(line, self.delimiter) for line in beginning[1:]]
         if self.transpose and not self.labels and header is not False:
             second = next(lines, (0, cells))[1]
             self.has_row_names |= second[0].strip() != "" and fault(second[0]) == NOT_A_NUMBER
@@ -286,15 +288,19 @@ class TextTable:
         """Some rows as numbers or as labels; None where a cell is wrong."""
         if self.labels:
             chunk.columns = range(chunk.shape[1])
-            return chunk.map(self._label)
+            chunk = chunk.map(self._label)
+            absent = chunk.isna()  # a blank line looks like missing values
+            return None if (absent.all(axis=1) if self.missing else absent.any(axis=1)).any() else chunk
         if not all(dtype.kind in "iuf" for dtype in chunk.dtypes):
             return None
         values = np.ascontiguousarray(chunk.to_numpy(np.float64))
+        if self.missing and np.isnan(values).all(axis=1).any():  # a blank line looks like missing values
+            return None
         return values if (~np.isinf(values) if self.missing else np.isfinite(values)).all() else None
 
     def _label(self, cell: str) -> str | None:
         cell = cell.strip()
-        return None if self.missing and is_missing(cell, self.marks) else cell
+        return None if is_missing(cell, self.marks) else cell
 
     def read_by_line(self) -> np.ndarray | pandas.DataFrame:
         """The table, read line by line; the first cell that is wrong is an error."""
