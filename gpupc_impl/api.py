@@ -131,7 +131,8 @@ def pc(
     Args:
         knowledge, conflicts: as `orient` takes them.
         v_structures: as `orient` takes it, or ``"auto"``: ``"majority"``, whose directions do not depend on the order
-            of the variables, and ``"standard"`` for the nonlinear and the mixed test, whose random numbers depend on it.
+            of the variables, or ``"standard"`` for the nonlinear and the mixed test, whose random numbers depend on
+            it.
         data, alpha, options: everything that `skeleton` takes. Leave ``separating_sets`` at ``"canonical"`` for
             directions that are the same on every run.
 

@@ -202,7 +202,9 @@ def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--report", metavar="PAGE", type=Path, help="write an HTML page of the run to this file (needs matplotlib)"
     )
-    group.add_argument("--quiet", action="store_true", help="print errors and warnings only")
+    amount = group.add_mutually_exclusive_group()
+    amount.add_argument("--quiet", action="store_true", help="print errors and warnings only")
+    amount.add_argument("--verbose", action="store_true", help="also print the methods' plans, such as their memory")
 
 
 def _key_value(text: str) -> tuple[str, int | float | str]:

@@ -29,7 +29,7 @@ MAX_TRIPLES = 2**22
 """The upper bound on triples in memory at once, which a variable with very many neighbours would exceed."""
 
 MAX_TESTS = 2**24
-"""Upper bound on the tests of the conservative and the majority rule, which always test sets of at most one variable."""
+"""Upper bound on the tests of the conservative and the majority rule, which always test the sets of one variable."""
 
 TESTS_AT_ONCE = 2**16
 """The upper bound on tests in a batch."""

@@ -305,7 +305,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--method", "cupc"], "method 'cupc' is not known; choose one of: "),
+        (["--method", "cupc"], "method 'cupc' is not known; did you mean cupc-"),
         (["--param", "theta=64"], "method 'stable-serial' has no parameter 'theta'; it has: none"),
         (["--param", "alpha=0.1"], "method 'stable-serial' has no parameter 'alpha'"),
         (["--param", "theta"], "'theta' is not of the form KEY=VALUE"),
