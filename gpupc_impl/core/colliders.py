@@ -49,8 +49,11 @@ class Triples:
 
 
 def default_rule(problem: Problem) -> str:
-    """The rule that ``"auto"`` takes for a problem: its family's."""
-    return get_family(problem.family).v_structures
+    """The rule that ``"auto"`` takes for a problem: its family's; the standard rule where pairs have sample sizes each,
+    since no retest knows these."""
+    family = get_family(problem.family)
+    has_retest = family.pairwise is None or not isinstance(problem, family.pairwise[0])
+    return family.v_structures if has_retest else "standard"
 
 
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:

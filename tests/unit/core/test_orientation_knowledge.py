@@ -518,7 +518,7 @@ def test_choices_are_named():
     found = true_skeleton(np.zeros((2, 2), bool))
     with pytest.raises(InvalidParameter, match="conflicts is 'rand'; choose one of: relaxed, priority, bidirected"):
         orient(found, conflicts="rand")
-    with pytest.raises(InvalidParameter, match="v_structures is 'cpc'; choose one of: standard, conservative, major"):
+    with pytest.raises(InvalidParameter, match="v_structures is 'cpc'; choose one of: auto, standard, conserv"):
         pc(np.eye(3), v_structures="cpc")
     with pytest.raises(InvalidProblem, match=r"needs the problem; give it as orient\(..., problem=...\)"):
         orient(found, v_structures="conservative")
