@@ -10,8 +10,7 @@ from gpupc_impl.core.colliders import AUTO, V_STRUCTURES, default_rule
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.search import SearchRequest
-from gpupc_impl.tables import TableFormat
+from gpupc_impl.search import SearchRequest, TableFormat
 
 
 def skeleton(

@@ -18,7 +18,8 @@ import numpy as np
 
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.tables import Table, TableFormat, read_table
+from gpupc_impl.tables import Table, read_table
+from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
 
 MISSING = ("error", "drop-rows", "pairwise")

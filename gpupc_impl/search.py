@@ -18,7 +18,7 @@ from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, ge
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve, unavailable
 from gpupc_impl.intake import InputTable, choose_family, read_input
-from gpupc_impl.tables import TableFormat
+from gpupc_impl.intake import TableFormat as TableFormat
 from gpupc_impl.views.progress import level_progress
 
 

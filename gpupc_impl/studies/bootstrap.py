@@ -20,8 +20,7 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import read_json, save_json, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.intake import read_input
-from gpupc_impl.tables import TableFormat
+from gpupc_impl.intake import TableFormat, read_input
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
