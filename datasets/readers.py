@@ -56,7 +56,8 @@ def read_csv(path: str | Path, header: Header = "auto", delimiter: str = ",") ->
     Args:
         header: whether the first row holds the names; "auto": it does when it holds text and no number.
     """
-    return _named(*tables.read_text(Path(path), None if header == "auto" else header, delimiter=delimiter))
+    table = tables.read_text(Path(path), None if header == "auto" else header, delimiter=delimiter)
+    return _named(table.values, table.names)
 
 
 def read_npz(path: str | Path, array: str | None = None) -> Matrix:

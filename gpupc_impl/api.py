@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpupc_impl.core.colliders import AUTO, V_STRUCTURES, default_rule
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.search import SearchRequest
+from gpupc_impl.search import SearchRequest, TableFormat
 
 
 def skeleton(
@@ -28,6 +30,12 @@ def skeleton(
     pmax: bool = False,
     device_memory_limit: int | None = None,
     progress: Callable[[Progress], None] | bool | None = None,
+    header: bool | None = None,
+    row_names: bool = False,
+    decimal: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    missing_values: Sequence[str] | None = None,
     **options: Any,
 ) -> Skeleton:
     """Find the skeleton of the causal graph behind the data by PC-stable (Colombo and Maathuis 2014).
@@ -60,6 +68,13 @@ def skeleton(
         device_memory_limit: upper bound on the device memory to use, in bytes.
         progress: a function that is called with a `Progress` after each level, or True for a progress bar on the
             terminal or in the notebook (extra ``progress``).
+        header: whether a file's first line names the variables; None infers it.
+        row_names: whether a file's first column names the rows; it is left out then.
+        decimal: the decimal mark of numbers that are text, ``"."`` or ``","``; None infers it from the whole table.
+        delimiter: the character between the cells of a text file; None infers it.
+        encoding: a text file's encoding, such as ``"latin-1"``; None is UTF-8, or UTF-16 with a byte order mark.
+        missing_values: the cells of text that stand for missing values beside empty ones; None takes the usual words
+            (those of `pandas.read_csv`, ``?`` and ``.``).
         options: parameters of the family's test (such as ``df_convention`` for Gaussian data; see ``from_data`` of
             `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem` and `MixedProblem`) and of the method (such as
             ``theta=64``).
@@ -67,7 +82,7 @@ def skeleton(
     Raises:
         InvalidProblem: the data, alpha, max_level, a parameter of the test or the knowledge cannot be used, or the
             method belongs to another family.
-        gpupc_impl.tables.DataError, OSError: the file cannot be read.
+        gpupc_impl.tables.DataError, OSError: the file, or a column of text, cannot be read.
         UnknownMethod, InvalidParameter: the method or the parameter does not exist, or a value is out of range.
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
@@ -87,6 +102,14 @@ def skeleton(
         pmax=pmax,
         device_memory_limit=device_memory_limit,
         progress=progress,
+        form=TableFormat(
+            header=header,
+            row_names=row_names,
+            decimal=decimal,
+            delimiter=delimiter,
+            encoding=encoding,
+            missing_values=missing_values,
+        ),
         options=options,
     )
     with request.open(data) as search:
@@ -99,19 +122,26 @@ def pc(
     *,
     knowledge: Any = None,
     conflicts: str = "relaxed",
-    v_structures: str = "standard",
+    v_structures: str = "auto",
     **options: Any,
 ) -> CPDAG:
     """Find the CPDAG behind the data by the PC algorithm: `skeleton`, then `orient`.
 
     Args:
-        knowledge, conflicts, v_structures: as `orient` takes them.
+        knowledge, conflicts: as `orient` takes them.
+        v_structures: as `orient` takes it, or ``"auto"``: ``"majority"``, whose directions do not depend on the order
+            of the variables, or ``"standard"`` for the nonlinear and the mixed test, whose random numbers depend on
+            it.
         data, alpha, options: everything that `skeleton` takes. Leave ``separating_sets`` at ``"canonical"`` for
             directions that are the same on every run.
 
     Raises:
         What `skeleton` and `orient` raise.
     """
-    check_choices(conflicts, v_structures)
+    check_choices(conflicts, v_structures, (AUTO, *V_STRUCTURES))
     graph = skeleton(data, alpha, knowledge=knowledge, **options)
-    return orient(graph, problem=graph.problem, knowledge=knowledge, conflicts=conflicts, v_structures=v_structures)
+    rule = default_rule(graph.problem) if v_structures == AUTO else v_structures
+    cpdag = orient(graph, problem=graph.problem, knowledge=knowledge, conflicts=conflicts, v_structures=rule)
+    if cpdag.has_directed_cycle:
+        warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=2)
+    return cpdag

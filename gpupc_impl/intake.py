@@ -18,24 +18,25 @@ import numpy as np
 
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.tables import FRAMES, read_table
-from gpupc_impl.tables.cells import numbers_by_column
+from gpupc_impl.tables import Table, read_table
+from gpupc_impl.tables import TableFormat as TableFormat
+from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
 
 MISSING = ("error", "drop-rows", "pairwise")
 """What to do about missing values: refuse them; drop the samples that have any; or compute each correlation from the
 samples that hold both variables."""
-
-FEW_VALUES = 10
-"""Upper bound on the distinct values of a column of whole numbers that may hold categories."""
-
-REPEATS = 3
-"""Lower bound on how often each value of such a column occurs on average."""
 
 MANY_VARIABLES = 5
 """A table with at least this many times as many columns as rows may have its variables in rows."""
 
 SHOWN = 5
 """Number of columns that a message names."""
+
+FEWEST_SAMPLES = 4
+"""Lower bound on the samples with which Fisher's z test can separate two variables."""
+
+NEARLY_UNIQUE = 0.9
+"""Labels of which at least this share of the rows has a label of its own are taken for identifiers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,12 +48,14 @@ class InputTable:
         names: the variables' names; None where `values` carries them or there are none.
         kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
         label_columns: names of the columns of a DataFrame that hold labels.
+        summary: what was read, in one line.
     """
 
     values: Any
     names: Sequence[str] | None
     kind: str
     label_columns: tuple[str, ...] = ()
+    summary: str = ""
 
 
 def read_input(
@@ -62,8 +65,7 @@ def read_input(
     kind: str | None = None,
     missing: str = "error",
     transpose: bool | None = None,
-    header: bool | None = None,
-    row_names: bool = False,
+    form: TableFormat | None = None,
     correlation: bool = False,
 ) -> InputTable:
     """Read the user's data, transpose them where requested and handle missing values.
@@ -75,37 +77,78 @@ def read_input(
         missing: one of `MISSING`.
         transpose: whether variables are in rows and samples in columns, as is usual for genes; the row names of a
             DataFrame then name the variables. None means no, with a warning where the shape suggests it.
-        header, row_names: how a text table or a spreadsheet is read; see `gpupc_impl.tables.read_table`.
+        form: how the table is written; None infers it.
         correlation: whether the data are a correlation matrix, which is not examined here.
 
     Raises:
-        InvalidProblem: a value is missing, or no sample is left.
-        gpupc_impl.tables.DataError, OSError: the file cannot be used.
+        InvalidProblem: a value is missing, no sample is left, or the data look like a correlation matrix.
+        gpupc_impl.tables.DataError, OSError: the file, or a column of text, cannot be used.
     """
     if missing not in MISSING:
         raise InvalidProblem(f"missing is {missing!r}; choose one of: {', '.join(MISSING)}")
     if correlation and (missing != "error" or transpose):
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
+    form = form or TableFormat()
     if isinstance(data, (str, os.PathLike)):
-        path = Path(data)
-        labels = True if kind in ("labels", "both") else None
-        data, file_names = read_table(path, header, row_names, labels, missing != "error", bool(transpose))
-        if kind == "both" and path.suffix.lower() not in FRAMES:
-            data = numbers_by_column(data)
-        names = file_names if names is None else names
+        table = read_table(Path(data), form, kind, bool(transpose))
+        names = table.names if names is None else names
     else:
-        if hasattr(data, "obs_names") and hasattr(data, "to_df"):
-            data = data.to_df()
-        if transpose:
-            data, names = _transposed(data, names)
+        table, names = _in_memory(data, names, kind, form, bool(transpose))
+    data = table.values
     if correlation:
-        return InputTable(data, names, "correlation")
+        _refuse_indefinite(data)
+        return InputTable(data, names, "correlation", summary=f"a correlation matrix of {len(data):,} variables")
     label_columns = _label_columns(data)
     inferred = _kind(data, label_columns, kind)
-    data = _without_missing(data, names, kind or inferred, missing)
-    if transpose is None:
-        _warn_of_orientation(data)
-    return InputTable(data, names, inferred, label_columns)
+    rows = np.shape(data)[0] if np.ndim(data) == 2 else 0
+    data = _without_missing(data, names, kind or inferred, missing, table)
+    if np.ndim(data) == 2:
+        if kind in (None, "numbers") and not label_columns:
+            _refuse_correlations(data)
+        if transpose is None:
+            _warn_of_orientation(data)
+        _warn_of_identifiers(data, names, label_columns)
+        if inferred == "numbers" and kind != "labels" and 0 < len(data) < FEWEST_SAMPLES:
+            _warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
+    summary = _summary(data, rows, len(label_columns), table.remark)
+    return InputTable(data, names, inferred, label_columns, summary)
+
+
+def _in_memory(
+    data: Any, names: Sequence[str] | None, kind: str | None, form: TableFormat, transpose: bool
+) -> tuple[Table, Sequence[str] | None]:
+    """The table of an object, with the types of a DataFrame's columns inferred from their cells, and its names."""
+    if hasattr(data, "obs_names") and hasattr(data, "to_df"):
+        data = data.to_df()
+    if transpose:
+        data, names = _transposed(data, names)
+    labels = getattr(data, "columns", names)
+
+    def place(row: int, column: int) -> str:
+        return f"row {row} of column {str(labels[column] if labels is not None else f'V{column}')!r}"
+
+    remark = ""
+    if is_frame(data):
+        data, remark = typed(data, kind, place, form.decimal, form.missing_values)
+    elif kind in (None, "numbers") and isinstance(data, np.ndarray) and data.dtype.kind in "OU" and data.ndim == 2:
+        data, remark = _typed_array(data, place, form)
+    return Table(data, None, place, remark), names
+
+
+def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, str]:
+    """An array of text or of objects as float64 where every column holds numbers, else as it is."""
+    import pandas as pd
+
+    frame, remark = typed(pd.DataFrame(data), None, place, form.decimal, form.missing_values)
+    return (data, "") if _label_columns(frame) else (frame.to_numpy(np.float64), remark)
+
+
+def _summary(data: Any, rows: int, n_labels: int, remark: str) -> str:
+    """What was read, in one line."""
+    n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
+    parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
+    parts += [f"{rows - n:,} rows dropped"] * (n != rows) + [f"numbers with {remark}"] * bool(remark)
+    return ", ".join(parts)
 
 
 def choose_family(table: InputTable, requested: str | None) -> str:
@@ -170,6 +213,77 @@ def _warn(message: str) -> None:
 
 
 # --- orientation -----------------------------------------------------------------------------------------------------
+
+
+def _matrix(data: Any) -> np.ndarray | None:
+    """A square table of at least two rows as float64; None for any other."""
+    n, p = np.shape(data)
+    if n != p or n < 2:
+        return None
+    try:
+        return np.asarray(data, np.float64)
+    except (TypeError, ValueError):  # the problem reports what is wrong
+        return None
+
+
+def _refuse_correlations(data: Any) -> None:
+    """Refuse a matrix of correlations that is given as samples."""
+    matrix = _matrix(data)
+    if matrix is not None and (np.diag(matrix) == 1).all() and np.array_equal(matrix, matrix.T):
+        raise InvalidProblem(
+            f"data is a symmetric {len(matrix)} x {len(matrix)} matrix with ones on its diagonal, a correlation "
+            "matrix; say n_samples, the number of samples behind it (--correlation --n-samples)"
+        )
+
+
+def _refuse_indefinite(data: Any) -> None:
+    """Refuse a correlation matrix that no data have; what else is wrong with it the problem reports."""
+    matrix = _matrix(data) if np.ndim(data) == 2 else None
+    if matrix is None or not np.isfinite(matrix).all() or not np.array_equal(matrix, matrix.T):
+        return
+    try:
+        np.linalg.cholesky(matrix + INDEFINITE * len(matrix) * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        least = np.linalg.eigvalsh(matrix)[0]
+        raise InvalidProblem(
+            f"the correlation matrix is not positive semi-definite (its least eigenvalue is {least:.3g}), so no data "
+            "have it; compute it from complete samples, or give the samples with missing='pairwise'"
+        ) from None
+
+
+INDEFINITE = 1e-6
+"""Negative eigenvalues of at most this size for each variable count as rounding errors."""
+
+
+def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: Sequence[str]) -> None:
+    """Warn of labels that nearly every row has of its own, and of a first column that counts the rows."""
+    n = len(data)
+    if n < 2 * REPEATS:
+        return
+    if is_frame(data):
+        unique = [
+            name
+            for k, name in enumerate(map(str, data.columns))
+            if name in label_columns and data.iloc[:, k].nunique() >= NEARLY_UNIQUE * n
+        ]
+        if unique:
+            _warn(
+                f"{len(unique)} column(s) ({shown(unique)}) hold a label of their own for nearly every row, as names "
+                "of rows do; leave them out (--row-names, row_names=True for a first column), since no test finds "
+                "anything in them"
+            )
+    if n < 2 * FEW_VALUES:
+        return
+    try:
+        first = np.asarray(data.iloc[:, 0] if is_frame(data) else np.asarray(data)[:, 0], np.float64)
+    except (TypeError, ValueError):
+        return
+    if np.shape(data)[1] > 1 and float(first[0]).is_integer() and (np.diff(first) == 1).all():
+        _warn(
+            f"the first column ({str(_column_names(data, names)[0])!r}) counts the rows from {first[0]:g} to "
+            f"{first[-1]:g} and is taken for a variable; if it names the rows, leave it out (--row-names, "
+            "row_names=True)"
+        )
 
 
 def _transposed(data: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
@@ -265,7 +379,7 @@ def few_values(values: Any) -> np.ndarray:
 # --- missing values --------------------------------------------------------------------------------------------------
 
 
-def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str) -> Any:
+def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str, table: Table) -> Any:
     """The data without missing values; under ``"pairwise"``, numbers with NaN for missing ones."""
     absent = _absent(data, kind)
     if absent is None:
@@ -273,9 +387,10 @@ def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing:
     columns = np.flatnonzero(absent.any(axis=0))
     rows = absent.any(axis=1)
     column_names = _column_names(data, names)
+    first = table.place(int(rows.argmax()), int(absent[rows.argmax()].argmax()))
     summary = (
         f"{int(absent.sum()):,} value(s) missing in {len(columns):,} column(s) "
-        f"({shown([column_names[k] for k in columns])}), the first in row {int(rows.argmax())}"
+        f"({shown([column_names[k] for k in columns])}), the first in {first}"
     )
     complete = int((~rows).sum())
     if missing == "error":
@@ -283,6 +398,7 @@ def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing:
         raise InvalidProblem(
             f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
             f"{complete:,} of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
+            f"{_categories_hint(data, columns)}"
         )
     if missing == "pairwise":
         if is_frame(data):  # its columns may have nullable types, which have several missing values
@@ -298,6 +414,13 @@ def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing:
     dropped = len(rows) - complete
     _warn(f"{dropped:,} of {len(rows):,} samples have missing values and are dropped; {complete:,} are left")
     return data[~rows] if is_frame(data) else np.asanyarray(data)[~rows]
+
+
+def _categories_hint(data: Any, columns: np.ndarray) -> str:
+    """What to say where cells of text may be a category that is called as a missing value is."""
+    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
+        return ""
+    return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
 
 
 def _absent(data: Any, kind: str) -> np.ndarray | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, ge
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, solve, unavailable
 from gpupc_impl.intake import InputTable, choose_family, read_input
+from gpupc_impl.intake import TableFormat as TableFormat
 from gpupc_impl.views.progress import level_progress
 
 
@@ -25,7 +28,7 @@ class SearchRequest:
 
     Attributes:
         options: parameters of the family's test and of the method, by name.
-        header, row_names: how a text table or a spreadsheet is read; see `gpupc_impl.tables.read_table`.
+        form: how the table is written.
     """
 
     alpha: float = 0.05
@@ -43,8 +46,7 @@ class SearchRequest:
     device_memory_limit: int | None = None
     progress: Callable[[Progress], None] | bool | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    header: bool | None = None
-    row_names: bool = False
+    form: TableFormat = dataclasses.field(default_factory=TableFormat)
 
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend.
@@ -84,8 +86,7 @@ class SearchRequest:
             kind=kind,
             missing=self.missing,
             transpose=self.transpose,
-            header=self.header,
-            row_names=self.row_names,
+            form=self.form,
             correlation=self.n_samples is not None,
         )
 
@@ -139,6 +140,17 @@ class SearchRequest:
             raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
 
 
+def _warn_of_resolution(problem: Problem) -> None:
+    """Warn of a significance level below the smallest positive p-value of a permutation test."""
+    permutations = getattr(problem, "permutations", None)
+    if permutations is not None and problem.alpha < 1 / permutations:
+        warnings.warn(
+            f"alpha {problem.alpha:g} is below 1/permutations = {1 / permutations:g}, the smallest p-value above 0 of "
+            f"{permutations:,} permutations, and acts like it; say permutations={math.ceil(1 / problem.alpha)} or more",
+            stacklevel=4,
+        )
+
+
 def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
     """The class of problems with missing values, and the method that solves them."""
     if family.pairwise is None:
@@ -182,6 +194,24 @@ class Search:
         if self.backend is not None:
             self.backend.release_memory()
 
+    @property
+    def reading(self) -> str:
+        """What was read, and which test was chosen and why, in one line."""
+        family = self.method.family
+        request = self.request
+        if request.family != "auto":
+            why = "as requested"
+        elif request.method != "auto":
+            why = f"the family of method {request.method}"
+        elif isinstance(self.source, Problem):
+            why = "the problem's"
+        else:
+            why = {"labels": "all columns are categories", "both": "columns of both kinds"}.get(
+                self.source.kind, "all columns are numbers"
+            )
+        read = "a ready problem" if isinstance(self.source, Problem) else self.source.summary
+        return f"{read}; {family} test ({why})"
+
     def problem(self) -> Problem:
         """The problem of the source, with the request's background knowledge.
 
@@ -190,6 +220,7 @@ class Search:
         """
         request, source = self.request, self.source
         problem = source if isinstance(source, Problem) else self._prepare(source)
+        _warn_of_resolution(problem)
         return problem if request.knowledge is None else with_knowledge(problem, request.knowledge)
 
     def _prepare(self, table: InputTable) -> Problem:

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = os.environ.get("GPUPC_DEBUG") == "1"
     try:
         args = parser().parse_args(argv)
-        with output.plain_warnings(), output.plain_forecasts(getattr(args, "quiet", True)):
+        with output.plain_warnings(), output.plain_forecasts(getattr(args, "verbose", False)):
             commands.COMMANDS[args.command](args)
         sys.stdout.flush()
     except KeyboardInterrupt:

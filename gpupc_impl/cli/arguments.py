@@ -12,7 +12,7 @@ import gpupc_impl
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.cli import records
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed
-from gpupc_impl.core.colliders import V_STRUCTURES
+from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
@@ -82,6 +82,18 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         help="what to do about missing values: refuse them, drop each sample that has any, or compute each correlation "
         "from the samples that hold both variables (Gaussian test only) (default: %(default)s)",
     )
+    group.add_argument("--decimal", choices=(".", ","), help="decimal mark (default: inferred from the whole table)")
+    group.add_argument("--delimiter", metavar="CHAR", help="character between cells (default: inferred)")
+    group.add_argument(
+        "--encoding", help="encoding of a text table, such as latin-1 (default: UTF-8, or UTF-16 with its mark)"
+    )
+    group.add_argument(
+        "--missing-values",
+        metavar="CELL",
+        action="append",
+        help="a cell that stands for a missing value, as empty cells do, such as '*'; may be repeated, and '' "
+        "alone takes no other (default: NA, NaN, null, ?, ... as for pandas.read_csv)",
+    )
     group.add_argument("--correlation", action="store_true", help="DATA is a correlation matrix; needs --n-samples")
     group.add_argument("--n-samples", metavar="M", type=int, help="number of samples behind the correlation matrix")
 
@@ -150,10 +162,11 @@ def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--v-structures",
-        choices=V_STRUCTURES,
-        default=V_STRUCTURES[0],
+        choices=(AUTO, *V_STRUCTURES),
+        default=AUTO,
         help="how v-structures are found: by the separating sets (standard), or by tests given all subsets of "
-        "neighbours, all (conservative) or most (majority) of which must agree (default: %(default)s)",
+        "neighbours, all (conservative) or most (majority) of which must agree; auto is majority, or standard for the "
+        "nonlinear and the mixed test (default: %(default)s)",
     )
 
 
@@ -167,7 +180,9 @@ def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--report", metavar="PAGE", type=Path, help="write an HTML page of the run to this file (needs matplotlib)"
     )
-    group.add_argument("--quiet", action="store_true", help="print errors and warnings only")
+    amount = group.add_mutually_exclusive_group()
+    amount.add_argument("--quiet", action="store_true", help="print errors and warnings only")
+    amount.add_argument("--verbose", action="store_true", help="also print the methods' plans, such as their memory")
 
 
 def _key_value(text: str) -> tuple[str, int | float | str]:

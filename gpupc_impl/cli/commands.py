@@ -13,12 +13,14 @@ from pathlib import Path
 
 from gpupc_impl.cli import records
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
+from gpupc_impl.core.colliders import AUTO, default_rule
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.search import SearchRequest
+from gpupc_impl.tables import TableFormat
 from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
 
@@ -75,11 +77,9 @@ def search(args: argparse.Namespace) -> None:
             problem=result.problem,
             knowledge=request.knowledge,
             conflicts=args.conflicts,
-            v_structures=args.v_structures,
+            v_structures=default_rule(result.problem) if args.v_structures == AUTO else args.v_structures,
         )
     seconds = time.perf_counter() - start
-    if not args.quiet:
-        print(summary(result, seconds, named=ready.source.names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:
@@ -89,6 +89,8 @@ def search(args: argparse.Namespace) -> None:
         with write_whole(args.report) as part:
             result.report(part)
     if not args.quiet:
+        print(f"read: {ready.reading}")
+        print(summary(result, seconds, named=ready.source.names is not None))
         for path in filter(None, (args.output, args.report)):
             print(f"written: {path}")
 
@@ -109,6 +111,7 @@ def _request(args: argparse.Namespace) -> SearchRequest:
     return SearchRequest(
         **plain | {"knowledge": None if args.knowledge is None else _knowledge(args.knowledge)},
         options=options,
+        form=TableFormat(**{field.name: getattr(args, field.name) for field in dataclasses.fields(TableFormat)}),
         progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
     )
 

@@ -45,9 +45,9 @@ def plain_warnings() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def plain_forecasts(quiet: bool) -> Iterator[None]:
-    """Show what methods log before they start, their plan and the memory that it takes, unless `quiet`."""
-    loggers = [] if quiet else [logging.getLogger(name) for name in method_packages()]
+def plain_forecasts(verbose: bool) -> Iterator[None]:
+    """Show what methods log before they start, their plan and the memory that it takes, if `verbose`."""
+    loggers = [logging.getLogger(name) for name in method_packages()] if verbose else []
     levels, handler = [logger.level for logger in loggers], logging.StreamHandler()
     for logger in loggers:
         logger.addHandler(handler)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,13 +20,16 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.result import Skeleton
 
+AUTO = "auto"
+"""The rule that `Family.v_structures` names."""
+
 V_STRUCTURES = ("standard", "conservative", "majority")
 
 MAX_TRIPLES = 2**22
 """The upper bound on triples in memory at once, which a variable with very many neighbours would exceed."""
 
-MAX_SUBSETS = 2**24
-"""The upper bound on subsets of a variable's neighbours for the conservative and the majority rule."""
+MAX_TESTS = 2**24
+"""Upper bound on the tests of the conservative and the majority rule, which always test the sets of one variable."""
 
 TESTS_AT_ONCE = 2**16
 """The upper bound on tests in a batch."""
@@ -44,6 +48,14 @@ class Triples:
     ambiguous: np.ndarray
 
 
+def default_rule(problem: Problem) -> str:
+    """The rule that ``"auto"`` takes for a problem: its family's; the standard rule where pairs have sample sizes each,
+    since no retest knows these."""
+    family = get_family(problem.family)
+    has_retest = family.pairwise is None or not isinstance(problem, family.pairwise[0])
+    return family.v_structures if has_retest else "standard"
+
+
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:
     """The colliders and the ambiguous triples, in batches; ordered by k, then i, then j.
 
@@ -55,7 +67,7 @@ def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | Non
         problem: the problem whose tests decide; the standard rule needs none.
 
     Raises:
-        InvalidProblem: the rule makes tests and there is no problem, or a variable has too many neighbours.
+        InvalidProblem: the rule makes tests and there is no problem.
     """
     if v_structures == "standard":
         return _by_separating_sets(skeleton)
@@ -137,20 +149,27 @@ def _tests(
     pairs = np.stack(np.divmod(keys, p), axis=1)
     neighbours = [np.flatnonzero(row) for row in adjacency]
     owners = np.concatenate([pairs, pairs[:, ::-1]])
-    longest = max((len(neighbours[owner]) for owner in np.unique(owners)), default=0)
+    widest = max(np.unique(owners), key=lambda owner: len(neighbours[owner]), default=0)
+    longest = len(neighbours[widest]) if len(owners) else 0
     levels = []
     for level in range(longest + 1):
         if problem.obstacle(level) is not None or (problem.max_level is not None and level > problem.max_level):
             break
         levels.append(level)
-    subsets = sum(math.comb(longest, level) for level in levels)
-    if subsets > MAX_SUBSETS:
-        widest = max(np.unique(owners), key=lambda owner: len(neighbours[owner]))
-        raise InvalidProblem(
-            f"{problem.names[widest]} has {longest} neighbours, and {subsets:,} subsets of them would have to be "
-            f'tested, more than {MAX_SUBSETS:,}; set max_level lower, lower alpha, or take v_structures="standard"'
-        )
     degrees = np.array(list(map(len, neighbours)), np.int64)[owners[:, 0]]
+    counts = tuple(array.tolist() for array in np.unique(degrees, return_counts=True))
+    tests = [sum(math.comb(n, level) * count for n, count in zip(*counts, strict=True)) for level in levels]
+    affordable = levels
+    while len(affordable) > 2 and sum(tests[: len(affordable)]) > MAX_TESTS:
+        affordable = affordable[:-1]
+    if affordable != levels:
+        warnings.warn(
+            f"v-structures are found by subsets of at most {affordable[-1]} neighbours: larger ones would take "
+            f"{sum(tests):,} tests, more than {MAX_TESTS:,}, since {problem.names[widest]} has {longest} neighbours; "
+            'lower alpha, or say v_structures="standard", which makes no tests and depends on the order of variables',
+            stacklevel=2,
+        )
+        levels = affordable
     for level, n in itertools.product(levels, np.unique(degrees).tolist()):
         alike = np.flatnonzero(degrees == n)
         rows = np.stack([neighbours[owner] for owner in owners[alike, 0]])

@@ -75,6 +75,8 @@ class Family:
         default: whether a table of such cells belongs to this family if no family is given.
         strength: ``(problem, backend) -> Strength``, on the backend of that name if the tests need one; None if the
             family has none.
+        v_structures: the rule by which `pc` finds v-structures by default (`core.colliders`): ``"majority"``, or
+            ``"standard"`` for tests that take long or have random numbers, which depend on the variables' order anyway.
         pairwise: the class of problems whose pairs of variables have sample sizes of their own, which its `from_data`
             makes of numbers with NaN among them, and the `Method` that solves them; None if there is no such test.
         prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None if `from_data` is enough.
@@ -88,6 +90,7 @@ class Family:
     data: str = "numbers"
     default: bool = False
     strength: Callable[[Any, str], Strength] | None = None
+    v_structures: str = "majority"
     pairwise: tuple[type[Problem], Any] | None = None
     prepare_large: Callable[..., Problem | None] = lambda data, path, **options: None
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,13 +247,13 @@ def orient(
     )
 
 
-def check_choices(conflicts: str, v_structures: str) -> None:
+def check_choices(conflicts: str, v_structures: str, rules: Sequence[str] = V_STRUCTURES) -> None:
     """Check the arguments of `orient`.
 
     Raises:
         InvalidParameter: there is no such choice.
     """
-    for name, value, choices in (("conflicts", conflicts, CONFLICTS), ("v_structures", v_structures, V_STRUCTURES)):
+    for name, value, choices in (("conflicts", conflicts, CONFLICTS), ("v_structures", v_structures, rules)):
         if value not in choices:
             raise InvalidParameter(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -236,7 +237,9 @@ def get_method(name: str) -> Method:
     """
     known = methods()
     if name not in known:
-        raise UnknownMethod(f"method {name!r} is not known; choose one of: {', '.join(known)}")
+        near = difflib.get_close_matches(name, known, n=3)
+        choice = f"did you mean {' or '.join(near)}?" if near else f"choose one of: {', '.join(known)}"
+        raise UnknownMethod(f"method {name!r} is not known; {choice} (`methods` lists all)")
     return known[name]
 
 

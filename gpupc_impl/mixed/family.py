@@ -10,6 +10,7 @@ FAMILY = Family(
     problem=MixedProblem,
     retest=MixedRetest,
     strength=Strength,
+    v_structures="standard",
     auto={"cuda": "gpucmiknn-mixed", "host": "gpucmiknn-mixed"},
     packages=("gpupc_impl.mixed", "baselines"),
     data="both",

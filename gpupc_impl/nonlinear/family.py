@@ -10,6 +10,7 @@ FAMILY = Family(
     problem=NonlinearProblem,
     retest=Retest,
     strength=Strength,
+    v_structures="standard",
     # The kernels work on many permutations at a time and are faster than the references on cores, too.
     auto={"cuda": "gpucmiknn-parallel", "host": "gpucmiknn-parallel"},
     packages=("gpupc_impl.nonlinear", "baselines", "baselines.peers"),

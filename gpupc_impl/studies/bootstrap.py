@@ -20,7 +20,7 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import read_json, save_json, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.intake import read_input
+from gpupc_impl.intake import TableFormat, read_input
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
@@ -241,6 +241,8 @@ def _check(
         raise InvalidProblem(f"fraction is {fraction!r}; it must lie above 0, and at 1 or below without replacement")
 
 
+FORMAT_OPTIONS = frozenset(field.name for field in dataclasses.fields(TableFormat))
+
 NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")
 """Options that do not change the graph."""
 
@@ -256,7 +258,9 @@ def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, d
             kind=get_family(family).data,
             missing=missing,
             transpose=options.get("transpose"),
+            form=TableFormat(**{name: value for name, value in options.items() if name in FORMAT_OPTIONS}),
         )
+    options = {name: value for name, value in options.items() if name not in FORMAT_OPTIONS}
     changed = {"names": table.names, "transpose": False, "missing": "pairwise" if missing == "pairwise" else "error"}
     return table.values, {**options, **changed, "family": family}
 

@@ -1,53 +1,136 @@
-"""Users' tables: files become matrices. Nothing is guessed or imputed; what is ambiguous is an error.
+"""Users' tables: files become matrices, and nothing is imputed; what is ambiguous is an error.
 
-There is a reader of text and one of binary files; both check names and numbers in the same way.
+There is a reader of text and one of binary files; both check names and numbers in the same way, and the cells of each
+column decide on its type (`gpupc_impl.tables.columns`), whatever file or DataFrame holds it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpupc_impl.tables.binary import FRAMES, read_frame, read_numpy
-from gpupc_impl.tables.checks import DataError as DataError
-from gpupc_impl.tables.text import read_text, read_text_of_any_kind
+from gpupc_impl.tables.checks import DataError
+from gpupc_impl.tables.columns import Place, typed
+from gpupc_impl.tables.text import read_text
 
 if TYPE_CHECKING:
     import pandas
 
+__all__ = ["FRAMES", "DataError", "Table", "TableFormat", "read_numpy", "read_table", "read_text"]
 
-def read_table(
-    path: Path,
-    header: bool | None = None,
-    row_names: bool = False,
-    labels: bool | None = False,
-    missing: bool = False,
-    transpose: bool = False,
-) -> tuple[np.ndarray | pandas.DataFrame, list[str] | None]:
-    """Read a file of numbers, of labels or of both.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableFormat:
+    """How a table is written; None infers it.
+
+    Attributes:
+        header, row_names, delimiter, encoding: as `read_text` takes them; a sheet's header and row names, too.
+        decimal: the decimal mark, a point or a comma.
+        missing_values: the cells that stand for missing values beside empty ones.
+
+    Raises:
+        DataError: there is no such decimal mark, or the delimiter is not one character.
+    """
+
+    header: bool | None = None
+    row_names: bool = False
+    decimal: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    missing_values: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (None, ".", ","):
+            raise DataError(f"decimal is {self.decimal!r}; it is '.' or ','")
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
+            raise DataError(f"delimiter is {self.delimiter!r}; it is one character, such as ';'")
+        if isinstance(self.missing_values, str):
+            object.__setattr__(self, "missing_values", [self.missing_values])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+    """What a file holds.
+
+    Attributes:
+        values: (samples, variables) float64, or a DataFrame with a type for each column.
+        names: the variables' names; None where the file has none.
+        remark: how numbers are written, where that is not plain.
+        place: names a cell of `values` in an error.
+    """
+
+    values: np.ndarray | pandas.DataFrame
+    names: list[str] | None
+    place: Place
+    remark: str = ""
+
+
+def read_table(path: Path, form: TableFormat | None = None, kind: str | None = None, transpose: bool = False) -> Table:
+    """Read a file of numbers, of labels or of both; missing values are NaN, or None among text.
 
     Args:
         path: ``.npy`` or ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx`` or ``.h5ad`` (see `read_frame`); any
             other file is a text table.
-        header, row_names, missing, transpose: as `read_text` takes them.
-        labels: whether the cells are labels; None infers it column by column: a column without a number holds labels.
-
-    Returns:
-        What `read_text` returns; for inferred labels and for the files in `FRAMES` a DataFrame whose columns have types
-        of their own.
+        kind: what the columns hold where that is known: ``"numbers"``, ``"labels"`` or ``"both"``.
+        transpose: whether samples are in columns and variables in rows.
 
     Raises:
-        DataError, OSError: as `read_text` raises them.
+        DataError, OSError: as `read_text` and `typed` raise them.
     """
+    form = form or TableFormat()
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
-        values, names = read_numpy(path, missing=missing)
-        return (np.ascontiguousarray(values.T), None) if transpose else (values, names)
+        values, names = read_numpy(path, missing=True)
+        if transpose:
+            values, names = np.ascontiguousarray(values.T), None
+        return Table(values, names, lambda row, column: f"{path}, row {row + 1}, column {column + 1}")
     if suffix in FRAMES:
-        frame = read_frame(path, header, row_names, transpose)
-        return frame, list(frame.columns)
-    if labels is None:
-        return read_text_of_any_kind(path, header, row_names, missing, transpose)
-    return read_text(path, header, row_names, labels, missing=missing, transpose=transpose)
+        frame = read_frame(path, form.header, form.row_names, transpose)
+
+        def place(row: int, column: int) -> str:
+            return f"{path}, row {row + 1} of column {str(frame.columns[column])!r}"
+
+        return _typed(frame, list(frame.columns), place, kind, form)
+    arguments = {
+        "header": form.header,
+        "row_names": form.row_names,
+        "delimiter": form.delimiter,
+        "encoding": form.encoding,
+        "missing_values": form.missing_values,
+        "missing": True,
+        "transpose": transpose,
+    }
+    refused: DataError | None = None
+    if kind != "labels" and form.decimal != ",":
+        try:
+            table = read_text(path, **arguments)
+        except DataError as error:
+            refused = error
+        else:
+            return Table(table.values, table.names, table.place)
+    try:
+        table = read_text(path, **arguments, labels=True)
+    except DataError as error:
+        raise refused or error from None
+    frame = table.values
+    result = _typed(frame, table.names, table.place, kind, form)
+    labels = [k for k, dtype in enumerate(result.values.dtypes) if dtype.kind not in "iuf"]
+    names_rows = labels == [0] and len(frame) > 1 and frame.shape[1] > 1 and frame.iloc[:, 0].is_unique
+    if refused and names_rows and kind != "both":
+        raise refused  # the message says what to do about names of rows
+    return result
+
+
+def _typed(
+    frame: pandas.DataFrame, names: list[str] | None, place: Place, kind: str | None, form: TableFormat
+) -> Table:
+    """The table of a frame whose columns have got the types of their cells; an array where all hold numbers."""
+    frame, remark = typed(frame, kind, place, form.decimal, form.missing_values)
+    if names is None:
+        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
+    return Table(frame, names, place, remark)

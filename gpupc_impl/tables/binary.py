@@ -91,7 +91,12 @@ def read_frame(
             frame = pandas.read_parquet(path, engine=module)
         elif module == "openpyxl":
             frame = pandas.read_excel(
-                path, header=None if header is False else 0, index_col=0 if row_names else None, engine=module
+                path,
+                header=None if header is False else 0,
+                index_col=0 if row_names else None,
+                engine=module,
+                dtype=object,  # the cells decide on each column's type, and on what is missing
+                keep_default_na=False,
             )
         else:
             frame = importlib.import_module(module).read_h5ad(path).to_df()

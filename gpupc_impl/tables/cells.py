@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import pandas
+MISSING = frozenset(
+    {"", "na", "n/a", "nan", "null", "none", "?", ".", "-nan", "<na>", "#n/a", "#na", "#n/a n/a"}
+    | {"1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
+)
+"""Cells, in lower case, that stand for a missing value: those of `pandas.read_csv`, and a point or question mark."""
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "."})
-"""Cells, in lower case, that stand for a missing value."""
-
-MISSING_AS_WRITTEN = sorted({form for word in MISSING for form in (word, word.upper(), word.capitalize())} | {"NaN"})
+MISSING_AS_WRITTEN = sorted(
+    {form for word in MISSING for form in (word, word.upper(), word.capitalize())} | {"NaN", "-NaN"}
+)
 """The cells that pandas is to take for missing; the line-by-line reader recognises other forms of these words."""
 
 NOT_A_NUMBER = "is not a number"
 
 
-def fault(cell: str, label: bool = False) -> str | None:
+def fault(cell: str, label: bool = False, marks: Collection[str] | None = None) -> str | None:
     """What is wrong with a cell; None for a finite number or, if the cell is to be a label, for any label."""
-    if is_missing(cell.strip()):
+    if is_missing(cell.strip(), marks):
         other = ", or give the missing ones a category of their own" if label else " or impute them"
         return f"is a missing value; drop such rows{other} (--missing drop-rows, missing='drop-rows')"
     if label:
@@ -37,29 +38,9 @@ def fault(cell: str, label: bool = False) -> str | None:
     return None if np.isfinite(number) else "is infinite; drop such rows or impute them"
 
 
-def is_missing(cell: str) -> bool:
-    return cell.lower() in MISSING
-
-
-def by_column(frame: pandas.DataFrame, convert: Callable[[Sequence[str]], np.ndarray]) -> pandas.DataFrame:
-    """Convert the distinct labels of each column; None stays None."""
-    import pandas
-
-    columns = {}
-    for k in frame:
-        codes, labels = pandas.factorize(frame[k])
-        column = convert(labels)[codes] if len(labels) else np.full(len(codes), None, object)
-        if (codes < 0).any():
-            column = column.astype(object)
-            column[codes < 0] = None
-        columns[k] = column
-    return pandas.DataFrame(columns)
-
-
-def stripped_labels(labels: Iterable[str], missing: bool) -> np.ndarray:
-    """Labels without the white space around them; where values may be missing, None for those that are."""
-    stripped = (label.strip() for label in labels)
-    return np.array([None if missing and is_missing(label) else label for label in stripped], object)
+def is_missing(cell: str, marks: Collection[str] | None = None) -> bool:
+    """Whether a cell stands for a missing value: it is empty or one of the marks; None takes the usual ones."""
+    return cell.lower() in MISSING if marks is None else not cell or cell in marks
 
 
 def whole_numbers(labels: Sequence[str]) -> np.ndarray:
@@ -75,12 +56,3 @@ def whole_numbers(labels: Sequence[str]) -> np.ndarray:
         return np.array(labels, object)  # pandas 3.0 would try to convert them to floats
     except ValueError:  # the label has more digits than Python converts
         return np.array(labels, object)
-
-
-def numbers_by_column(table: np.ndarray | pandas.DataFrame) -> np.ndarray | pandas.DataFrame:
-    """A table of labels with those columns as float64 whose cells are all finite numbers."""
-    if isinstance(table, np.ndarray):
-        return table
-    return table.apply(
-        lambda column: column if any(map(fault, map(str, column.dropna()))) else column.astype(np.float64)
-    )

@@ -1,4 +1,4 @@
-"""Text tables: UTF-8 with tabs, semicolons, commas or spaces between cells, perhaps compressed.
+"""Text tables: tabs, semicolons, commas or spaces between cells, UTF-8 by default, perhaps compressed.
 
 pandas reads a table at once. Where it does not find numbers only, or labels only, the table is read again line by line,
 by Python's rules for numbers, to name the first cell that is wrong.
@@ -7,13 +7,17 @@ by Python's rules for numbers, to name the first cell that is wrong.
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import csv
 import dataclasses
 import gzip
 import io
+import itertools
 import lzma
+import re
 import warnings
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,15 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.tables.cells import (
-    MISSING_AS_WRITTEN,
-    NOT_A_NUMBER,
-    by_column,
-    fault,
-    is_missing,
-    stripped_labels,
-    whole_numbers,
-)
+from gpupc_impl.tables.cells import MISSING_AS_WRITTEN, NOT_A_NUMBER, fault, is_missing
 from gpupc_impl.tables.checks import DataError, checked_names
 
 if TYPE_CHECKING:
@@ -38,7 +34,28 @@ if TYPE_CHECKING:
 DELIMITERS = "\t;, "
 """Characters between cells, in order of preference: where there are semicolons, a comma may be part of a cell."""
 
-OPENERS: Mapping[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+HEAD_LINES = 50
+"""Number of lines that decide on the delimiter and on names that are numbers."""
+
+
+def _only_member(source: Path | IO[bytes]) -> IO[bytes]:
+    """The only file of a zip archive."""
+    try:
+        archive = zipfile.ZipFile(source)
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        if len(members) != 1:
+            raise DataError(f"the archive holds {len(members)} files and not one; extract the table")
+        return archive.open(members[0])
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        raise DataError(f"no readable zip archive: {error}") from error
+
+
+OPENERS: Mapping[str, Callable[..., IO[bytes]]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zip": _only_member,
+}
 
 CELLS_AT_ONCE = 1 << 20
 """Number of cells that pandas reads at a time."""
@@ -59,21 +76,27 @@ def read_text(
     delimiter: str | None = None,
     missing: bool = False,
     transpose: bool = False,
-) -> tuple[np.ndarray | pandas.DataFrame, list[str] | None]:
-    """Read a text table of numbers, or of labels.
+    encoding: str | None = None,
+    missing_values: Sequence[str] | None = None,
+) -> TextTable:
+    """Read a text table of numbers, or the cells of any text table.
 
     Args:
-        header: whether the first line holds names; None infers it: it does if it holds text and no number.
+        header: whether the first line holds names; None infers it: it does if it holds text and no number, or different
+            whole numbers above columns of others.
         row_names: whether the first column names the rows; it is left out, unless the rows are the variables.
-        labels: whether the cells are categories, text or whole numbers, and not numbers.
-        delimiter: the character between cells; None takes the first of `DELIMITERS` in the first line.
-        missing: whether values may be missing; they become NaN, or None among labels.
+        labels: whether the cells stay text.
+        delimiter: the character between cells; None takes the first of `DELIMITERS` that gives the first lines alike
+            many cells.
+        missing: whether values may be missing; they become NaN, or None among text.
         transpose: whether samples are in columns and variables in rows. The rows of a table of numbers then also have
             names if the first cell of the second line is not a number.
+        encoding: the text's encoding; None is UTF-8, or UTF-16 where its byte order mark begins the file.
+        missing_values: the cells that stand for missing values beside empty ones; None takes the usual ones.
 
     Returns:
-        (samples, variables) C-contiguous float64 without infinite values or, for labels, a DataFrame with a str or an
-        int in each cell; and the variables' names, None where the file has none.
+        The table, whose `values` are (samples, variables) C-contiguous float64 without infinite values or, for labels,
+        a DataFrame of str.
 
     Raises:
         DataError: the content cannot be used; the message names the line and the column (both counted from 1) of a bad
@@ -82,57 +105,37 @@ def read_text(
     """
     # A pipe and other files that are not regular can be read only once.
     stored = None if path.is_file() else path.read_bytes()
-    table = _TextTable(path, stored, delimiter, row_names, labels, missing, transpose)
+    marks = None if missing_values is None else frozenset(missing_values)
+    table = TextTable(path, stored, delimiter, row_names, labels, missing, transpose, encoding, marks)
     try:
         table.read_head(header)
         values = table.read_at_once()
         if values is None:
             values = table.read_by_line()
-    except (UnicodeDecodeError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+    except (UnicodeError, LookupError) as error:
+        raise DataError(
+            f"{path} is not a readable text table: {error}; say which encoding it has: encoding='latin-1' "
+            "(--encoding latin-1) for many tables of older Windows and Excel programs"
+        ) from error
+    except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         if isinstance(error, OSError) and error.errno is not None:  # decompressors raise OSError without a number
             raise
         raise DataError(f"{path} is not a readable text table: {error}") from error
     if labels and header is None and table.names and all(table.names[k] in set(values[k]) for k in values):
-        raise DataError(f"{path}: the first line may hold names or labels; say --header or --no-header (header=...)")
-    names = table.names
+        raise DataError(f"{path}: the first line may hold names or labels; {HEADER_OPTION}")
     if transpose:
-        names = checked_names(table.row_names, path) if table.has_row_names else None
+        table.names = checked_names(table.row_names, path) if table.has_row_names else None
         values = values.T if labels else np.ascontiguousarray(values.T)
-    return (by_column(values, whole_numbers) if labels else values), names
-
-
-def read_text_of_any_kind(
-    path: Path, header: bool | None, row_names: bool, missing: bool, transpose: bool
-) -> tuple[np.ndarray | pandas.DataFrame, list[str] | None]:
-    """Read a text table of numbers, of labels or of both, column by column; the arguments are those of `read_text`.
-
-    Raises:
-        DataError: a column has numbers and cells that are not numbers, or what `read_text` raises.
-    """
-    try:
-        return read_text(path, header, row_names, missing=missing, transpose=transpose)
-    except DataError as error:
-        refused = error
-    try:
-        frame, names = read_text(path, header, row_names, True, missing=missing, transpose=transpose)
-    except DataError:
-        raise refused from None
-    for k in frame:
-        faults = {fault(str(cell)) for cell in frame[k].dropna().unique()}
-        if faults == {None}:
-            frame[k] = frame[k].astype(np.float64)
-        elif faults != {NOT_A_NUMBER}:
-            raise refused
-    label_columns = [k for k in frame if frame[k].dtype != np.float64]
-    if not label_columns or (label_columns == [0] and len(frame) > 1 and frame[0].is_unique and not row_names):
-        raise refused  # the message says what to do about names of rows
-    frame.columns = names if names is not None else [f"V{k}" for k in frame]
-    return frame, names
+    if labels:
+        values.index = range(len(values))
+        values.columns = range(values.shape[1]) if table.names is None else table.names
+    table.values = values
+    return table
 
 
 @dataclasses.dataclass
-class _TextTable:
-    """A text table that is being read; `read_head` comes first.
+class TextTable:
+    """A text table that was read, or is being read; `read_head` comes first.
 
     Attributes:
         stored: the file's bytes, where it can be read only once.
@@ -141,6 +144,7 @@ class _TextTable:
         width: number of cells in a line, the row's name included.
         start: number of lines before the first that holds data.
         row_names: the names of the rows that were read.
+        marks: the cells that stand for missing values; None for the usual ones.
     """
 
     path: Path
@@ -150,17 +154,32 @@ class _TextTable:
     labels: bool
     missing: bool
     transpose: bool
+    encoding: str | None
+    marks: frozenset[str] | None
     names: list[str] | None = None
     width: int = 0
     start: int = 0
     row_names: list[str] = dataclasses.field(default_factory=list)
+    values: Any = None
+
+    def place(self, row: int, column: int) -> str:
+        """The words that name a cell of `values`."""
+        name = "" if self.names is None else f" ({self.names[column]!r})"
+        if self.transpose:
+            row, column = column, row
+        return f"{self.path}, line {self.start + row + 1}, column {column + self.has_row_names + 1}{name}"
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[str]]:
         with contextlib.ExitStack() as stack:
             source: Any = self.path if self.stored is None else io.BytesIO(self.stored)
             file = stack.enter_context(OPENERS.get(self.path.suffix.lower(), _plain)(source))
-            yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8-sig"))
+            file = stack.enter_context(io.BufferedReader(file))  # type: ignore[type-var]
+            encoding = self.encoding
+            if encoding is None:
+                is_utf_16 = file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+                encoding = "utf-16" if is_utf_16 else "utf-8-sig"
+            yield stack.enter_context(io.TextIOWrapper(file, encoding=encoding))
 
     def lines(self) -> Iterator[tuple[int, list[str]]]:
         """Number and cells of every line; blank lines are allowed at the end only."""
@@ -173,23 +192,35 @@ class _TextTable:
                     continue
                 if blank is not None:
                     raise DataError(f"{self.path}, line {blank}: a blank line before the end")
-                if self.delimiter is None:
-                    self.delimiter = next((delimiter for delimiter in DELIMITERS if delimiter in line), ",")
                 try:
-                    cells = next(csv.reader([line], delimiter=self.delimiter, skipinitialspace=True, strict=True))
+                    cells = _cells(line, self.delimiter or ",")
                 except (csv.Error, StopIteration) as error:
                     raise DataError(f"{self.path} is not a readable text table: line {number}: {error}") from error
                 yield number, cells
 
     def read_head(self, header: bool | None) -> None:
         """Determine names, width and the first line of data."""
+        with self.open() as file:
+            beginning = [line.strip(" \n") for line in itertools.islice(file, HEAD_LINES)]
+        beginning = [line for line in beginning if line]
+        if beginning and re.match(r"/cov", beginning[0], re.IGNORECASE):
+            raise DataError(
+                f"{self.path} is a covariance file of Tetrad, the lower triangle of a matrix; convert it to a full "
+                "table of correlations, and give that with n_samples (--correlation --n-samples)"
+            )
+        below: list[list[str]] = []
+        if self.delimiter is None:
+            self.delimiter = _delimiter(beginning)
         lines = self.lines()
         number, cells = next(lines, (0, None))
         if cells is None:
             raise DataError(f"{self.path} is empty")
+        with contextlib.suppress(csv.Error, StopIteration):  # the lines that follow report what is wrong
+            below = [_cells(line, self.delimiter) for line in beginning[1:]]
         if self.transpose and not self.labels and header is not False:
             second = next(lines, (0, cells))[1]
             self.has_row_names |= second[0].strip() != "" and fault(second[0]) == NOT_A_NUMBER
+            self.has_row_names |= bool(_are_names([row[0] for row in below], [row[1:] for row in below]))
             lines = self.lines()
             next(lines)
         if header is None and len(cells) > 1 and not cells[0].strip():  # pandas writes names of rows like this
@@ -198,7 +229,8 @@ class _TextTable:
                     f"{self.path}: the first line begins with an empty cell; say --row-names if {NAMES_ROWS}"
                 )
             header = self.has_row_names or None
-        if _is_header(cells[self.has_row_names :], self.path) if header is None else header:
+        skipped = int(self.has_row_names)
+        if _is_header(cells[skipped:], [row[skipped:] for row in below], self.path) if header is None else header:
             self.start, first = next(lines, (0, None))
             if first is None:
                 raise DataError(f"{self.path} has a header and no data")
@@ -237,7 +269,7 @@ class _TextTable:
                     skip_blank_lines=False,
                     skipinitialspace=True,
                     na_filter=self.missing and not self.labels,
-                    na_values=MISSING_AS_WRITTEN,
+                    na_values=MISSING_AS_WRITTEN if self.marks is None else ["", *self.marks],
                     keep_default_na=False,
                     dtype=dtype,
                     chunksize=max(1, CELLS_AT_ONCE // self.width),
@@ -256,13 +288,19 @@ class _TextTable:
         """Some rows as numbers or as labels; None where a cell is wrong."""
         if self.labels:
             chunk.columns = range(chunk.shape[1])
-            chunk = by_column(chunk, lambda labels: stripped_labels(labels, self.missing))
-            complete = self.missing or not any(is_missing(label) for k in chunk for label in set(chunk[k]))
-            return chunk if complete else None
+            chunk = chunk.map(self._label)
+            absent = chunk.isna()  # a blank line looks like missing values
+            return None if (absent.all(axis=1) if self.missing else absent.any(axis=1)).any() else chunk
         if not all(dtype.kind in "iuf" for dtype in chunk.dtypes):
             return None
         values = np.ascontiguousarray(chunk.to_numpy(np.float64))
+        if self.missing and np.isnan(values).all(axis=1).any():  # a blank line looks like missing values
+            return None
         return values if (~np.isinf(values) if self.missing else np.isfinite(values)).all() else None
+
+    def _label(self, cell: str) -> str | None:
+        cell = cell.strip()
+        return None if is_missing(cell, self.marks) else cell
 
     def read_by_line(self) -> np.ndarray | pandas.DataFrame:
         """The table, read line by line; the first cell that is wrong is an error."""
@@ -280,10 +318,10 @@ class _TextTable:
             self.row_names.append(cells[0].strip())
         row: list[Any] = []
         for k, cell in enumerate(cells[self.has_row_names :], start=int(self.has_row_names)):
-            if self.missing and is_missing(cell.strip()):
+            if self.missing and is_missing(cell.strip(), self.marks):
                 row.append(None if self.labels else np.nan)
                 continue
-            if cell_fault := fault(cell, self.labels):
+            if cell_fault := fault(cell, self.labels, self.marks):
                 name = "" if self.names is None else f" ({self.names[k - self.has_row_names]!r})"
                 way_out = f"; say --row-names if {NAMES_ROWS}" if k == 0 and cell_fault == NOT_A_NUMBER else ""
                 raise DataError(f"{where}, column {k + 1}{name}: {cell!r} {cell_fault}{way_out}")
@@ -291,8 +329,37 @@ class _TextTable:
         return row
 
 
-def _is_header(cells: Sequence[str], path: Path) -> bool:
-    """Whether the cells of the first line are names.
+HEADER_OPTION = "say --header or --no-header (header=True or header=False)"
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True))
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """The first of `DELIMITERS` that gives lines alike many cells; the header may lack one, as that of R's tables."""
+    for delimiter in DELIMITERS:
+        try:
+            widths = [len(_cells(line, delimiter)) for line in lines]
+        except (csv.Error, StopIteration):
+            continue
+        if len(set(widths[1:])) == 1 and widths[1] > 1 and widths[0] in (widths[1], max(widths[1] - 1, 2)):
+            return delimiter
+    return next((delimiter for delimiter in DELIMITERS if lines and delimiter in lines[0]), ",")
+
+
+def _are_names(cells: Sequence[str], others: Sequence[Sequence[str]]) -> bool | None:
+    """Whether cells that are different whole numbers name lines of other numbers; None where only some are others."""
+    if len(others) < 2 or len(cells) < 2 or len({len(line) for line in others}) != 1 or len(set(cells)) != len(cells):
+        return False
+    if not all(re.fullmatch(r"\d+", cell.strip()) for cell in cells):
+        return False
+    fractions = [any(re.search(r"\d[.,]\d", cell) for cell in column) for column in zip(*others, strict=True)]
+    return True if all(fractions) else None if any(fractions) else False
+
+
+def _is_header(cells: Sequence[str], below: Sequence[Sequence[str]], path: Path) -> bool:
+    """Whether the cells of the first line are names, as they are if they are whole numbers above others.
 
     Raises:
         DataError: they may be names or data.
@@ -301,8 +368,12 @@ def _is_header(cells: Sequence[str], path: Path) -> bool:
     kinds = {fault(cell): cell for cell in cells}
     if NOT_A_NUMBER in kinds and None in kinds:
         why = f"both text ({kinds[NOT_A_NUMBER]!r}) and a number ({kinds[None]!r})"
+    elif are_names := _are_names(cells, below):
+        return True
+    elif are_names is None:
+        why = "whole numbers, above columns of which some hold others"
     elif len(cells) > 1 and cells in ([str(k + start) for k in range(len(cells))] for start in (0, 1)):
         why = f"the numbers {cells[0]} to {cells[-1]}"
     else:
         return NOT_A_NUMBER in kinds
-    raise DataError(f"{path}: the first line holds {why}; say --header or --no-header (header=...)")
+    raise DataError(f"{path}: the first line holds {why}; {HEADER_OPTION}")

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views.plots import as_svg, require
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 EDGES_LISTED = 1000
 """Upper bound on the edges that the page lists."""
 
+HUBS_LISTED, COMPONENTS_LISTED, SHOWN = 15, 8, 8
+"""Upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""
+
 
 def write(result: Result, path: str | Path) -> None:
     """See `core.shown.Shown.report`."""
@@ -37,20 +42,44 @@ def page(result: Result) -> str:
     kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
     rows = edge_rows(result, EDGES_LISTED)
     listed = f"The first {EDGES_LISTED:,} of {skeleton.n_edges:,}." if skeleton.n_edges > EDGES_LISTED else ""
-    graph = [] if has_many_variables(result) else [("Graph", _pictures(result, plot))]
     no_edge = "<p>There is no edge.</p>"
+    communities = ("By community", _pictures(result, heatmap) if skeleton.n_edges else no_edge)
+    if has_many_variables(result):
+        first = [("Hubs and components", _hubs(result)), communities]
+    else:
+        first = [("Graph", _pictures(result, plot))]
     parts = [
+        *first,
         ("What was found", html_facts(facts(result)) + f"<p>Stopped: {markup.escape(skeleton.stopped_because)}.</p>"),
-        ("Data and test", html_facts(_test(result))),
-        ("Levels", html_table(level_rows(result)) + _pictures(result, tests_per_level, seconds_per_level)),
-        *graph,
-        ("By community", _pictures(result, heatmap) if skeleton.n_edges else no_edge),
-        ("Neighbours", _pictures(result, degrees)),
         ("Edges", f"<p>{listed}</p>{html_table(rows)}" if skeleton.n_edges else no_edge),
+        *([] if communities in first else [communities]),
+        ("Neighbours", _pictures(result, degrees)),
+        ("Levels", html_table(level_rows(result)) + _pictures(result, tests_per_level, seconds_per_level)),
+        ("Data and test", html_facts(_test(result))),
     ]
     body = "\n".join(f"<h2>{title}</h2>\n{content}" for title, content in parts)
     title = f"{kind} of {len(skeleton.names):,} variables"
     return _PAGE.format(title=title, body=body, version=importlib.import_module("gpupc_impl").__version__)
+
+
+def _hubs(result: Result) -> str:
+    """Tables of the variables with the most neighbours and of the largest connected components."""
+    from scipy import sparse
+
+    skeleton = skeleton_of(result)
+    neighbours = skeleton.adjacency.sum(axis=1)
+    hubs = np.argsort(-neighbours, kind="stable")[:HUBS_LISTED]
+    _, labels = sparse.csgraph.connected_components(sparse.csr_array(skeleton.adjacency), directed=False)
+    sizes = np.bincount(labels)
+    largest = np.argsort(-sizes, kind="stable")[:COMPONENTS_LISTED]
+    components = [
+        (f"{sizes[label]:,}", ", ".join(skeleton.names[k] for k in members[:SHOWN]) + " …" * (len(members) > SHOWN))
+        for label in largest
+        if len(members := sorted(np.flatnonzero(labels == label), key=lambda k: -neighbours[k])) > 1
+    ]
+    return html_table(
+        [("variable", "neighbours"), *((skeleton.names[k], f"{neighbours[k]:,}") for k in hubs if neighbours[k])]
+    ) + html_table([("variables", "component, by number of neighbours"), *components])
 
 
 def _test(result: Result) -> list[tuple[str, str]]:
@@ -73,11 +102,15 @@ def _pictures(result: Result, *draw: Callable[[Result], Axes]) -> str:
 
 
 _PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title><style>
 body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; padding: 0 1em; max-width: 75em; color: #111; }}
 h1 {{ font-size: 1.5em; }} h2 {{ font-size: 1.15em; margin: 2em 0 .5em; border-bottom: 1px solid #ddd; }}
-table {{ border-collapse: collapse; margin: .5em 0; font-variant-numeric: tabular-nums; }}
+table {{ display: block; overflow: auto; max-height: 40em;
+  border-collapse: collapse; margin: .5em 0; font-variant-numeric: tabular-nums; }}
 th, td {{ padding: .15em .8em; text-align: left; overflow-wrap: anywhere; vertical-align: top; }}
+thead th {{ position: sticky; top: 0; background: #fff; }} tbody th {{ min-width: 7em; }}
+@media (max-width: 40em) {{ body {{ margin: 1em auto; padding: 0 .6em; }} th, td {{ padding: .15em .4em; }} }}
 tbody tr:nth-child(odd) {{ background: #f4f6f8; }}
 thead th {{ border-bottom: 1px solid #111; }} tbody th {{ font-weight: normal; color: #555; }}
 img {{ max-width: 100%; height: auto; margin: .5em 1em .5em 0; vertical-align: top; }}

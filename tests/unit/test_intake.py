@@ -11,7 +11,7 @@ import pytest
 from gpupc_impl import InvalidProblem, pc, skeleton
 from gpupc_impl.cli import main
 from gpupc_impl.intake import InputTable, choose_family, few_values, read_input
-from gpupc_impl.tables import FRAMES, DataError
+from gpupc_impl.tables import FRAMES, DataError, TableFormat
 
 METHOD = {"method": "stable-serial"}
 EDGES = [("a", "c"), ("b", "c"), ("c", "d")]
@@ -130,7 +130,7 @@ def test_damaged_and_absent_files(tmp_path, suffix):
 )
 def test_missing_values(gaps, kind):
     data = kind(gaps)
-    with pytest.raises(InvalidProblem, match=r"2 value\(s\) missing in 2 column\(s\) .* row 3; .* leaves 298 of 300"):
+    with pytest.raises(InvalidProblem, match=r"2 value\(s\) missing in 2 column\(s\) .* row 3 of .* leaves 298 of 300"):
         skeleton(data, **METHOD, family="gaussian")
     with pytest.warns(UserWarning, match="2 of 300 samples"):
         found = skeleton(data, **METHOD, missing="drop-rows")
@@ -198,7 +198,7 @@ def test_variables_in_rows_are_doubted_and_turned(frame, tmp_path, capsys):
 
 def test_a_turned_table_of_labels(tmp_path):
     (tmp_path / "words.csv").write_text("name,s1,s2,s3\nx,p,q,p\ny,1,2,1\n")
-    table = read_input(tmp_path / "words.csv", kind="labels", row_names=True, transpose=True)
+    table = read_input(tmp_path / "words.csv", kind="labels", form=TableFormat(row_names=True), transpose=True)
     assert (table.values.to_numpy().tolist(), table.names) == ([["p", 1], ["q", 2], ["p", 1]], ["x", "y"])
 
 

@@ -37,7 +37,8 @@ STAND_INS = {
 
 def kernel_lists() -> list:
     """The `all_kernels` of each package of methods that has a module `device` with one."""
-    devices = [f"{name}.device" for name in method_packages() if importlib.util.find_spec(f"{name}.device")]
+    names = [name for name in method_packages() if hasattr(importlib.import_module(name), "__path__")]
+    devices = [f"{name}.device" for name in names if importlib.util.find_spec(f"{name}.device")]
     found = [getattr(importlib.import_module(name), "all_kernels", None) for name in devices]
     return [all_kernels for all_kernels in found if all_kernels is not None]
 

@@ -119,7 +119,8 @@ def test_methods_say_why_they_cannot_run_here(run, monkeypatch):
 def test_summary(run, data):
     code, out, err = run("skeleton", data, *METHOD, "--alpha", "0.001")
     assert (code, err) == (0, "")
-    lines = out.splitlines()
+    read, *lines = out.splitlines()
+    assert read.startswith("read: 500 rows, 4 columns (4 of numbers, 0 of categories); gaussian test (")
     assert lines[:4] == ["variables: 4", "samples: 500", "method: stable-serial on cpu, alpha 0.001", "edges: 3"]
     assert lines[4] == "neighbours: 1.50 on average, at most 3 ('c'); 0 without any"
     assert lines[5].split() == ["level", "edges", "left", "tests", "seconds"]
@@ -213,7 +214,7 @@ def test_a_table_of_labels(run, frame, tmp_path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("a,b\nx,y\nNA,y\n", "line 3, column 1 ('a'): 'NA' is a missing value"),
+        ("a,b\nx,y\nNA,y\n", "line 3, column 1 ('a'); impute them, or say missing='drop-rows'"),
         ("x,y\nx,y\nz,y\n", "the first line may hold names or labels; say --header or --no-header"),
         ("a,b\nx,y,z\n", "column 1 has no name; say --row-names if it names the rows"),
     ],
@@ -304,7 +305,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--method", "cupc"], "method 'cupc' is not known; choose one of: "),
+        (["--method", "cupc"], "method 'cupc' is not known; did you mean cupc-"),
         (["--param", "theta=64"], "method 'stable-serial' has no parameter 'theta'; it has: none"),
         (["--param", "alpha=0.1"], "method 'stable-serial' has no parameter 'alpha'"),
         (["--param", "theta"], "'theta' is not of the form KEY=VALUE"),

@@ -219,7 +219,7 @@ def test_pc_uses_it_for_edges_and_directions():
     a = rng.standard_normal(500)
     data = np.stack([a, a + rng.standard_normal(500), rng.standard_normal(500)], axis=1)
     knowledge = BackgroundKnowledge(required_edges=[("V0", "V2")], tiers=[["V1"], ["V0"]])
-    found = pc(data, knowledge=knowledge)
+    found = pc(data, knowledge=knowledge, v_structures="standard")
     assert found.to_frame().values.tolist() == [["V1", "V0", "directed"], ["V2", "V0", "directed"]]
     assert found.skeleton.sepsets[1, 2] == ()
     with pytest.raises(InvalidProblem, match="no required edge between V0 and V2; find it with the same knowledge"):

@@ -102,7 +102,7 @@ def test_a_name_belongs_to_one_module(own_methods):
 
 
 def test_unknown_method_lists_those_that_exist():
-    with pytest.raises(UnknownMethod, match=r"method 'cupc' is not known; choose one of: .*cupc-s"):
+    with pytest.raises(UnknownMethod, match=r"method 'cupc' is not known; did you mean .*cupc-s"):
         get_method("cupc")
 
 
