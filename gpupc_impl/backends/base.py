@@ -135,6 +135,9 @@ class Backend(abc.ABC):
     blocks_at_once: int
     """Blocks of a launch whose warps share out the work among themselves."""
 
+    array_threads: int = 1
+    """Threads that may compute with the library of `array_library` at once."""
+
     compile_seconds: float
     """Time spent compiling (or fetching from the compilation cache) since this object was made."""
 
@@ -206,6 +209,14 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def gram(self, matrix: Any) -> Any:
         """X^T X of an (m, p) float64 device array, on the device, by the device's linear algebra library."""
+
+    @abc.abstractmethod
+    def array_library(self) -> contextlib.AbstractContextManager[Any]:
+        """The library that computes with this device's arrays, NumPy or CuPy.
+
+        Inside the context CuPy works on this device and takes memory within the budget. NumPy's arrays are not counted;
+        its products of matrices take one thread, so that `array_threads` threads may compute side by side.
+        """
 
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:

@@ -408,6 +408,11 @@ class CudaBackend(Backend):
         with self._on_device():
             return self._cupy.matmul(matrix.T, matrix, out=out)
 
+    @contextlib.contextmanager
+    def array_library(self) -> Iterator[Any]:
+        with self._on_device(), self._cupy.cuda.using_allocator(self._allocate):
+            yield self._cupy
+
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return self._pinned.array(_sizes(shape), dtype)
 
