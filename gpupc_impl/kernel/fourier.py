@@ -53,7 +53,7 @@ class FourierTest:
             self._frequencies = {
                 role: tuple(map(xp.asarray, problem.frequencies(role, count))) for role, count in counts.items()
             }
-            variables = np.arange(p)[:, None]
+            variables = xp.arange(p)[:, None]
             self._own = _features(xp, self._angles(OWN, variables), *self._phases(xp, self._squares, OWN, variables))
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +69,7 @@ class FourierTest:
                 features, residuals, scale, first, second = self._residuals(xp, sets, tests[part])
                 for some in pieces(len(first), most):
                     rows = slice(part.start + some.start, part.start + some.stop)
-                    x, y = first[some], second[some]
+                    x, y = xp.asarray(first[some]), xp.asarray(second[some])
                     outcome = self._backend.download(_compare(xp, features[x], residuals[x], residuals[y], scale[x]))
                     statistics[rows], sums[rows] = outcome[:, 0], outcome[:, 1:]
 
@@ -101,23 +101,21 @@ class FourierTest:
             return self._own, self._own, xp.ones(len(self._own)), tests[:, 1], tests[:, 2]
         p, n, f = self.problem.n_variables, self.problem.n_samples, self.problem.features
         numbers, batch_sets = np.unique(tests[:, 0], return_inverse=True)
-        members = sets[numbers]
+        members = xp.asarray(sets[numbers])
         joined = self.problem.test == "rcit"  # whether the features of the second variable are also the set's
-        keys = batch_sets[:, None] * 2 * p + tests[:, 1:] + np.array([0, p * joined])
+        keys = batch_sets.reshape(-1, 1) * 2 * p + tests[:, 1:] + np.array([0, p * joined])
         entries, places = np.unique(keys, return_inverse=True)  # ordered by set, then by role, then by variable
         owners, variables = entries // (2 * p), entries % p
-        slots = np.arange(len(entries)) - np.searchsorted(owners, np.arange(len(members)))[owners]
+        slots = np.arange(len(entries)) - np.searchsorted(owners, np.arange(len(numbers)))[owners]
         wide = int(slots.max()) + 1
-        held = xp.zeros((len(members), wide, f, n))
+        rows = owners * wide + slots
+        held = xp.zeros((len(numbers) * wide, f, n))
         is_second = entries // p % 2 == 1
-        own = np.flatnonzero(~is_second)
-        held[owners[own], slots[own]] = self._own[variables[own]]
+        held[xp.asarray(rows[~is_second])] = self._own[xp.asarray(variables[~is_second])]
         squares = sum(self._squares[k] for k in members.T)
         if joined:
-            second = np.flatnonzero(is_second)
-            held[owners[second], slots[second]] = self._joined_features(
-                xp, members, squares, owners[second], variables[second]
-            )
+            owner, variable = xp.asarray(owners[is_second]), xp.asarray(variables[is_second])
+            held[xp.asarray(rows[is_second])] = self._joined_features(xp, members, squares, owner, variable)
         held = held.reshape(len(members), wide * f, n)
         of_sets = _features(xp, self._angles(IN_SET, members), *self._phases(xp, squares, IN_SET, members))
         covariance = xp.matmul(of_sets, of_sets.swapaxes(1, 2)) / (n - 1)
@@ -127,22 +125,22 @@ class FourierTest:
         weights, inverse = solutions[:, :, : wide * f], solutions[:, :, wide * f :]
         scale = self.problem.weight_scale(len(identity[0]) - RIDGE * xp.trace(inverse, axis1=1, axis2=2))
         residuals = held - xp.matmul(weights.swapaxes(1, 2), of_sets)
-        rows = (owners * wide + slots)[places.reshape(keys.shape)]
-        return held.reshape(-1, f, n), residuals.reshape(-1, f, n), xp.repeat(scale, wide), rows[:, 0], rows[:, 1]
+        first, second = rows[places.reshape(keys.shape)].T
+        return held.reshape(-1, f, n), residuals.reshape(-1, f, n), xp.repeat(scale, wide), first, second
 
-    def _joined_features(self, xp: Any, members: np.ndarray, squares: Any, owners: np.ndarray, variables: np.ndarray):
+    def _joined_features(self, xp: Any, members: Any, squares: Any, owners: Any, variables: Any) -> Any:
         """(e, f, n) features of each of e variables together with the members of its set."""
         angles = self._angles(BESIDE_SECOND, members)[owners] + self._angles(SECOND, variables[:, None])
         width = _median_distance(xp, squares[owners] + self._squares[variables])
         phases = self._phases(xp, squares, BESIDE_SECOND, members)[1][owners] + self._frequencies[SECOND][1][variables]
         return _features(xp, angles, width, phases)
 
-    def _angles(self, role: int, members: np.ndarray) -> Any:
+    def _angles(self, role: int, members: Any) -> Any:
         """(b, c, n) sums over the (b, l) members of each set of a member's frequencies times its values."""
         frequencies = self._frequencies[role][0]
         return sum(frequencies[k][:, :, None] * self._values[k][:, None, :] for k in members.T)
 
-    def _phases(self, xp: Any, squares: Any, role: int, members: np.ndarray) -> tuple[Any, Any]:
+    def _phases(self, xp: Any, squares: Any, role: int, members: Any) -> tuple[Any, Any]:
         """(b,) widths of sets of (b, l) members, and (b, c) phases."""
         return _median_distance(xp, squares), sum(self._frequencies[role][1][k] for k in members.T)
 

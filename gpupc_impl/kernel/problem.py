@@ -222,9 +222,12 @@ class KernelProblem(Problem):
     @functools.cached_property
     def width_pairs(self) -> np.ndarray:
         """(w, 2) pairs of samples whose distances tell the kernel width: all, or `WIDTH_PAIRS` of them at random."""
-        first, second = np.triu_indices(min(self.n_samples, WIDTH_SAMPLES), 1)
-        order = np.argsort(self._uniform(len(first), PAIRS), kind="stable")[:WIDTH_PAIRS]
-        return np.stack([first[order], second[order]], axis=1)
+        samples = min(self.n_samples, WIDTH_SAMPLES)
+        if samples * (samples - 1) // 2 <= WIDTH_PAIRS:
+            return np.stack(np.triu_indices(samples, 1), axis=1)
+        first, apart = self._uniform(2 * WIDTH_PAIRS, PAIRS).reshape(2, -1)
+        first = (first * samples).astype(np.int64)
+        return np.stack([first, (first + 1 + (apart * (samples - 1)).astype(np.int64)) % samples], axis=1)
 
     @functools.cached_property
     def landmark_samples(self) -> np.ndarray:

@@ -16,7 +16,7 @@ import gpupc_impl
 from gpupc_impl.core.family import families
 
 ROOT = Path(gpupc_impl.__file__).parents[1]
-FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed"}
+FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed", "kernel"}
 
 UTILITIES = {"integers"}
 """Rooms without imports of their own that all others may import; the picture leaves them out."""
@@ -29,6 +29,7 @@ MAY_USE = {
     "engine": {"core", "backends"},
     **{family: {"engine", "core", "backends"} for family in FAMILIES},
     "mixed": {"nonlinear", "core", "backends"},
+    "kernel": {"core", "backends"},
     "out_of_core": {"gaussian", "engine", "core", "backends"},
     "distributed": {"out_of_core", "gaussian", "engine", "views", "core", "backends"},
     "measurement": {"core", "backends"},

@@ -33,6 +33,7 @@ POWERS = {
     "discrete": {"p": 2, "n": 1, "tests_per_edge": 1},
     "nonlinear": {"p": 2, "n": 1, "permutations": 1},
     "mixed": {"p": 2, "n": 1, "permutations": 1},
+    "kernel": {"p": 2, "n": 1},
 }
 """Time goes with these powers of a problem's sizes, by family: nearly all tests of a dense graph are level 1's, p^3; a
 table of categories or a nearest neighbour takes time in proportion to the samples."""
