@@ -18,6 +18,9 @@ from gpupc_impl.core.family import families
 ROOT = Path(gpupc_impl.__file__).parents[1]
 FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed", "kernel"}
 
+HOMONYMS = {("gpupc_impl.measurement.kernel_times", "kernel")}
+"""Modules with a word that is also a family's name: a column of CUDA kernels there."""
+
 UTILITIES = {"integers"}
 """Rooms without imports of their own that all others may import; the picture leaves them out."""
 
@@ -191,6 +194,6 @@ def test_a_shared_room_names_no_family(name):
             found += [
                 f"{path.relative_to(ROOT)}:{node.lineno}: {node.value!r}"
                 for node in ast.walk(tree)
-                if isinstance(node, ast.Constant) and node.value in FAMILIES
+                if isinstance(node, ast.Constant) and node.value in FAMILIES and (module, node.value) not in HOMONYMS
             ]
     assert not found, "\n".join(found)
