@@ -54,7 +54,8 @@ class FourierTest:
                 role: tuple(map(xp.asarray, problem.frequencies(role, count))) for role, count in counts.items()
             }
             variables = xp.arange(p)[:, None]
-            self._own = _features(xp, self._angles(OWN, variables), *self._phases(xp, self._squares, OWN, variables))
+            width = _median_distance(xp, self._squares)
+            self._own = _features(xp, self._angles(OWN, variables), width, self._phases(OWN, variables))
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """p-values and statistics of (t, 3) tests: the number of a set among (k, l), and two variables i < j.
@@ -81,7 +82,7 @@ class FourierTest:
     def _batches(self, tests: np.ndarray, level: int) -> list[slice]:
         """Consecutive tests whose sets and variables fit into the budget."""
         if not level:
-            return list(pieces(len(tests), ceil_div(len(tests), 4 * self._backend.array_threads)))
+            return list(pieces(len(tests), max(1, ceil_div(len(tests), 4 * self._backend.array_threads))))
         starts = np.flatnonzero(np.diff(tests[:, 0], prepend=-1))  # where the tests of a set begin
         most = max(1, self._budget // (4 * self._entry_bytes))  # tests of a set that go together
         starts = np.concatenate([np.arange(a, b, most) for a, b in zip(starts, [*starts[1:], len(tests)], strict=True)])
@@ -117,7 +118,8 @@ class FourierTest:
             owner, variable = xp.asarray(owners[is_second]), xp.asarray(variables[is_second])
             held[xp.asarray(rows[is_second])] = self._joined_features(xp, members, squares, owner, variable)
         held = held.reshape(len(members), wide * f, n)
-        of_sets = _features(xp, self._angles(IN_SET, members), *self._phases(xp, squares, IN_SET, members))
+        width = _median_distance(xp, squares)
+        of_sets = _features(xp, self._angles(IN_SET, members), width, self._phases(IN_SET, members))
         covariance = xp.matmul(of_sets, of_sets.swapaxes(1, 2)) / (n - 1)
         identity = xp.broadcast_to(xp.eye(covariance.shape[1]), covariance.shape)
         across = xp.matmul(of_sets, held.swapaxes(1, 2)) / (n - 1)
@@ -132,7 +134,7 @@ class FourierTest:
         """(e, f, n) features of each of e variables together with the members of its set."""
         angles = self._angles(BESIDE_SECOND, members)[owners] + self._angles(SECOND, variables[:, None])
         width = _median_distance(xp, squares[owners] + self._squares[variables])
-        phases = self._phases(xp, squares, BESIDE_SECOND, members)[1][owners] + self._frequencies[SECOND][1][variables]
+        phases = self._phases(BESIDE_SECOND, members)[owners] + self._phases(SECOND, variables[:, None])
         return _features(xp, angles, width, phases)
 
     def _angles(self, role: int, members: Any) -> Any:
@@ -140,9 +142,9 @@ class FourierTest:
         frequencies = self._frequencies[role][0]
         return sum(frequencies[k][:, :, None] * self._values[k][:, None, :] for k in members.T)
 
-    def _phases(self, xp: Any, squares: Any, role: int, members: Any) -> tuple[Any, Any]:
-        """(b,) widths of sets of (b, l) members, and (b, c) phases."""
-        return _median_distance(xp, squares), sum(self._frequencies[role][1][k] for k in members.T)
+    def _phases(self, role: int, members: Any) -> Any:
+        """(b, c) sums of the phases of (b, l) members."""
+        return sum(self._frequencies[role][1][k] for k in members.T)
 
 
 def _features(xp: Any, angles: Any, width: Any, phases: Any) -> Any:
