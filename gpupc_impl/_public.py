@@ -11,6 +11,7 @@ from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.studies.alpha_path import AlphaPath, alpha_path

@@ -46,9 +46,9 @@ def skeleton(
             `Problem`, which carries its own alpha, n_samples, names, max_level and test.
         alpha: significance level of each test; an edge is removed when the p-value of one of its tests is >= alpha.
         family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square),
-            ``"nonlinear"`` (CMIknn) or ``"mixed"`` (CMIknn for numbers and categories). ``"auto"`` takes the family of
-            the method where one is named, else ``"discrete"`` for a DataFrame of categorical, text and Boolean columns
-            and ``"gaussian"`` for numbers.
+            ``"nonlinear"`` (CMIknn), ``"kernel"`` (RCIT, RCoT or KCI) or ``"mixed"`` (CMIknn for numbers and
+            categories). ``"auto"`` takes the family of the method where one is named, else ``"discrete"`` for a
+            DataFrame of categorical, text and Boolean columns and ``"gaussian"`` for numbers.
         method: a name from ``methods()``; ``"auto"`` takes the family's fastest on this machine. All methods of a
             family find the same edges.
         backend: where kernels run: ``"auto"`` (a GPU where one is visible, else this machine's cores), ``"cuda"`` or
@@ -76,8 +76,8 @@ def skeleton(
         missing_values: the cells of text that stand for missing values beside empty ones; None takes the usual words
             (those of `pandas.read_csv`, ``?`` and ``.``).
         options: parameters of the family's test (such as ``df_convention`` for Gaussian data; see ``from_data`` of
-            `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem` and `MixedProblem`) and of the method (such as
-            ``theta=64``).
+            `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem`, `KernelProblem` and `MixedProblem`) and of the
+            method (such as ``theta=64``).
 
     Raises:
         InvalidProblem: the data, alpha, max_level, a parameter of the test or the knowledge cannot be used, or the

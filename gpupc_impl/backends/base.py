@@ -51,6 +51,7 @@ class Backend(abc.ABC):
         device_memory_limit: the budget that was requested.
         multiprocessors: the multiprocessors of a GPU; 0 on CPU cores.
         blocks_at_once: how many blocks to launch where the warps of a launch distribute the work among themselves.
+        array_threads: how many threads may compute with the library of `array_library` at once.
         compile_seconds: time spent on compiling kernels, or on reading them from the cache, since this object was made.
         max_shared_bytes: the upper bound on the dynamic shared memory of a block.
     """
@@ -60,6 +61,7 @@ class Backend(abc.ABC):
     device_memory_limit: int | None
     multiprocessors: int
     blocks_at_once: int
+    array_threads: int = 1
     compile_seconds: float
     max_shared_bytes: int
 
@@ -131,6 +133,14 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def gram(self, matrix: Any) -> Any:
         """X^T X of an (m, p) float64 device array, on the device, by the device's linear algebra library."""
+
+    @abc.abstractmethod
+    def array_library(self) -> contextlib.AbstractContextManager[Any]:
+        """The library that computes with this device's arrays, NumPy or CuPy.
+
+        Inside the context CuPy works on this device and takes memory within the budget. NumPy's arrays are not counted;
+        its products of matrices take one thread, so that `array_threads` threads may compute side by side.
+        """
 
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:

@@ -6,13 +6,14 @@ layers: the device (cuda_device.py), its memory (cuda_memory.py), copies (cuda_c
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,11 @@ class CudaBackend(CudaCopies):
         out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
         with self._in_stream():
             return self._cupy.matmul(matrix.T, matrix, out=out)
+
+    @contextlib.contextmanager
+    def array_library(self) -> Iterator[Any]:
+        with self._in_stream(), self._cupy.cuda.using_allocator(self._allocate):
+            yield self._cupy
 
     def address(self, array: Any) -> int:
         """The address of a C-contiguous array on this backend's device.

@@ -94,6 +94,7 @@ class HostBackend(Backend):
         self.device_memory_limit = device_memory_limit
         self.compile_seconds = 0.0
         self.threads = _whole_number("GPUPC_HOST_THREADS", available_cores(), upper=1024)
+        self.array_threads = self.threads
         self.blocks_at_once = 2 * self.threads
         stack_bytes = _whole_number("GPUPC_HOST_STACK_KIB", 256, lower=16) * 1024
         self._sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
@@ -171,6 +172,13 @@ class HostBackend(Backend):
     def gram(self, matrix: np.ndarray) -> np.ndarray:
         out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
         return np.matmul(matrix.T, matrix, out=out)
+
+    @contextlib.contextmanager
+    def array_library(self) -> Iterator[Any]:
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1, user_api="blas"):
+            yield np
 
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return np.empty(shape, dtype)

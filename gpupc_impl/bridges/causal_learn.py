@@ -1,4 +1,5 @@
-"""Our tests as causal-learn's: ``gpupc_fisherz``, ``gpupc_chisq`` and ``gpupc_cmiknn``, for its PC, FCI and others.
+"""Our tests as causal-learn's, for its PC, FCI and others: ``gpupc_fisherz``, ``gpupc_chisq``, ``gpupc_cmiknn`` and
+``gpupc_kernel``.
 
 Importing this module registers them. causal-learn requests one p-value at a time, but in a predictable order: for each
 variable x it goes through the neighbours of x and their conditioning sets. So a request for (x, y, S) computes the
@@ -27,6 +28,8 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import statistic
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
+from gpupc_impl.kernel.problem import KernelProblem
+from gpupc_impl.kernel.search import open_tests
 from gpupc_impl.nonlinear.device import CmiEstimator, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS
@@ -217,5 +220,26 @@ class CMIknn(BatchedTest):
         return self.problem.p_value(counts_of(partials))
 
 
-for _test in (FisherZ, ChiSquare, CMIknn):
+class KernelTest(BatchedTest):
+    """RCIT, RCoT or KCI (docs/kernel.md), by the option ``test``.
+
+    Args:
+        backend: where the tests are computed: ``"auto"``, ``"cuda"`` or ``"host"``.
+    """
+
+    name = "gpupc_kernel"
+
+    def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
+        super().__init__(data, cache_path, **options)
+        self._tests = open_tests(self.problem, open_backend(backend))
+
+    def _problem(self, data: np.ndarray, **options: Any) -> KernelProblem:
+        return KernelProblem.from_data(data, **options)
+
+    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
+        tests = np.array([(0, min(x, y), max(x, y)) for y in others])
+        return self._tests.p_values(np.array([members], np.int64).reshape(1, -1), tests)[0]
+
+
+for _test in (FisherZ, ChiSquare, CMIknn, KernelTest):
     register_ci_test(_test.name, _test)

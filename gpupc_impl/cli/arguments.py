@@ -104,8 +104,8 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
         default="auto",
         choices=("auto", *families()),
         help="kind of data and test: Fisher's z for numbers (gaussian), chi-square for categories (discrete), CMIknn "
-        "for numbers (nonlinear), or CMIknn for both (mixed); auto takes the family of --method if one is named, else "
-        "discrete for a table of text and gaussian for numbers (default: %(default)s)",
+        "or kernel tests for numbers (nonlinear, kernel), or CMIknn for both (mixed); auto takes the family of "
+        "--method if one is named, else discrete for a table of text and gaussian for numbers (default: %(default)s)",
     )
     group.add_argument(
         "--method", default="auto", help="a name that `methods` lists, or auto for the fastest (default)"

@@ -11,8 +11,8 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.answers import check_answer
 
-P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5}
-SAMPLES = {"gaussian": 150, "discrete": 400, "nonlinear": 60, "mixed": 60}
+P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6}
+SAMPLES = {"gaussian": 150, "discrete": 400, "nonlinear": 60, "mixed": 60, "kernel": 80}
 OPTIONS = {
     "discrete": {"df_rule": "adjusted"},  # causal-learn's
     "nonlinear": {"permutations": 30, "k_cmi": 5, "k_perm": 5},

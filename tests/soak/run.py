@@ -42,6 +42,7 @@ from tests.conformance import (
     test_agreement,
     test_cmiknn_agreement,
     test_discrete_agreement,
+    test_kernel_agreement,
     test_mixed_agreement,
 )
 
@@ -50,6 +51,7 @@ REFERENCES = {
     "discrete": "discrete-serial",
     "nonlinear": "cmiknn-serial",
     "mixed": "mixed-serial",
+    "kernel": "kernel-serial",
 }
 MOST_SETS = 50_000
 """Tests that the deepest level of a problem could need if no edge were removed."""
@@ -130,11 +132,16 @@ def _mixed(rng: np.random.Generator) -> Problem:
     return test_mixed_agreement.draw_problem(rng, most_samples=50, most_permutations=20)
 
 
+def _kernel(rng: np.random.Generator) -> Problem:
+    return test_kernel_agreement.draw_problem(rng, most_samples=60)
+
+
 DRAW: dict[str, Callable[[np.random.Generator], Problem]] = {
     "gaussian": _gaussian,
     "discrete": _discrete,
     "nonlinear": _nonlinear,
     "mixed": _mixed,
+    "kernel": _kernel,
 }
 
 

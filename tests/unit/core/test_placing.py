@@ -9,6 +9,7 @@ from gpupc_impl.core import placing
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.large import problem_from_data
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.measurement.worker import Session
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
@@ -20,6 +21,7 @@ PROBLEMS = {
     "samples": lambda: GaussianProblem.from_data(DATA, correlations="device"),
     "discrete": lambda: DiscreteProblem.from_data(DATA),
     "nonlinear": lambda: NonlinearProblem.from_data(DATA),
+    "kernel": lambda: KernelProblem.from_data(DATA),
     "mixed": lambda: MixedProblem.from_data(DATA, categories=["V0"]),
 }
 

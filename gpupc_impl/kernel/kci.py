@@ -1,0 +1,159 @@
+"""KCI in batches: kernel matrices, their residuals on a set, and sums over all pairs of samples as matrix products.
+
+Zhang et al. (2011), sections 3.2 and 3.3, with causal-learn's widths (docs/kernel.md). Without a set the statistic of x
+and y is tr(K_x K_y) of the centered kernel matrices. With a set S it is tr(R K_xS R R K_y R), where K_xS is the kernel
+of x together with half of S, and R = e (K_S + e I)^-1 projects on what ridge regression on S leaves. The weights of its
+null distribution are the eigenvalues of the elementwise product of both matrices, and the gamma approximation needs
+only their sum and the sum of their squares. So statistic, sum and sum of squares of all pairs with one S are three
+products of matrices whose rows are whole kernel matrices.
+
+For many samples a matrix K is replaced by F F^T with n rows and one column a landmark (Nystrom approximation).
+The code is the same for NumPy and CuPy (`Backend.array_library`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.core.mapped import pieces
+from gpupc_impl.kernel.batches import for_each
+from gpupc_impl.kernel.null import upper_tail
+from gpupc_impl.kernel.problem import EIGENVALUE_CUTOFF, KCI_RIDGE, NYSTROM_JITTER, KernelProblem
+
+BATCH_BYTES = {"cuda": 1 << 33, "host": 1 << 28}
+"""Upper bound on the memory of the kernel matrices of a batch, by backend."""
+
+ROWS_BYTES = 1 << 27
+"""Upper bound on the memory of rows of a kernel matrix that is never held whole."""
+
+
+class KciTest:
+    """KCI tests of one problem on one backend; without a set, `members` are empty."""
+
+    def __init__(self, problem: KernelProblem, backend: Backend):
+        self.problem, self._backend = problem, backend
+        self._constant = problem.is_constant()
+        n = problem.n_samples
+        width = n if problem.is_exact else problem.landmarks
+        self._draws: dict[bool, np.ndarray] = {}
+        free = backend.memory_limit - backend.memory_used
+        unit = 3 * 8 * n * width * backend.array_threads  # of a variable in a batch: its matrix, and those on the way
+        self._most = min(BATCH_BYTES[backend.name], free) // unit
+        if self._most < 4:
+            if 4 * unit > free:
+                raise DeviceMemoryError(4 * unit, backend.memory_used, backend.memory_limit)
+            self._most = 4
+        with backend.array_library() as xp:
+            self._values = xp.asarray(problem.values)
+
+    def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """p-values and statistics of (t, 3) tests: the number of a set among (k, l), and two variables i < j.
+
+        Tests are ordered by set.
+        """
+        level, spectral = sets.shape[1], self.problem.null == "spectral"
+        statistics, sums, p_values = np.zeros(len(tests)), np.zeros((len(tests), 2)), np.ones(len(tests))
+        constant = self._constant[tests[:, 1]] | self._constant[tests[:, 2]]
+        with self._backend.array_library() as xp:
+
+            def test_set(number: int) -> None:
+                members = sets[number]
+                residual = self._residual_operator(xp, members) if level else lambda matrix: matrix
+                for part in self._fitting(np.flatnonzero((tests[:, 0] == number) & ~constant), tests):
+                    (first, x), (second, y) = (np.unique(tests[part, k], return_inverse=True) for k in (1, 2))
+                    left = xp.stack([residual(self._kernel(xp, level, v, members)) for v in first])
+                    right = xp.stack([residual(self._kernel(xp, level, v)) for v in second])
+                    outcome = self._backend.download(self._sums(xp, left, right, bool(level)))[:, x, y]
+                    statistics[part], sums[part] = outcome[0], outcome[1:].T
+                    if spectral:
+                        pairs = zip(x, y, outcome[0], strict=True)
+                        weights = self._weights(xp, left, right, level)
+                        p_values[part] = [self._simulated(weights(a, b), q, bool(level)) for a, b, q in pairs]
+
+            for_each(test_set, np.unique(tests[~constant, 0]).tolist(), self._backend)
+        return (p_values if spectral else upper_tail("gamma", statistics, sums)), statistics
+
+    def _fitting(self, rows: np.ndarray, tests: np.ndarray) -> Iterator[np.ndarray]:
+        """Parts of the rows whose variables' matrices fit into the budget together."""
+        if len(rows) > 1 and sum(len(np.unique(tests[rows, k])) for k in (1, 2)) > self._most:
+            yield from self._fitting(rows[: len(rows) // 2], tests)
+            yield from self._fitting(rows[len(rows) // 2 :], tests)
+        else:
+            yield rows
+
+    def _kernel(self, xp: Any, level: int, variable: int | None = None, members: Sequence[int] = ()) -> Any:
+        """The centered kernel matrix of a variable, with half of the members, or of the members alone; or its factor.
+
+        (n, n), or (n, m) F with F F^T in its place.
+        """
+        problem = self.problem
+        factors = [(int(k), 1.0 if variable is None else 0.25) for k in members]
+        factors += [] if variable is None else [(int(variable), 1.0)]
+        marks = slice(None) if problem.is_exact else xp.asarray(problem.landmark_samples)
+        squares = sum(share * (self._values[k][:, None] - self._values[k][marks][None, :]) ** 2 for k, share in factors)
+        matrix = xp.exp(squares * (-0.5 / problem.width(level) ** 2))
+        if problem.is_exact:
+            means = matrix.mean(axis=0)
+            matrix -= means[None, :] + (means[:, None] - means.mean())
+            return matrix
+        among = matrix[marks] + NYSTROM_JITTER * xp.eye(matrix.shape[1])
+        factor = xp.linalg.solve(xp.linalg.cholesky(among), matrix.T).T
+        return factor - factor.mean(axis=0)
+
+    def _residual_operator(self, xp: Any, members: np.ndarray) -> Callable[[Any], Any]:
+        """What makes of a kernel matrix K the matrix R K R of the residuals on the members, or of F the factor R F."""
+        kernel = self._kernel(xp, len(members), None, members)
+        if self.problem.is_exact:
+            projection = KCI_RIDGE * xp.linalg.inv(kernel + KCI_RIDGE * xp.eye(len(kernel)))
+            return lambda matrix: xp.matmul(xp.matmul(projection, matrix), projection)
+        inner = xp.matmul(kernel.T, kernel) + KCI_RIDGE * xp.eye(kernel.shape[1])
+        return lambda factor: factor - xp.matmul(kernel, xp.linalg.solve(inner, xp.matmul(kernel.T, factor)))
+
+    def _sums(self, xp: Any, left: Any, right: Any, conditional: bool) -> Any:
+        """(3, a, b) statistics, sums of weights and of their squares, of all pairs of a left and b right matrices."""
+        n, squares, statistics = self.problem.n_samples, 0.0, 0.0
+        energies = [0.0, 0.0]
+        diagonals = [[], []]
+        most = max(1, ROWS_BYTES // (8 * n * (len(left) + len(right))))
+        for part in pieces(n, most):
+            blocks = []
+            for side, matrices in enumerate((left, right)):
+                rows = matrices[:, part]
+                if not self.problem.is_exact:
+                    rows = xp.matmul(rows, matrices.swapaxes(1, 2))
+                at = xp.arange(part.start, part.stop)
+                diagonals[side].append(rows[:, at - part.start, at])
+                blocks.append(rows.reshape(len(matrices), -1))
+                if not conditional:
+                    energies[side] = energies[side] + (blocks[side] ** 2).sum(axis=1)
+            statistics = statistics + xp.matmul(blocks[0], blocks[1].T)
+            if conditional:
+                squares = squares + xp.matmul(blocks[0] ** 2, (blocks[1] ** 2).T)
+        of_left, of_right = (xp.concatenate(diagonal, axis=1) for diagonal in diagonals)
+        if conditional:
+            return xp.stack([statistics, xp.matmul(of_left, of_right.T), squares])
+        traces = of_left.sum(axis=1)[:, None] * of_right.sum(axis=1) / n
+        return xp.stack([statistics, traces, energies[0][:, None] * energies[1] / n**2])
+
+    def _weights(self, xp: Any, left: Any, right: Any, level: int) -> Callable[[int, int], np.ndarray]:
+        """The weights of the null distribution of a left and a right matrix, in descending order."""
+        download = self._backend.download
+        if level:
+            return lambda a, b: download(xp.linalg.eigvalsh(left[a] * right[b]))[::-1]
+        of_left, of_right = (
+            [download(xp.linalg.eigvalsh(matrix)) for matrix in matrices] for matrices in (left, right)
+        )
+        return lambda a, b: np.sort(np.outer(of_left[a], of_right[b]), axis=None)[::-1] / self.problem.n_samples
+
+    def _simulated(self, weights: np.ndarray, statistic: float, conditional: bool) -> float:
+        """The share of draws from the null distribution that exceed the statistic."""
+        if conditional not in self._draws:
+            self._draws[conditional] = self.problem.null_draws(conditional)
+        draws = self._draws[conditional]
+        kept = weights[: len(draws)]
+        kept = kept[kept > EIGENVALUE_CUTOFF[conditional] * weights[0]]
+        return float(np.mean(kept @ draws[: len(kept)] > statistic))

@@ -1,0 +1,35 @@
+"""Kernel tests in batches: cuBLAS and cuSOLVER through CuPy on a GPU, NumPy and SciPy on cores."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.pc_stable import pc_stable
+from gpupc_impl.core.registry import Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.kernel.problem import KernelProblem
+from gpupc_impl.kernel.search import KernelSearch, open_tests
+
+
+@method(
+    "kernel-batched",
+    family="kernel",
+    source="this project; RCIT and RCoT (Strobl, Zhang and Visweswaran 2019), KCI (Zhang et al. 2011)",
+    summary="RCIT, RCoT or KCI in batches of sets that share features, factors and residuals",
+)
+def kernel_batched(problem: KernelProblem, run: Run) -> Skeleton:
+    return pc_stable(problem, KernelSearch(problem, run), facts=dict(run.facts), progress=run.progress)
+
+
+def open_test(problem: KernelProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
+    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
+    return lambda i, j, members: ci_test(problem, i, j, members, backend)[0]
+
+
+def ci_test(problem: KernelProblem, i: int, j: int, members: Any, backend: Backend) -> tuple[float, float]:
+    """p-value and statistic of one test of variables i and j given the members."""
+    sets = np.array(sorted(members), np.int64).reshape(1, -1)
+    p_values, statistics = open_tests(problem, backend).p_values(sets, np.array([[0, min(i, j), max(i, j)]]))
+    return float(p_values[0]), float(statistics[0])

@@ -1,0 +1,271 @@
+"""The kernel family's problem: standardized samples, the test, and the random numbers that its features need."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import special
+
+from gpupc_impl.core import placing
+from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
+
+NULLS = {
+    "rcit": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
+    "rcot": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
+    "kci": ("gamma", "spectral"),
+}
+"""The tests, each with the null distributions that it may have; the first is what ``"auto"`` means."""
+
+SET_FEATURES = {"rcit": 100, "rcot": 25, "kci": 0}
+"""Random features of a conditioning set by test, as in the R package RCIT; KCI has none."""
+
+SAMPLES_PER_FEATURE = 4
+"""A set has at most one feature for so many samples: with as many features as samples no residual would be left."""
+
+WEIGHTS = ("corrected", "published")
+"""How RCIT and RCoT scale the weights of the null distribution, which residuals make too small (docs/kernel.md)."""
+
+WIDTH_SAMPLES, WIDTH_PAIRS = 500, 4096
+"""The kernel width is the median distance of at most so many pairs of the first samples."""
+
+RIDGE = 1e-8
+"""What is added to the diagonal of the covariance of a set's features (RCIT, RCoT)."""
+
+KCI_RIDGE = 1e-3
+"""The regularization of the kernel ridge regression on the set, times the identity (KCI)."""
+
+EXACT_SAMPLES = 2000
+"""KCI uses whole kernel matrices for up to so many samples, and their Nystrom approximation beyond."""
+
+SPECTRAL_SAMPLES = 1000
+"""Upper bound on the samples for which KCI simulates its null distribution from eigenvalues."""
+
+NULL_DRAWS = {False: 1000, True: 5000}
+"""Draws from the simulated null distribution without a conditioning set and with one, as in causal-learn."""
+
+EIGENVALUE_CUTOFF = {False: 1e-6, True: 1e-5}
+"""Eigenvalues up to this share of the largest are left out of that simulation, as in causal-learn."""
+
+MAX_WEIGHTS = 4000
+"""Upper bound on the products of eigenvalues in that simulation without a set: the largest are kept."""
+
+NYSTROM_JITTER = 1e-6
+"""What is added to the diagonal of the landmarks' kernel matrix before it is factored."""
+
+MIN_SAMPLES, MAX_SAMPLES = 8, 2**24
+MAX_FEATURES, MAX_SET_FEATURES = 20, 1000
+
+OWN, IN_SET, SECOND, BESIDE_SECOND, PAIRS, LANDMARKS, NULL = range(7)
+"""What random numbers are for: a variable's own features, its part in those of a conditioning set, in those of RCIT's
+second variable together with the set as that variable and as a member of the set; further the pairs of samples for
+widths, the landmarks and the simulated null distribution."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KernelProblem(Problem):
+    """PC-stable with a kernel test: RCIT or RCoT (Strobl et al. 2019), or KCI (Zhang et al. 2011).
+
+    The tests are stated exactly in docs/kernel.md. Build a problem with `from_data`, which checks its input.
+
+    Attributes:
+        values: (p, n) float64, C-contiguous: each variable with mean 0 and sample variance 1; zeros for a constant one.
+        test: ``"rcit"``, ``"rcot"`` or ``"kci"``.
+        null: the null distribution, one of `NULLS` of the test.
+        features: random Fourier features of a variable (RCIT, RCoT).
+        set_features: those of a conditioning set at most (RCIT, RCoT); see `n_set_features`.
+        weights: how the weights of the null distribution are scaled (RCIT, RCoT): ``"corrected"`` for the degrees of
+            freedom that the regression on the set takes, or ``"published"``.
+        landmarks: rank of the Nystrom approximation beyond `EXACT_SAMPLES` samples (KCI).
+        seed: seed of all random numbers, 0 to 2^64 - 1.
+        constant: names of constant variables.
+    """
+
+    family: ClassVar[str] = "kernel"
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {
+        "test": "rcit",
+        "null": "auto",
+        "features": 5,
+        "set_features": 0,
+        "weights": "corrected",
+        "landmarks": 300,
+        "seed": 0,
+    }
+
+    values: np.ndarray
+    test: str
+    null: str
+    features: int
+    set_features: int
+    weights: str
+    landmarks: int
+    seed: int
+    constant: tuple[str, ...] = ()
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Any,
+        *,
+        alpha: float = 0.05,
+        max_level: int | None = None,
+        names: Sequence[str] | None = None,
+        test: str = "rcit",
+        null: str = "auto",
+        features: int = 5,
+        set_features: int = 0,
+        weights: str = "corrected",
+        landmarks: int = 300,
+        seed: int = 0,
+    ) -> KernelProblem:
+        """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
+
+        Args:
+            null: ``"auto"`` takes Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
+            set_features: 0 takes the R package's number: 100 for RCIT, 25 for RCoT.
+
+        A constant variable is independent of all others: its tests have p = 1. A warning names it.
+
+        Raises:
+            InvalidProblem: wrong shape, a value that is missing or infinite, too few samples, a null distribution that
+                the test does not have, or another bad parameter.
+        """
+        matrix, names = finite_matrix(data, names)
+        search = search_parameters(alpha, max_level)
+        if test not in NULLS:
+            raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(NULLS)}")
+        null = NULLS[test][0] if null == "auto" else null
+        if null not in NULLS[test]:
+            raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
+        if weights not in WEIGHTS:
+            raise InvalidProblem(f"weights is {weights!r}; choose one of: {', '.join(WEIGHTS)}")
+        n = len(matrix)
+        if not MIN_SAMPLES <= n < MAX_SAMPLES:
+            raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
+        if null == "spectral" and n > SPECTRAL_SAMPLES:
+            raise InvalidProblem(
+                f"null is 'spectral' for {n} samples; it needs all eigenvalues of matrices of that size and is for at "
+                f"most {SPECTRAL_SAMPLES}; say null='gamma', or bring fewer samples"
+            )
+        columns = np.ascontiguousarray(matrix.T)
+        constant = (columns == columns[:, :1]).all(axis=1)
+        return cls(
+            names=names,
+            **search,
+            values=placing.placed(_standardized(columns, constant)),
+            test=test,
+            null=null,
+            features=_whole("features", features, 1, MAX_FEATURES),
+            set_features=_whole("set_features", set_features, 0, MAX_SET_FEATURES) or SET_FEATURES[test],
+            weights=weights,
+            landmarks=_whole("landmarks", landmarks, 10, EXACT_SAMPLES),
+            seed=_whole("seed", seed, 0, 2**64 - 1),
+            constant=name_constants(names, constant),
+        )
+
+    def fault(self) -> str | None:
+        p, values = self.n_variables, self.values
+        if values.ndim != 2 or len(values) != p or values.dtype != np.float64 or not values.flags.c_contiguous:
+            return f"its values are {values.dtype} {values.shape}, for {p} variables"
+        if self.null not in NULLS.get(self.test, ()):
+            return f"its test is {self.test!r} with the null distribution {self.null!r}"
+        return None
+
+    @property
+    def n_samples(self) -> int:
+        return self.values.shape[1]
+
+    @property
+    def n_set_features(self) -> int:
+        """Random features of a conditioning set: `set_features`, but no more than the samples allow."""
+        return min(self.set_features, self.n_samples // SAMPLES_PER_FEATURE)
+
+    def weight_scale(self, degrees: Any) -> Any:
+        """By what the weights of the null distribution are multiplied, given the degrees of freedom of the regression.
+
+        With residuals on n - 1 - k of n dimensions the squared covariance has n - 1 - k terms where the weights, means
+        of products of squares, count ((n - 1 - k) / n)^2 n.
+        """
+        return self.n_samples / (self.n_samples - 1 - degrees) if self.weights == "corrected" else 0 * degrees + 1.0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether KCI works on whole kernel matrices."""
+        return self.n_samples <= EXACT_SAMPLES
+
+    def outline(self) -> dict[str, Any]:
+        form = {"kci": "exact" if self.is_exact else "Nystrom"}.get(self.test, "random Fourier features")
+        return {**super().outline(), "form": form}
+
+    def width(self, level: int) -> float:
+        """The width of KCI's Gaussian kernels, causal-learn's empirical rule: exp(-d^2 / (2 width^2))."""
+        small, medium, large = (1.2, 0.7, 0.4) if level else (0.8, 0.5, 0.3)
+        n = self.n_samples
+        return (small if n < 200 else medium if n < 1200 else large) * max(level, 1) ** 0.5
+
+    def is_constant(self) -> np.ndarray:
+        """(p,) bool: the variables that are constant."""
+        return ~self.values.any(axis=1)
+
+    def frequencies(self, role: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """(p, count) standard normal frequencies and phases in [0, 2 pi) of the variables' features in a role.
+
+        The features of several variables have the sums of their phases and, of each, its frequency: so all sets are
+        served by numbers that belong to single variables.
+        """
+        raw = np.stack([self._uniform(2 * count, role, v) for v in range(self.n_variables)])
+        return special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
+
+    @functools.cached_property
+    def width_pairs(self) -> np.ndarray:
+        """(w, 2) pairs of samples whose distances tell the kernel width: all, or `WIDTH_PAIRS` of them at random."""
+        samples = min(self.n_samples, WIDTH_SAMPLES)
+        if samples * (samples - 1) // 2 <= WIDTH_PAIRS:
+            return np.stack(np.triu_indices(samples, 1), axis=1)
+        first, apart = self._uniform(2 * WIDTH_PAIRS, PAIRS).reshape(2, -1)
+        first = (first * samples).astype(np.int64)
+        return np.stack([first, (first + 1 + (apart * (samples - 1)).astype(np.int64)) % samples], axis=1)
+
+    @functools.cached_property
+    def landmark_samples(self) -> np.ndarray:
+        """(m,) the samples on which the Nystrom approximation rests, ascending."""
+        return np.sort(np.argsort(self._uniform(self.n_samples, LANDMARKS), kind="stable")[: self.landmarks])
+
+    def null_draws(self, conditional: bool) -> np.ndarray:
+        """(w, draws) chi-square numbers with one degree of freedom for the simulated null distribution."""
+        shape = (self.n_samples if conditional else MAX_WEIGHTS), NULL_DRAWS[conditional]
+        return special.ndtri(self._uniform(shape[0] * shape[1], NULL, int(conditional)).reshape(shape)) ** 2
+
+    def _uniform(self, count: int, *purpose: int) -> np.ndarray:
+        """(count,) numbers in (0, 1) from Philox, whose raw stream NumPy keeps as it is for good."""
+        raw = np.random.Philox(np.random.SeedSequence([self.seed, *purpose])).random_raw(count)
+        return ((raw >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+def _standardized(columns: np.ndarray, constant: np.ndarray) -> np.ndarray:
+    """Mean 0 and sample variance 1; rows are scaled by their largest magnitude first, so that no square overflows."""
+    scale = np.abs(columns).max(axis=1, keepdims=True)
+    scaled = columns / np.where(scale > 0, scale, 1.0)
+    scaled -= scaled.mean(axis=1, keepdims=True)
+    deviation = scaled.std(axis=1, ddof=1, keepdims=True)
+    scaled /= np.where(deviation > 0, deviation, 1.0)
+    scaled[constant] = 0.0
+    return scaled
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    """The value as an int.
+
+    Raises:
+        InvalidProblem: no whole number, or outside [least, most].
+    """
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value or not least <= whole <= most:
+        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
+    return whole

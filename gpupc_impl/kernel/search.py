@@ -1,0 +1,127 @@
+"""PC-stable with a kernel test, in batches of conditioning sets."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
+from gpupc_impl.core.registry import Run
+from gpupc_impl.kernel.fourier import FourierTest
+from gpupc_impl.kernel.kci import KciTest
+from gpupc_impl.kernel.problem import KernelProblem
+
+FIRST_TESTS, MOST_TESTS = {"cuda": 1 << 10, "host": 1 << 6}, {"cuda": 1 << 14, "host": 1 << 9}
+"""Tests of a level's first batch and of its largest, by backend; a batch has twice as many as the one before."""
+
+
+def open_tests(problem: KernelProblem, backend: Backend) -> FourierTest | KciTest:
+    """The tests of a problem on a backend.
+
+    Raises:
+        DeviceMemoryError: one test does not fit into the device's memory.
+    """
+    return (KciTest if problem.test == "kci" else FourierTest)(problem, backend)
+
+
+class KernelSearch(LevelSearch):
+    """PC-stable at work on one problem.
+
+    A test is of an unordered pair and a set, so a set among the neighbours of both ends is tested once. The sets of a
+    level are taken in lexicographic order, in two rounds: first with each pair those among the neighbours of its
+    smaller variable, then those among the neighbours of its larger one alone. So the first set that separates a pair is
+    the canonical one, and all pairs that have a set in common are tested in one batch."""
+
+    def __init__(self, problem: KernelProblem, run: Run):
+        assert run.backend is not None
+        self._problem, self._place = problem, run.backend.name
+        self._tests = open_tests(problem, run.backend)
+        p = problem.n_variables
+        self._adjacent = problem.start_graph()
+        self._pmax = np.full((p, p), np.nan) if run.pmax else None
+
+    def adjacency(self) -> np.ndarray:
+        return self._adjacent
+
+    def pmax(self) -> np.ndarray | None:
+        return self._pmax
+
+    def run_level(self, level: int) -> LevelOutcome:
+        p = self._problem.n_variables
+        to_test = self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent)))
+        self._open = np.zeros((p, p), bool)
+        self._open[tuple(to_test.T)] = True
+        removed: dict[tuple[int, int], tuple[int, ...]] = {}
+        tests = 0
+        for batch_sets, batch in self._batches(level):
+            tests += len(batch)
+            p_values, _ = self._tests.p_values(batch_sets, batch)
+            for (number, i, j), p_value in zip(batch.tolist(), p_values.tolist(), strict=True):
+                if not self._open[i, j]:  # an earlier set of the batch has separated the pair
+                    continue
+                if self._pmax is not None:
+                    self._pmax[i, j] = self._pmax[j, i] = np.fmax(self._pmax[i, j], p_value)
+                if p_value >= self._problem.alpha:
+                    self._open[i, j] = False
+                    removed[i, j] = tuple(batch_sets[number].tolist())
+        pairs = np.array(sorted(removed), np.int32).reshape(-1, 2)
+        self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
+        return LevelOutcome(
+            edges=int(self._adjacent.sum()) // 2,
+            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
+            tests=tests,
+            pairs=pairs,
+            sets=np.array([removed[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level),
+        )
+
+    def _batches(self, level: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(k, level) sets and (t, 3) tests with them: the number of the set, and the two variables."""
+        if not level:
+            pairs = np.argwhere(self._open)
+            if len(pairs):
+                yield np.empty((1, 0), np.int64), np.insert(pairs, 0, 0, axis=1)
+            return
+        wanted, most = FIRST_TESTS[self._place], MOST_TESTS[self._place]
+        for larger in (False, True):
+            sets: list[tuple[int, ...]] = []
+            tests: list[np.ndarray] = []
+            count = 0
+            for members, owners in self._sets(level, larger):
+                pairs = self._pairs(members, owners, larger)
+                if len(pairs):
+                    tests.append(np.insert(pairs, 0, len(sets), axis=1))
+                    sets.append(members)
+                    count += len(pairs)
+                if count >= wanted:
+                    yield np.array(sets), np.concatenate(tests)
+                    sets, tests, count, wanted = [], [], 0, min(2 * wanted, most)
+            if sets:
+                yield np.array(sets), np.concatenate(tests)
+
+    def _sets(self, level: int, larger: bool) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+        """The sets of a round in lexicographic order, each with the variables among whose neighbours it is."""
+
+        def own_sets(variable: int) -> Iterator[tuple[tuple[int, ...], int]]:
+            for members in itertools.combinations(np.flatnonzero(self._adjacent[variable]).tolist(), level):
+                if not (self._open[:, variable] if larger else self._open[variable]).any():
+                    return
+                yield members, variable
+
+        merged = heapq.merge(*map(own_sets, range(self._problem.n_variables)))
+        for members, group in itertools.groupby(merged, key=lambda entry: entry[0]):
+            yield members, [variable for _, variable in group]
+
+    def _pairs(self, members: tuple[int, ...], owners: list[int], larger: bool) -> np.ndarray:
+        """(k, 2) the open pairs i < j that a round tests with a set."""
+        if not larger:
+            owner, other = np.nonzero(self._open[owners])
+            pairs = np.stack([np.array(owners)[owner], other], axis=1)
+        else:
+            other, owner = np.nonzero(self._open[:, owners])
+            pairs = np.stack([other, np.array(owners)[owner]], axis=1)
+            pairs = pairs[~self._adjacent[pairs[:, :1], list(members)].all(axis=1)]  # tested in the first round
+        return pairs[~np.isin(pairs, members).any(axis=1)]

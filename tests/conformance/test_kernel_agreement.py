@@ -1,0 +1,151 @@
+"""Every method of the kernel family finds what the plain reference finds, on random problems and in every form."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from gpupc_impl import (
+    DeviceMemoryError,
+    InvalidProblem,
+    KernelProblem,
+    Skeleton,
+    alpha_path,
+    bootstrap,
+    methods,
+    skeleton,
+)
+from gpupc_impl.core.family import get_family
+from gpupc_impl.core.registry import Method
+from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from gpupc_impl.kernel.problem import NULLS
+
+SETTINGS = [
+    pytest.param(method, backend, marks=[pytest.mark.gpu] if backend == "cuda" else [], id=f"{method.name}-{backend}")
+    for method in methods("kernel").values()
+    for backend in method.backends
+    if not method.random
+]
+FORMS = [(test, null) for test, nulls in NULLS.items() for null in nulls]
+
+
+def draw_problem(rng: np.random.Generator, most_samples: int) -> KernelProblem:
+    """A random problem of any test and null distribution, at times with a repeated or a constant column."""
+    p, n = int(rng.integers(2, 7)), int(rng.integers(12, most_samples))
+    test, null = FORMS[rng.integers(len(FORMS))]
+    data = additive_noise(rng, p, n)
+    if rng.random() < 0.2:
+        data[:, rng.integers(p)] = 1.5
+    if rng.random() < 0.2:
+        data[:, rng.integers(p)] = np.round(data[:, rng.integers(p)])
+    return KernelProblem.from_data(
+        data,
+        test=test,
+        null=null,
+        alpha=float(rng.choice([0.01, 0.05, 0.3])),
+        max_level=2,
+        features=int(rng.integers(2, 6)),
+        seed=int(rng.integers(100)),
+    )
+
+
+def additive_noise(rng: np.random.Generator, p: int, n: int, density: float = 0.4) -> np.ndarray:
+    """(n, p) samples of a random graph whose effects are sums of sines and straight lines of their causes."""
+    edges = np.tril(rng.random((p, p)) < density, -1)
+    data = rng.standard_normal((n, p))
+    for v in range(p):
+        causes = data[:, edges[v]]
+        data[:, v] += (np.sin(2 * causes) + 0.5 * causes).sum(axis=1)
+    return data
+
+
+def find(problem: KernelProblem, method: Method, backend: str, **how) -> Skeleton:
+    if reason := unavailable(method, "auto" if backend == "cpu" else backend):
+        pytest.skip(reason)
+    return solve(problem, method, open_method_backend(method, "auto" if backend == "cpu" else backend), **how)
+
+
+def reference(problem: KernelProblem, **how) -> Skeleton:
+    return solve(problem, methods()["kernel-serial"], None, **how)
+
+
+@pytest.mark.parametrize(("method", "backend"), SETTINGS)
+@pytest.mark.parametrize("seed", range(4))
+def test_random_problems(method, backend, seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # constant variables are meant
+        problem = draw_problem(np.random.default_rng([seed, 1]), 70)
+    expected = reference(problem, pmax=True)
+    found = find(problem, method, backend, pmax=True)
+    assert found == expected
+    assert found.edges_per_level == expected.edges_per_level
+    np.testing.assert_allclose(found.pmax, expected.pmax, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(("test", "null"), FORMS)
+def test_p_values_of_every_form(test, null):
+    problem = KernelProblem.from_data(additive_noise(np.random.default_rng(3), 4, 60), test=test, null=null)
+    found, expected = (
+        find(problem, methods()["kernel-batched"], "host", pmax=True),
+        reference(problem, pmax=True),
+    )
+    assert found == expected
+    np.testing.assert_allclose(found.pmax, expected.pmax, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("test", NULLS)
+def test_answers_do_not_depend_on_the_batch(test):
+    problem = KernelProblem.from_data(additive_noise(np.random.default_rng(4), 6, 100), test=test)
+    pairs = np.array([[i, j] for i in range(2, 6) for j in range(i + 1, 6)])
+    strength = get_family("kernel").strength(problem, "host")
+    together, _ = strength(pairs, np.tile([0, 1], (len(pairs), 1)))
+    alone = [strength(pair[None, ::-1], np.array([[1, 0]]))[0][0] for pair in pairs]
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-9)
+
+
+def test_beyond_exact_kernels(monkeypatch):
+    monkeypatch.setattr("gpupc_impl.kernel.problem.EXACT_SAMPLES", 100)
+    problem = KernelProblem.from_data(additive_noise(np.random.default_rng(5), 4, 150), test="kci", landmarks=60)
+    found = find(problem, methods()["kernel-batched"], "host")
+    assert found == reference(problem)
+    assert found.facts["problem"]["form"] == "Nystrom"
+
+
+def test_a_small_budget_is_kept_or_refused():
+    data = additive_noise(np.random.default_rng(6), 5, 300)
+    expected = skeleton(data, 0.05, family="kernel", backend="host")
+    with pytest.raises(DeviceMemoryError) as refused:
+        skeleton(data, 0.05, family="kernel", backend="host", device_memory_limit=10_000)
+    enough = 2 * refused.value.requested
+    assert skeleton(data, 0.05, family="kernel", backend="host", device_memory_limit=enough) == expected
+
+
+def test_studies_and_strengths():
+    data = additive_noise(np.random.default_rng(7), 4, 150)
+    path = alpha_path(data, (0.01, 0.1), family="kernel", backend="host")
+    assert path[0.1] == skeleton(data, 0.1, family="kernel", backend="host")
+    resampled = bootstrap(data, 2, 0.05, family="kernel", backend="host", progress=False)
+    assert resampled.n == 2
+    frame = path[0.1].strengths("all", backend="host")
+    assert list(frame.columns)[-1] == "statistic"
+    assert (frame.p_value[frame.kind == "removed"] >= 0.1).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"test": "hsic"}, "test is 'hsic'; choose one of"),
+        ({"null": "gamma"}, "null is 'gamma'; for test='rcit'"),
+        ({"weights": "none"}, "weights is 'none'"),
+        ({"features": 0}, "features is 0"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_bad_parameters_are_refused(options, message):
+    with pytest.raises(InvalidProblem, match=message):
+        KernelProblem.from_data(np.random.default_rng(0).random((20, 3)), **options)
+
+
+def test_too_many_samples_for_the_spectral_null():
+    with pytest.raises(InvalidProblem, match=r"spectral.*1001 samples.*at most 1000"):
+        KernelProblem.from_data(np.random.default_rng(0).random((1001, 2)), test="kci", null="spectral")
