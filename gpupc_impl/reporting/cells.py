@@ -28,9 +28,11 @@ METHOD_LABELS = {
 """The names in tables and figures of methods that a paper names differently."""
 
 VERIFICATION_MARKS = {
+    "alone": " °",
     "random": " ~",
     "near-threshold": " ≈",
     "convention": " ≈",
+    "explained": " ≠",
     "not-verified": " ?",
     "unexplained": " ✗",
 }
@@ -160,10 +162,16 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
     notes = []
     if any(run.status == "timeout" for run in runs):
         notes.append("† A time limit was reached: the number is a bound, and enters no mean.")
+    if "alone" in used:
+        notes.append("° No other setting finished on the data set, so the skeleton is compared with none.")
     if used & {"near-threshold", "convention"}:
         notes.append("≈ The skeleton differs from the reference's in explained edges; see verification.csv.")
     if "random" in used:
         notes.append("~ Its tests draw random numbers of their own, and its skeleton differs from the reference's.")
+    explained = [run for run in runs if run.median is not None and run.verification == "explained"]
+    differing = grouped((run.known_difference, f"{run.dataset}: {run.setting}") for run in explained)
+    for why, where in differing.items():
+        notes.append(f"≠ {'; '.join(where)}: another skeleton, which enters no mean: {why}.")
     if "not-verified" in used:
         notes.append("? Nothing is recorded of its verification; it enters no mean.")
     if "unexplained" in used:
