@@ -269,12 +269,7 @@ def gpupc_table3(
         for run in its
     }
     parallel = {run.dataset: run for run in of_method(runs, PARALLEL)}
-    truths = {facts["name"]: facts.get("true_edges") for facts in problems}
-    distances = {
-        (run.dataset, run.setting): skeleton_differences(found, dag_of_edges(truths[run.dataset], len(found.names)))
-        for run in runs
-        if truths.get(run.dataset) is not None and (found := run.skeleton) is not None
-    }
+    distances = _distances(runs, problems)
     paper: dict[str, dict[str, float]] = {}
     for row in reported:
         paper.setdefault(row["dataset"], {})[REPORTED_COLUMNS[row["method"]]] = float(row["value"])
@@ -291,7 +286,7 @@ def gpupc_table3(
             if "best" in chosen:
                 ratios.append((group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)))
             compared = [distances.get((dataset, run.setting)) for run in (fast, *group.values()) if run]
-            found = next(filter(None, compared), None)
+            distance = next(filter(None, compared), None)
             rows.append(
                 [
                     dataset,
@@ -299,30 +294,13 @@ def gpupc_table3(
                     *(time_cell(group.get(name), oom=INFINITY) for name in shown),
                     *(str(speedup_or_infinity(*pair)) + mark(*pair) for pair in ratios),
                     str(speedup(parallel.get(dataset), fast)) + mark(parallel.get(dataset), fast),
-                    f"{sum(found)} (−{found[0]} +{found[1]})" if found else "–",
+                    f"{sum(distance)} (−{distance[0]} +{distance[1]})" if distance else "–",
                 ]
             )
-            for run in group.values():
-                missing, extra = distances.get((dataset, run.setting), (None, None))
-                plain.append(
-                    {"dataset": dataset, "source": "ours"}
-                    | csv_row(run, "setting backend machine median_s low_s high_s status verification edges tests")
-                    | {"missing_edges": missing, "extra_edges": extra}
-                    | {"skeleton_shd": None if missing is None else missing + extra}
-                )
+            plain += [_table3_row(run, distances.get((dataset, run.setting))) for run in group.values()]
         if dataset in paper:
-            times = paper[dataset]
-            rows.append(
-                [
-                    dataset if not here else "",
-                    "paper",
-                    *(f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown),
-                    f"{number(times[BASELINE] / times[GPUPC])}×",
-                    *["–"] * ("best" in chosen),
-                    f"{number(times['bnlearn'] / times[GPUPC])}×",
-                    "–",
-                ]
-            )
+            best = ["–"] * ("best" in chosen)
+            rows.append([dataset if not here else "", "paper", *_reported_times(paper[dataset], shown, best)])
     plain += [
         {"dataset": row["dataset"], "source": "paper", "setting": row["method"], "machine": row["hardware"]}
         | {"median_s": row["value"]}
@@ -346,3 +324,32 @@ def gpupc_table3(
         *(f"{CITED}, Table 3, {line}." for line in hardware(reported)),
     ]
     return Table("Execution times (gpuPC, Table 3)", header, rows, notes, plain)
+
+
+def _distances(
+    runs: Iterable[VerifiedRecord], problems: Iterable[Mapping[str, Any]]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """By data set and setting, the missing and the extra edges of skeletons whose true network is known."""
+    truths = {facts["name"]: facts.get("true_edges") for facts in problems}
+    return {
+        (run.dataset, run.setting): skeleton_differences(answer, dag_of_edges(truths[run.dataset], len(answer.names)))
+        for run in runs
+        if truths.get(run.dataset) is not None and (answer := run.skeleton) is not None
+    }
+
+
+def _table3_row(run: VerifiedRecord, distance: tuple[int, int] | None) -> dict[str, Any]:
+    """The row of a run in the CSV of Table 3."""
+    missing, extra = distance or (None, None)
+    return (
+        {"dataset": run.dataset, "source": "ours"}
+        | csv_row(run, "setting backend machine median_s low_s high_s status verification edges tests")
+        | {"missing_edges": missing, "extra_edges": extra, "skeleton_shd": sum(distance) if distance else None}
+    )
+
+
+def _reported_times(times: Mapping[str, float], shown: Iterable[str], best: Sequence[str]) -> list[str]:
+    """The cells of the paper: its times in the columns that are shown, and its speedups around those of ``best``."""
+    cells = [f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown]
+    over_baseline, over_parallel = (f"{number(times[name] / times[GPUPC])}×" for name in (BASELINE, "bnlearn"))
+    return [*cells, over_baseline, *best, over_parallel, "–"]

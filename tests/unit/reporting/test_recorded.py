@@ -88,6 +88,30 @@ def test_statuses_and_numbers(tmp_path, publish):
     assert "- GPU methods: A GPU, driver 580, NVRTC 13.0, CuPy 14.2, Python 3.12; commit 0123456789" in shown
 
 
+def test_seeds_of_a_series_share_a_row(tmp_path, publish):
+    """Ten seeds with medians of 1 to 10 ms, of which two ran into their time limits under one setting."""
+    records = []
+    for seed in range(10):
+        its = {
+            "dataset": {"name": f"graph-seed{seed}-fig1"},
+            "family": "gaussian",
+            "reference": False,
+            "backend": "cuda",
+        }
+        time = {"time_s": {"warm": [(seed + 1) / 1000], "levels": [[(seed + 1) / 2000]]}}
+        late = {"status": "timeout", "result": None, "time_s": {"warm": [], "levels": []}}
+        for setting, own in (("a", {"status": "ok"} | time), ("b", late if seed > 7 else {"status": "ok"} | time)):
+            records.append(its | {"setting": setting, "method": setting} | own)
+    for record in records:
+        record["environment"] = {"python": "3.12"}
+    records.append(records[0] | {"dataset": {"name": "alone-seed3"}, "setting": "c", "method": "c"})
+    publish(records, tmp_path)
+    shown = recorded.markdown(open_published(tmp_path).records())
+    cells = ["graph-fig1, median of 10 seeds", "5.50 [2.80–8.20] / 2.75", "4.50 [2.40–6.60] / 2.25; 2 timeout"]
+    assert f"| {' | '.join(cells)} |" in shown
+    assert "| alone-seed3 | 1.00 [1.00–1.00] / 0.500 |" in shown
+
+
 def test_a_folder_without_records_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         recorded.main([str(tmp_path)])
