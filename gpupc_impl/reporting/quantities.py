@@ -21,11 +21,11 @@ Params = Mapping[str, Any]
 
 
 class Missing(Exception):
-    """Why there is no number, in a few words."""
+    """There is no number; the message says why in a few words."""
 
 
 def seconds_of(run: VerifiedRecord) -> float:
-    """The median.
+    """The median runtime of a run.
 
     Raises:
         Missing: it did not finish, or its skeleton is not verified.
@@ -36,7 +36,7 @@ def seconds_of(run: VerifiedRecord) -> float:
 
 
 class Evidence:
-    """What one backend measured, with the CPU references beside it.
+    """The runs of one backend together with those of the CPU references.
 
     A configuration that was measured by the papers' rule for separating sets counts with that, and not with ours.
 
@@ -81,8 +81,8 @@ def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """Our numbers for one claim: by what they are of; and what is missing, with the reason."""
+class Numbers:
+    """Our numbers for one claim, by what they describe, and the reasons for those that are missing."""
 
     values: Mapping[str, Sequence[float]]
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -92,7 +92,7 @@ class Found:
         return [value for values in self.values.values() for value in values]
 
 
-Quantity = Callable[[Any, Sequence[str]], Found]
+Quantity = Callable[[Any, Sequence[str]], Numbers]
 """From a paper's evidence and the data sets that a claim speaks of to our numbers."""
 
 Measure = Callable[[Any, str], float]
@@ -135,34 +135,35 @@ def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
 
 
 def not_run(reason: str) -> Quantity:
-    """What we have no program or no counter for."""
-    return lambda evidence, datasets: Found({}, {"all": reason})
+    """A quantity for which we have no program or no counter."""
+    return lambda evidence, datasets: Numbers({}, {"all": reason})
 
 
 def over_datasets(compute: Callable[[Any, str], Mapping[str, Sequence[float]] | float]) -> Quantity:
     """A quantity that every data set has on its own."""
 
-    def quantity(evidence: Any, datasets: Sequence[str]) -> Found:
+    def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
         values: dict[str, Sequence[float]] = {}
         missing = {}
         for dataset in datasets:
             try:
-                found = compute(evidence, dataset)
+                numbers = compute(evidence, dataset)
             except Missing as reason:
                 missing[dataset] = str(reason)
             else:
-                values |= found if isinstance(found, Mapping) else {dataset: [found]}
-        return Found(values, missing)
+                values |= numbers if isinstance(numbers, Mapping) else {dataset: [numbers]}
+        return Numbers(values, missing)
 
     return quantity
 
 
 def summary(compute: Measure, name: str, of: Callable[[Sequence[float]], float]) -> Quantity:
-    """One number of those of the data sets: their `of`, which is called `name`."""
+    """One number for all data sets: `of` computes it from theirs, and `name` says what it is."""
 
-    def quantity(evidence: Any, datasets: Sequence[str]) -> Found:
-        found = over_datasets(compute)(evidence, datasets)
-        return Found({f"{name} of {', '.join(found.values)}": [of(found.all)]} if found.values else {}, found.missing)
+    def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
+        numbers = over_datasets(compute)(evidence, datasets)
+        values = {f"{name} of {', '.join(numbers.values)}": [of(numbers.all)]} if numbers.values else {}
+        return Numbers(values, numbers.missing)
 
     return quantity
 
@@ -173,25 +174,25 @@ def mean_of(compute: Measure) -> Quantity:
 
 
 def largest_of(compute: Measure) -> Quantity:
-    """What a claim with "up to" speaks of."""
+    """The largest number of the data sets, for a claim with "up to"."""
     return summary(compute, "largest", max)
 
 
 def together(*quantities: Quantity) -> Quantity:
-    """The numbers of several."""
+    """The numbers of several quantities as one quantity."""
 
-    def quantity(evidence: Any, datasets: Sequence[str]) -> Found:
-        found = [each(evidence, datasets) for each in quantities]
-        values = {name: numbers for its in found for name, numbers in its.values.items()}
-        return Found(values, {name: reason for its in found for name, reason in its.missing.items()})
+    def combined(evidence: Any, datasets: Sequence[str]) -> Numbers:
+        parts = [quantity(evidence, datasets) for quantity in quantities]
+        values = {name: numbers for part in parts for name, numbers in part.values.items()}
+        return Numbers(values, {name: reason for part in parts for name, reason in part.missing.items()})
 
-    return quantity
+    return combined
 
 
 # --- generated data, described by few numbers ------------------------------------------------------------------------
 
 Describe = Callable[[Any], Mapping[str, float] | None]
-"""The numbers that describe the data (and the problem) of a run, by symbol; None for data of another kind."""
+"""Gives the numbers that describe a run's data and problem, by symbol; None for data of another kind."""
 
 Compute = Callable[[list[float], list[float]], Sequence[float] | float]
 """From the values of what varies, ascending, and our numbers there to what a claim states; raises `Missing`."""
@@ -199,8 +200,8 @@ Compute = Callable[[list[float], list[float]], Sequence[float] | float]
 
 def described(evidence: Any, describe: Describe) -> dict[str, Mapping[str, float]]:
     """The generated data sets, each with the numbers that describe it."""
-    found = {run.dataset: describe(run) for run in evidence.runs}
-    return {dataset: size for dataset, size in found.items() if size}
+    sizes = {run.dataset: describe(run) for run in evidence.runs}
+    return {dataset: size for dataset, size in sizes.items() if size}
 
 
 def along(describe: Describe, axis: str, measures: Mapping[str, Measure], compute: Compute) -> Quantity:
@@ -209,19 +210,19 @@ def along(describe: Describe, axis: str, measures: Mapping[str, Measure], comput
     Several data sets of one size count with their median.
     """
 
-    def quantity(evidence: Any, _: Sequence[str]) -> Found:
+    def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         values: dict[str, Sequence[float]] = {}
         missing = {}
         for name, measure in measures.items():
             try:
-                where, places, found = _series(evidence, describe, axis, measure)
-                computed = compute(places, found)
+                where, places, numbers = _series(evidence, describe, axis, measure)
+                computed = compute(places, numbers)
                 shown = f"{name}, {axis} = {', '.join(f'{place:g}' for place in places)}"
                 numbers = [computed] if isinstance(computed, float) else computed
                 values[f"{shown} ({where})" if where else shown] = numbers
             except Missing as reason:
                 missing[name] = str(reason)
-        return Found(values, missing)
+        return Numbers(values, missing)
 
     return quantity
 
@@ -236,22 +237,22 @@ def _series(evidence: Any, describe: Describe, axis: str, measure: Measure) -> t
             continue
         fixed = tuple((name, number) for name, number in size.items() if name != axis)
         groups.setdefault(fixed, {}).setdefault(size[axis], []).append(value)
-    fixed, found = max(groups.items(), key=lambda group: len(group[1]), default=((), {}))
-    if len(found) < 2:
+    fixed, numbers = max(groups.items(), key=lambda group: len(group[1]), default=((), {}))
+    if len(numbers) < 2:
         raise Missing(f"nothing that differs in {axis} only")
-    places = sorted(found)
+    places = sorted(numbers)
     where = ", ".join(f"{name} = {value:g}" for name, value in fixed)
-    return where, places, [float(np.median(found[place])) for place in places]
+    return where, places, [float(np.median(numbers[place])) for place in places]
 
 
 def everywhere(describe: Describe, measure: Measure, name: str = "generated sets") -> Quantity:
     """The number of every generated data set."""
 
-    def quantity(evidence: Any, _: Sequence[str]) -> Found:
-        found = over_datasets(measure)(evidence, list(described(evidence, describe)))
-        if not found.values:
-            return Found({}, {"generated data": "none measured"})
-        return Found({f"{len(found.values)} {name}": found.all})
+    def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
+        numbers = over_datasets(measure)(evidence, list(described(evidence, describe)))
+        if not numbers.values:
+            return Numbers({}, {"generated data": "none measured"})
+        return Numbers({f"{len(numbers.values)} {name}": numbers.all})
 
     return quantity
 
@@ -264,18 +265,18 @@ def by_size(
 ) -> Quantity:
     """The medians over the generated data of each size that is chosen; with `of`, one number of them."""
 
-    def quantity(evidence: Any, _: Sequence[str]) -> Found:
+    def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         sizes = {dataset: size for dataset, size in described(evidence, describe).items() if chosen(size)}
-        found = over_datasets(measure)(evidence, list(sizes))
-        if not found.values:
-            return Found({}, found.missing or {"such data": "not in this run"})
+        numbers = over_datasets(measure)(evidence, list(sizes))
+        if not numbers.values:
+            return Numbers({}, numbers.missing or {"such data": "not in this run"})
         groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
-        for dataset, values in found.values.items():
+        for dataset, values in numbers.values.items():
             groups.setdefault(tuple(sizes[dataset].items()), []).extend(values)
         medians = [float(np.median(values)) for values in groups.values()]
         symbols = {symbol for size in groups for symbol, _ in size}
         where = stated((symbol, sorted({dict(size)[symbol] for size in groups})) for symbol in sorted(symbols))
-        return Found({where: [of(medians)] if of else medians}, found.missing)
+        return Numbers({where: [of(medians)] if of else medians}, numbers.missing)
 
     return quantity
 
@@ -283,14 +284,14 @@ def by_size(
 def at_size(describe: Describe, size: Mapping[str, float], measure: Measure) -> Quantity:
     """Median over the generated data of one size; what the size does not name may be anything."""
 
-    def quantity(evidence: Any, _: Sequence[str]) -> Found:
+    def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         chosen = [dataset for dataset, its in described(evidence, describe).items() if size.items() <= its.items()]
-        found = over_datasets(measure)(evidence, chosen)
+        numbers = over_datasets(measure)(evidence, chosen)
         where = ", ".join(f"{name} = {value:g}" for name, value in size.items())
-        if not found.values:
-            return Found({}, found.missing or {where: "not in this run"})
-        named = f"median of {len(found.values)} graphs" if len(found.values) > 1 else where
-        return Found({named: [float(np.median(found.all))]}, found.missing)
+        if not numbers.values:
+            return Numbers({}, numbers.missing or {where: "not in this run"})
+        named = f"median of {len(numbers.values)} graphs" if len(numbers.values) > 1 else where
+        return Numbers({named: [float(np.median(numbers.all))]}, numbers.missing)
 
     return quantity
 
@@ -298,24 +299,24 @@ def at_size(describe: Describe, size: Mapping[str, float], measure: Measure) -> 
 # --- what a series says ----------------------------------------------------------------------------------------------
 
 
-def smallest_step(_: list[float], found: list[float]) -> float:
+def smallest_step(_: list[float], numbers: list[float]) -> float:
     """The smallest ratio of a number to the one before it."""
-    return min(after / before for before, after in itertools.pairwise(found))
+    return min(after / before for before, after in itertools.pairwise(numbers))
 
 
-def straightness(places: list[float], found: list[float]) -> float:
+def straightness(places: list[float], numbers: list[float]) -> float:
     """R^2 of a straight line; negative when it falls."""
     if len(places) < 3:
         raise Missing("a line needs three values")
-    correlation = float(np.corrcoef(places, found)[0, 1])
+    correlation = float(np.corrcoef(places, numbers)[0, 1])
     return correlation * abs(correlation)
 
 
 def within(low: float, high: float, of: Callable[[list[float]], float] | None = None) -> Compute:
     """The numbers where what varies lies in a range; with `of`, one number of them."""
 
-    def compute(places: list[float], found: list[float]) -> Sequence[float] | float:
-        inside = [value for place, value in zip(places, found, strict=True) if low <= place <= high]
+    def compute(places: list[float], numbers: list[float]) -> Sequence[float] | float:
+        inside = [value for place, value in zip(places, numbers, strict=True) if low <= place <= high]
         if not inside:
             raise Missing(f"none from {low:,g}" + (" on" if math.isinf(high) else f" to {high:,g}"))
         return of(inside) if of else inside
@@ -326,8 +327,8 @@ def within(low: float, high: float, of: Callable[[list[float]], float] | None = 
 def growth(first: float, last: float) -> Callable[[list[float], list[float]], float]:
     """The ratio of the number at one value to that at another."""
 
-    def compute(places: list[float], found: list[float]) -> float:
-        at = dict(zip(places, found, strict=True))
+    def compute(places: list[float], numbers: list[float]) -> float:
+        at = dict(zip(places, numbers, strict=True))
         if lacking := [f"{place:g}" for place in (first, last) if place not in at]:
             raise Missing(f"none at {' and '.join(lacking)}")
         return at[last] / at[first]
@@ -337,14 +338,14 @@ def growth(first: float, last: float) -> Callable[[list[float], list[float]], fl
 
 def percent_growth(first: float, last: float) -> Compute:
     """The same as growth in percent."""
-    return lambda places, found: 100 * (growth(first, last)(places, found) - 1)
+    return lambda places, numbers: 100 * (growth(first, last)(places, numbers) - 1)
 
 
 def per_doubling(low: float, high: float) -> Compute:
     """The ratios of the numbers at values that are twice one another."""
 
-    def compute(places: list[float], found: list[float]) -> list[float]:
-        at = dict(zip(places, found, strict=True))
+    def compute(places: list[float], numbers: list[float]) -> list[float]:
+        at = dict(zip(places, numbers, strict=True))
         ratios = [
             at[2 * place] / at[place] for place in places if low <= place and 2 * place <= high and 2 * place in at
         ]

@@ -57,6 +57,9 @@ class VerifiedRecord(Record):
         return Skeleton.load(self.skeleton_file) if self.ok and self.skeleton_file.is_file() else None
 
 
+Runs = Sequence[VerifiedRecord]
+
+
 def load(source: Source) -> list[VerifiedRecord]:
     """The runs of a source, in its order.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupc_impl.core.orientation import orient
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import figure, table
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
 from gpupc_impl.reporting.cells import (
     Speedup,
     csv_row,
@@ -24,7 +24,7 @@ from gpupc_impl.reporting.cells import (
     time_cell,
 )
 from gpupc_impl.reporting.figures import Drawing, footer, tick_number
-from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
 
@@ -33,11 +33,9 @@ CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
 REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}
 """The paper's CPU version, CMIknn: our method for it, with its parameters."""
 
-# --- Table 5 ---------------------------------------------------------------------------------------------------------
-
 
 @table("cmiknn_table5", "Table 5: speedups of the search", paper=PAPER, experiments=("cmiknn_table5",))
-def cmiknn_table5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
     """How many times faster PC-stable is with each method than with single-threaded tigramite, the CPU version of
     GPU-CMIknn's Table 5: medians over generated graphs, ours above the paper's (Nvidia A40; AMD EPYC 7343).
     ``cmiknn-serial`` and ``cmiknn-parallel`` make the same tests with the same random numbers as the GPU methods. ~
@@ -117,16 +115,13 @@ def _search(runs: Iterable[VerifiedRecord]) -> str:
     return stated((symbol, sorted({problem[name] for problem in problems})) for name, symbol in names.items())
 
 
-# --- Table 10 --------------------------------------------------------------------------------------------------------
-
-
 @table(
     "cmiknn_table10",
     "Table 10: sparse graphs and gene expressions",
     paper=PAPER,
     experiments=("cmiknn_table10",),
 )
-def cmiknn_table10(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
     """Seconds on sparse generated graphs and gene expressions, as in GPU-CMIknn's Table 10: ours above the paper's
     (Nvidia A40; eight cores of an AMD EPYC 7343). DNF: did not finish within the time limit.
     """
@@ -167,16 +162,12 @@ def cmiknn_table10(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[st
     return Table("Sparse graphs and gene expressions (GPU-CMIknn, Table 10)", header, rows, notes, plain, left=(0,))
 
 
-# --- Fig. 1 ----------------------------------------------------------------------------------------------------------
-
 BASE = 7
 """The k that the others are compared with."""
 
 
 @figure("cmiknn_fig1", "Fig. 1: change of SHD with k_CMI", paper=PAPER, experiments=("cmiknn_fig1",))
-def cmiknn_fig1(
-    runs: Sequence[VerifiedRecord], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
-) -> Drawing:
+def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Drawing:
     """How the structural Hamming distance between the estimated and the true CPDAG changes with k_CMI, against k_CMI =
     7, as in GPU-CMIknn's Fig. 1: minimum, median and maximum over generated graphs. The distance counts the pairs of
     variables between which the two CPDAGs have not the same: edges too many or missing, and directions to add, remove
@@ -244,13 +235,11 @@ def _trend(changes: Mapping[int, Sequence[int]]) -> str:
     return f"median {', '.join(medians)}" if medians else "nothing to compare"
 
 
-# --- Scaling ---------------------------------------------------------------------------------------------------------
-
 SWEEPS = {"n": "number of samples n", "p": "number of variables p", "k_cmi": "k_CMI"}
 
 
 @figure("cmiknn_scaling", "Scaling: search time against n, p and k_CMI", paper=PAPER, experiments=("cmiknn_scaling",))
-def cmiknn_scaling(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> Drawing:
+def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
     """Seconds of a whole search against the number of samples, of variables and k_CMI, on graphs generated as in
     section 5.1 of GPU-CMIknn, both axes logarithmic. Searches of different n, p and k also make different numbers of
     tests: these stand beside the points. Triangles stand at a time limit that was exceeded. The paper has no such

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.reporting import quantities
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import status_word
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.cmiknn import PAPER, REFERENCE, SINGLE_THREADED
-from gpupc_impl.reporting.quantities import Found, Measure, Missing, Quantity, by_size, ratio, seconds
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends, on_backend
+from gpupc_impl.reporting.quantities import Measure, Missing, Numbers, Quantity, by_size, ratio, seconds
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
 
 SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
@@ -141,11 +141,11 @@ PARALLEL_OVER_8 = ratio(CPU_8, seconds(PARALLEL))
 PARALLEL_OVER_SINGLE = ratio(seconds(SINGLE), seconds(PARALLEL))
 
 
-def mean_at_200_over_7(evidence: Evidence, datasets: Sequence[str]) -> Found:
+def mean_at_200_over_7(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
     at_200, at_7 = (by_size(graph, CPU_8_OVER_1, with_k(k))(evidence, datasets) for k in (200, 7))
     if not (at_200.values and at_7.values):
-        return Found({}, {**at_7.missing, **at_200.missing})
-    return Found({"; ".join([*at_7.values, *at_200.values]): [float(np.mean(at_200.all) / np.mean(at_7.all))]})
+        return Numbers({}, {**at_7.missing, **at_200.missing})
+    return Numbers({"; ".join([*at_7.values, *at_200.values]): [float(np.mean(at_200.all) / np.mean(at_7.all))]})
 
 
 QUANTITIES: dict[str, Quantity] = {
@@ -180,9 +180,7 @@ QUANTITIES: dict[str, Quantity] = {
 
 
 @table("cmiknn_claims", "Section 5: claims", paper=PAPER, experiments=("cmiknn_table5",))
-def cmiknn_claims(
-    runs: Sequence[VerifiedRecord], every_test: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
-) -> Table:
+def cmiknn_claims(runs: Runs, every_test: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """What section 5 of the GPU-CMIknn paper states in numbers, beside the same quantities from our records and whether
     these bear it out, on the tests and graphs named in the last column. The paper's numbers are of an Nvidia A40 and an
     AMD EPYC 7343; runtimes of the backend ``host`` are those of the kernels on CPU cores.

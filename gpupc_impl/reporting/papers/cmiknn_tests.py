@@ -10,29 +10,13 @@ import numpy as np
 
 from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting.catalogue import table
-from gpupc_impl.reporting.cells import (
-    STALE_NOTE,
-    grouped,
-    hardware,
-    label,
-    number,
-    stated,
-    status_word,
-)
+from gpupc_impl.reporting.cells import STALE_NOTE, grouped, hardware, label, number, stated, status_word
 from gpupc_impl.reporting.papers.cmiknn import CITED, PAPER, REFERENCE, SINGLE_THREADED
 from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
 
-DIMENSIONS = {
-    "k_cmi": "k_CMI",
-    "permutations": "perm",
-    "set_size": "|S|",
-    "samples": "n",
-}
-"""What describes a cell, by its name in files of timed tests, and the paper's symbol. Tables 1 to 4 vary one each."""
-
-REPORTED = {"k_cmi": "k_cmi", "permutations": "permutations", "set_size": "separation_set", "samples": "samples"}
-"""The same, by its column in the reported tables."""
+DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samples": "n"}
+"""The keys that describe a cell in files of timed tests, with the paper's symbols. Tables 1 to 4 vary one each."""
 
 MEDIAN = (0.5,)
 PERCENTILES = (0.05, 0.5, 0.95)
@@ -54,7 +38,8 @@ def single_tests(
         percentiles: which rows each implementation has.
     """
     cells = timed["cells"]
-    columns = _ascending({_value(cell, varies) for cell in cells} | {_reported_value(row, varies) for row in reported})
+    reported = [{**row, "set_size": row["separation_set"]} for row in reported]
+    columns = _ascending({_value(cell, varies) for cell in [*cells, *reported]})
     rows, plain = [], []
 
     def add(k: str, who: str, percentile: float, by_column: Mapping[str, str]) -> None:
@@ -77,8 +62,8 @@ def single_tests(
                 add(k, f"{label(name, backend)} over {reference}", 0.5, ratios)
     printed: dict[tuple[str, str, float], dict[str, str]] = {}
     for row in reported:
-        key = (row["method"], "" if varies == "k_cmi" else _reported_k(row), float(row["percentile"]))
-        printed.setdefault(key, {})[_reported_value(row, varies)] = row["value"]
+        key = (row["method"], "" if varies == "k_cmi" else _value(row, "k_cmi"), float(row["percentile"]))
+        printed.setdefault(key, {})[_value(row, varies)] = row["value"]
     for (name, k, percentile), by_column in printed.items():
         if percentile in percentiles:
             add(k, f"paper: {name}", percentile, by_column)
@@ -86,7 +71,7 @@ def single_tests(
         plain += [_single_row(cell, percentile) for percentile in percentiles]
     plain += [
         {"source": "paper", "implementation": row["method"], "k_rule": row["k_rule"], "machine": row["hardware"]}
-        | {name: row[column] for name, column in REPORTED.items()}
+        | {name: row[name] for name in DIMENSIONS}
         | {"percentile": row["percentile"], "seconds": row["value"]}
         for row in reported
         if float(row["percentile"]) in percentiles
@@ -96,7 +81,7 @@ def single_tests(
     notes = [
         f"Ours: {_fixed(cells, varies)}; {'medians' if len(percentiles) == 1 else 'percentiles'} of {_tests(cells)}, "
         "the same random tests of one generated data set for all, taken in turns after a cold run each. "
-        f"Paper: {_fixed_reported(reported, varies)}; 20 tests.",
+        f"Paper: {_fixed(reported, varies)}; 20 tests.",
         "Inside the clock: from the samples in host memory to the p-value in host memory.",
         *(["adaptive: k_CMI = 0.2 n."] if any(cell["k_rule"] == "adaptive" for cell in cells) else []),
         *_agreement(cells),
@@ -137,17 +122,10 @@ def _is_reference(cell: Mapping[str, Any]) -> bool:
 
 
 def _value(cell: Mapping[str, Any], dimension: str) -> str:
-    if dimension == "k_cmi" and cell["k_rule"] == "adaptive":
+    """A dimension of a cell of ours or of a row of the paper, as text."""
+    if dimension == "k_cmi" and cell["k_rule"] != "fixed":
         return "adaptive"
     return f"{cell[dimension]}"
-
-
-def _reported_value(row: Mapping[str, str], dimension: str) -> str:
-    return _reported_k(row) if dimension == "k_cmi" else row[REPORTED[dimension]]
-
-
-def _reported_k(row: Mapping[str, str]) -> str:
-    return row["k_cmi"] if row["k_rule"] == "fixed" else "adaptive"
 
 
 def _ascending(values: Iterable[str]) -> list[str]:
@@ -185,31 +163,19 @@ def _ratio(slow: Mapping[str, Any] | None, fast: Mapping[str, Any]) -> str:
 
 def _single_row(cell: Mapping[str, Any], percentile: float) -> dict[str, Any]:
     ok = cell["status"] == "ok"
-    return {
-        "source": "ours",
-        "implementation": cell["implementation"],
-        "method": cell["method"],
-        "backend": cell["backend"],
-        "k_rule": cell["k_rule"],
-        **{name: cell[name] for name in DIMENSIONS},
-        "percentile": percentile,
-        "seconds": float(np.quantile(cell["seconds"], percentile)) if ok else None,
-        "cold_s": cell["cold_s"],
-        "tests": len(cell["seconds"]),
-        "limit_s": cell["limit_s"],
-        "status": cell["status"],
-    }
+    return (
+        {"source": "ours"}
+        | {name: cell[name] for name in ("implementation", "method", "backend", "k_rule", *DIMENSIONS)}
+        | {"percentile": percentile, "seconds": float(np.quantile(cell["seconds"], percentile)) if ok else None}
+        | {"cold_s": cell["cold_s"], "tests": len(cell["seconds"]), "limit_s": cell["limit_s"]}
+        | {"status": cell["status"]}
+    )
 
 
 def _fixed(cells: Sequence[Mapping[str, Any]], varies: str) -> str:
-    """What our cells have in common, apart from k."""
+    """The values of what does not vary, apart from k."""
     names = [name for name in DIMENSIONS if name not in (varies, "k_cmi")]
-    return stated((DIMENSIONS[name], sorted({cell[name] for cell in cells})) for name in names)
-
-
-def _fixed_reported(reported: Sequence[Mapping[str, str]], varies: str) -> str:
-    names = [name for name in DIMENSIONS if name not in (varies, "k_cmi")]
-    return stated((DIMENSIONS[name], sorted({int(row[REPORTED[name]]) for row in reported})) for name in names)
+    return stated((DIMENSIONS[name], sorted({int(cell[name]) for cell in cells})) for name in names)
 
 
 def _tests(cells: Sequence[Mapping[str, Any]]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import (
     count,
     csv_row,
@@ -19,7 +19,7 @@ from gpupc_impl.reporting.cells import (
     speedup,
     time_cell,
 )
-from gpupc_impl.reporting.runs import VerifiedRecord, by_backend, datasets_of, of_method, of_settings
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_backend, datasets_of, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
 
 if TYPE_CHECKING:
@@ -38,17 +38,14 @@ RULES = ("first-come", "canonical")
 """For separating sets: the paper's own, and ours where that was not measured."""
 
 
-def runs_of(runs: Sequence[VerifiedRecord], method: str, rules: Sequence[str] = RULES) -> list[VerifiedRecord]:
+def runs_of(runs: Runs, method: str, rules: Sequence[str] = RULES) -> list[VerifiedRecord]:
     """One setting of a method, in the paper's configuration where that was measured; none with another test."""
     same_test = [run for run in runs if run.params.get("inverse") != "pseudo"]
     return of_method(same_test, method, rules, **SELECTED.get(method, {}))
 
 
-# --- Table 1 ---------------------------------------------------------------------------------------------------------
-
-
 @table("cupc_table1", "Table 1: data sets", paper=PAPER, family="gaussian")
-def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]) -> Table:
+def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """The data sets, with the shapes of cuPC's Table 1 beside ours. A data set that is not available says why, and has
     no times in the other tables.
     """
@@ -58,21 +55,12 @@ def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: Sequence[Mappin
         theirs = paper.get(facts["name"], {})
         ours = facts if facts["available"] else {"n_variables": None, "n_samples": None}
         plain.append(
-            {
-                "dataset": facts["name"],
-                "available": facts["available"],
-                "variables": ours["n_variables"],
-                "samples": ours["n_samples"],
-                "variables_reported": theirs.get("variables"),
-                "samples_reported": theirs.get("samples"),
-                "alpha": facts["alpha"],
-                "source": facts.get("source") or facts.get("url"),
-                "licence": facts.get("licence"),
-                "citation": facts.get("citation"),
-                "note": facts.get("note"),
-                "sha256": facts.get("sha256"),
-                "why_not": facts["why"],
-            }
+            {"dataset": facts["name"], "available": facts["available"]}
+            | {"variables": ours["n_variables"], "samples": ours["n_samples"]}
+            | {f"{name}_reported": theirs.get(name) for name in ("variables", "samples")}
+            | {"alpha": facts["alpha"], "source": facts.get("source") or facts.get("url")}
+            | {key: facts.get(key) for key in ("licence", "citation", "note", "sha256")}
+            | {"why_not": facts["why"]}
         )
         rows.append(
             [
@@ -95,8 +83,6 @@ def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: Sequence[Mappin
     return Table("Data sets (cuPC, Table 1)", header, rows, notes, plain, left=(0, 1, 6, 7))
 
 
-# --- Table 2 ---------------------------------------------------------------------------------------------------------
-
 RUNTIMES = (("T1", None), ("T2", PARALLEL), ("T3", SERIAL), ("T4", "cupc-e"), ("T5", "cupc-s"))
 """The paper's rows, and the methods of ours beside them."""
 
@@ -109,7 +95,7 @@ SPEEDUPS = (
 
 
 @table("cupc_table2", "Table 2: runtimes and speedups", paper=PAPER, family="gaussian", methods=CUPC)
-def cupc_table2(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
     """Runtimes and speedups as in cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the warm runs,
     20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC by the paper's rule for
     separating sets, of which speedups are, and with canonical ones. † marks a bound from a time limit.
@@ -149,7 +135,7 @@ Line = tuple[list[str], list[dict[str, Any]]]
 """A row of Table 2, and the rows of its CSV with the same numbers."""
 
 
-def _runtimes(symbol: str, settings: Sequence[Sequence[VerifiedRecord]], datasets: Sequence[str]) -> list[Line]:
+def _runtimes(symbol: str, settings: Sequence[Runs], datasets: Sequence[str]) -> list[Line]:
     """Our times of some settings, a line for each setting and backend."""
     lines = []
     for backend, by_dataset in (line for runs in settings for line in by_backend(runs).items()):
@@ -166,9 +152,7 @@ def _runtimes(symbol: str, settings: Sequence[Sequence[VerifiedRecord]], dataset
     return lines
 
 
-def _speedups(
-    symbol: str, chosen: Mapping[str, Sequence[VerifiedRecord]], slow: str, fast: str, datasets: Sequence[str]
-) -> list[Line]:
+def _speedups(symbol: str, chosen: Mapping[str, Runs], slow: str, fast: str, datasets: Sequence[str]) -> list[Line]:
     """Our speedups of one method over another, a line for each backend."""
     slows, lines = {run.dataset: run for run in chosen[slow]}, []
     for backend, fasts in by_backend(chosen[fast]).items():
@@ -192,7 +176,7 @@ def _speedups(
     return lines
 
 
-def _reported(symbol: str, reported: Sequence[Mapping[str, str]], datasets: Sequence[str]) -> list[Line]:
+def _reported(symbol: str, reported: CsvRows, datasets: Sequence[str]) -> list[Line]:
     """The line of the paper."""
     rows = [row for row in reported if row["symbol"] == symbol]
     texts = {row["dataset"]: f"{Decimal(row['value']):,}" for row in rows}

@@ -10,12 +10,12 @@ import numpy as np
 
 from gpupc_impl.reporting import quantities
 from gpupc_impl.reporting import sharing as shared_sets
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import label
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.cupc import CUPC, PAPER, PARALLEL, SELECTED, SERIAL
 from gpupc_impl.reporting.quantities import Missing, Quantity, over, over_datasets, seconds, seconds_of
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends, in_grid, on_backend
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends, in_grid, on_backend
 from gpupc_impl.reporting.tables import Table
 
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
@@ -175,9 +175,7 @@ QUANTITIES: dict[str, Quantity] = {
     family="gaussian",
     experiments=("cupc_fig7", "cupc_fig8", "cupc_fig10"),
 )
-def cupc_claims(
-    runs: Sequence[VerifiedRecord], sharing: Sequence[Mapping[str, str]], reported: Sequence[Mapping[str, str]]
-) -> Table:
+def cupc_claims(runs: Runs, sharing: CsvRows, reported: CsvRows) -> Table:
     """What section 5 of the cuPC paper states in numbers, beside the same quantities from our records at
     alpha = {{ config["alpha"] }} and whether these bear it out, on the data sets named in the last column. The paper's
     numbers are of an Nvidia GTX 1080; runtimes of the backend ``host`` are those of the kernels on CPU cores.

@@ -9,23 +9,14 @@ import numpy as np
 
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import figure
-from gpupc_impl.reporting.cells import (
-    Speedup,
-    csv_row,
-    label,
-    number,
-    speedup,
-    status_word,
-)
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure
+from gpupc_impl.reporting.cells import Speedup, csv_row, label, number, speedup, status_word
 from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, footer, name_datasets, panels_of, tick_number
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of
-from gpupc_impl.reporting.runs import VerifiedRecord, by_backend, datasets_of, device_backends, of_settings
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_backend, datasets_of, device_backends, of_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# --- Fig. 5 ----------------------------------------------------------------------------------------------------------
 
 PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC-S on DREAM5-Insilico"
 
@@ -33,7 +24,7 @@ PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC
 @figure(
     "cupc_fig5", "Fig. 5: cuPC over the baselines", paper=PAPER, family="gaussian", methods=BASELINES, numbers=False
 )
-def cupc_fig5(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     """Speedup of cuPC-E and cuPC-S over the two baseline GPU algorithms, as in cuPC's Fig. 5; ratios of median runtimes
     on one machine and backend. Hollow bars: what the paper's text states for a GTX 1080 (for cuPC-E the range over its
     six data sets, for cuPC-S the value for DREAM5-Insilico). Hatched bars are bounds from a time limit. Data sets on
@@ -72,7 +63,7 @@ def _fig5_panel(
     datasets: Sequence[str],
     by_method: Mapping[str, Mapping[str, VerifiedRecord]],
     baseline: str,
-    printed: Sequence[Mapping[str, str]],
+    printed: CsvRows,
 ) -> None:
     from matplotlib.ticker import LogLocator
 
@@ -120,8 +111,6 @@ def _bar(axes: Axes, x: float, ratio: Speedup, colour: str, verified: bool) -> N
     )
 
 
-# --- Fig. 6 ----------------------------------------------------------------------------------------------------------
-
 LEVELS_SHOWN = 5
 """Levels with a colour of their own; those from here on share one."""
 
@@ -130,7 +119,7 @@ OUTSIDE = "transfers"
 
 
 @figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
-def cupc_fig6(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
     """Share of the runtime that each level takes in cuPC-E and cuPC-S, as in cuPC's Fig. 6; medians over the warm runs.
     A level includes the compaction of the graph before it; "transfers" is what belongs to no level. The paper (GTX
     1080): level 1 takes 49 to 83 % in its first five data sets; in DREAM5-Insilico level 1 takes less than 10 %, and
@@ -216,8 +205,6 @@ def _stack(axes: Axes, x: float, heights: Sequence[float], colours: Sequence[Any
         bottom += height
 
 
-# --- Fig. 9 ----------------------------------------------------------------------------------------------------------
-
 WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
 """Widths a bin may have: they divide 40, so that the paper's 40 rows end a bin."""
 
@@ -225,7 +212,7 @@ MOST_BINS = 24
 
 
 @figure("cupc_fig9", "Fig. 9: shared conditional sets", paper=PAPER, family="gaussian", numbers=False)
-def cupc_fig9(sharing: Sequence[Mapping[str, str]], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     r"""How many rows of A'\ :sub:`G` share a conditional set in level 2, in percent of the redundant sets (those that
     appear in more than one row), as in cuPC's Fig. 9, on the real data set with the most sets; counted exactly from the
     graph at the start of level 2 at alpha = {{ config["alpha"] }}. Dashed: the paper's "about 95 % [...] in at most 40
@@ -277,13 +264,11 @@ def cupc_fig9(sharing: Sequence[Mapping[str, str]], reported: Sequence[Mapping[s
     return Drawing(figure)
 
 
-# --- Fig. 10 ---------------------------------------------------------------------------------------------------------
-
 SWEEPS = {"n": "number of variables n", "m": "number of samples m", "d": "density d"}
 
 
 @figure("cupc_fig10", "Fig. 10: scalability", paper=PAPER, experiments=("cupc_fig10",))
-def cupc_fig10(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> Drawing:
+def cupc_fig10(runs: Runs, sweeps: Sweeps) -> Drawing:
     """Runtime of cuPC-E and cuPC-S on random graphs of different (a) numbers of variables, (b) numbers of samples and
     (c) densities, as in cuPC's Fig. 10, with a logarithmic axis. A box shows the quartiles over the graphs of one kind,
     the whiskers reach to the last point within 1.5 IQR, circles are outliers; triangles stand at a time limit that was
@@ -322,7 +307,7 @@ def cupc_fig10(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str,
 LEAST_IN_A_BOX = 3
 
 
-def _boxes(axes: Axes, shown: Sequence[VerifiedRecord], graphs: Mapping[str, float]) -> None:
+def _boxes(axes: Axes, shown: Runs, graphs: Mapping[str, float]) -> None:
     """Quartiles, whiskers to the last point within 1.5 IQR, outliers as circles; triangles at a limit that was hit.
 
     Fewer than `LEAST_IN_A_BOX` graphs are squares: a box of theirs would be a line without a colour.
@@ -361,7 +346,7 @@ def _boxes(axes: Axes, shown: Sequence[VerifiedRecord], graphs: Mapping[str, flo
     axes.set_xlim(-0.6, len(values) - 0.4)
 
 
-def _faster(runs: Sequence[VerifiedRecord]) -> str:
+def _faster(runs: Runs) -> str:
     """On how many graphs cuPC-S is faster than cuPC-E; the paper says on all."""
     pairs: dict[tuple[str, str], dict[str, float]] = {}
     for run in runs:

@@ -8,27 +8,25 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import figure
-from gpupc_impl.reporting.cells import (
-    Speedup,
-    csv_row,
-    label,
-    speedup,
-)
+from gpupc_impl.reporting.catalogue import CsvRows, figure
+from gpupc_impl.reporting.cells import Speedup, csv_row, label, speedup
 from gpupc_impl.reporting.figures import Drawing, footer, panels_of
 from gpupc_impl.reporting.papers.cupc import PAPER
-from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
+ACROSS = 3
+"""The most panels in a row."""
+
 HATCH = {"facecolor": "white", "edgecolor": "#888888", "hatch": "//////", "linewidth": 0}
 
 
 @figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))
-def cupc_fig7(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
     """How many times faster 30 configurations of cuPC-E are than the selected one (framed: beta = 2, gamma = 32), as in
     cuPC's Fig. 7; ratios of median runtimes on one machine and backend. Y axis: beta, edges a block; X axis: gamma,
     threads an edge. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.3 to 1.3, larger
@@ -36,29 +34,26 @@ def cupc_fig7(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, st
     "host" %}On the host backend every thread of a block costs time, needed or not, so small gamma wins.{% endif %}
     Numbers: ``results/tables/cupc_fig7.csv``.
     """
-    return heatmaps(runs, reported[0], across=3, panel=(2.35, 2.3))
+    return heatmaps(runs, reported[0], panel=(2.35, 2.3))
 
 
 @figure("cupc_fig8", "Fig. 8: configurations of cuPC-S", paper=PAPER, experiments=("cupc_fig8",))
-def cupc_fig8(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Drawing:
+def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
     """How many times faster 16 configurations of cuPC-S are than the selected one (framed: theta = 64, delta = 2), as
     in cuPC's Fig. 8; ratios of median runtimes on one machine and backend. Y axis: theta, threads a block; X axis:
     delta, blocks a row. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.7 to 1.2, less
     variation than in cuPC-E. Ours stands in the heading. Numbers: ``results/tables/cupc_fig8.csv``.
     """
-    return heatmaps(runs, reported[0], across=3, panel=(1.1, 1.35))
+    return heatmaps(runs, reported[0], panel=(1.1, 1.35))
 
 
-def heatmaps(
-    runs: Sequence[VerifiedRecord], reported: Mapping[str, str], across: int, panel: tuple[float, float]
-) -> Drawing:
+def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]) -> Drawing:
     """How many times faster each configuration is than the selected one: a panel a data set.
 
     The first parameter of the configurations is the Y axis, the second the X axis.
 
     Args:
         reported: what the paper states: the selected configuration, and the range of the ratios.
-        across: panels in a row.
         panel: inches of one panel.
     """
     import matplotlib.pyplot as plt
@@ -70,7 +65,7 @@ def heatmaps(
     y_name, x_name, *_ = runs[0].params
     ys, xs = (sorted({run.params[name] for run in runs}) for name in (y_name, x_name))
     panels = panels_of(runs)
-    columns = min(across, len(panels))
+    columns = min(ACROSS, len(panels))
     # A single small panel stands beside the scale of colours and under a heading that need a column's width.
     size = (max(panel[0] * columns, style.COLUMN_WIDTH), panel[1] * math.ceil(len(panels) / columns) + 0.9)
     figure, grid = plt.subplots(
@@ -164,7 +159,7 @@ def _short(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
-def _heatmap_legend(figure: Figure, shown: Sequence[VerifiedRecord]) -> None:
+def _heatmap_legend(figure: Figure, shown: Runs) -> None:
     from matplotlib.patches import Patch
 
     handles = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, table
 from gpupc_impl.reporting.cells import (
     INFINITY,
     Speedup,
@@ -24,7 +24,15 @@ from gpupc_impl.reporting.cells import (
     stated,
     time_cell,
 )
-from gpupc_impl.reporting.runs import VerifiedRecord, by_backend, datasets_of, device_backends, of_method, on_backend
+from gpupc_impl.reporting.runs import (
+    Runs,
+    VerifiedRecord,
+    by_backend,
+    datasets_of,
+    device_backends,
+    of_method,
+    on_backend,
+)
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 
@@ -56,11 +64,8 @@ def named(method: str, choice: str) -> str:
     return ("best " if choice == "best" else "") + label(method)
 
 
-# --- Table 1 ---------------------------------------------------------------------------------------------------------
-
-
 @table("gpupc_table1", "Table 1: data sets", paper=PAPER, family="discrete")
-def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]) -> Table:
+def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """The discrete data sets, with the shapes of gpuPC's Table 1 beside ours: drawn with seeds from benchmark Bayesian
     networks, whose true edges are known.
     """
@@ -114,8 +119,6 @@ def _declared(facts: Mapping[str, Any]) -> str:
     return found[0][1] if found else "–"
 
 
-# --- Table 2 ---------------------------------------------------------------------------------------------------------
-
 DIMENSIONS = {
     "p": ("N", "number of variables"),
     "categories": ("max |V|", "categories of each variable"),
@@ -129,9 +132,7 @@ NO_RATIO = {"speedup": None, "bound": None}
 
 
 @table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
-def gpupc_table2(
-    runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
-) -> Table:
+def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     """Speedup of gpuPC over disc-cuPC on a workload of fixed size, in five dimensions, as in gpuPC's Table 2: ours
     above the paper's (V100, 32 GB). ∞: disc-cuPC, which gives every thread its own contingency table and manages no
     memory, ran out of the device memory that is stated below the table.
@@ -206,7 +207,7 @@ def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None
     return speedup(slow, fast)
 
 
-def _fixed(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> str:
+def _fixed(runs: Runs, sweeps: Sweeps) -> str:
     """The values that a dimension has where another one varies."""
     problems = {run.dataset: run.problem for run in runs if run.problem}
     names = {"p": "n_variables", "categories": "max_categories", "n": "n_samples"}
@@ -246,16 +247,12 @@ def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
     return [f"Device memory of {' and '.join(names)}: {limit}." for limit, names in words.items()]
 
 
-# --- Table 3 ---------------------------------------------------------------------------------------------------------
-
 REPORTED_COLUMNS = {"parallelPC": "parallelPC", "bnlearn": "bnlearn", "disc-cupc": BASELINE, "gpuPC": GPUPC}
 """The paper's methods, and the columns that they stand in."""
 
 
 @table("gpupc_table3", "Table 3: execution times", paper=PAPER, family="discrete")
-def gpupc_table3(
-    runs: Sequence[VerifiedRecord], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
-) -> Table:
+def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """Execution times on discrete data, as in gpuPC's Table 3: ours (median of the warm runs, 20–80 % band) above the
     paper's (V100; 40 CPU cores), and the structural Hamming distance of the skeleton to that of the true network. ∞:
     device memory exhausted; † marks a bound from a time limit; ≈ a skeleton that differs for an explained reason, such

@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from gpupc_impl.reporting import quantities
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import label
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.gpupc import BASELINE, GPUPC, PAPER, PARALLEL
-from gpupc_impl.reporting.quantities import Evidence, Found, Missing, Quantity, growth, over, over_datasets, within
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.quantities import Evidence, Missing, Numbers, Quantity, growth, over, over_datasets, within
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
 from gpupc_impl.reporting.tables import Table
 
 Size = Mapping[str, float]
@@ -69,11 +69,11 @@ def out_of_memory(chosen: Callable[[Size], bool]) -> Quantity:
             quantities.seconds_of(slow)  # raises
         return 100.0 * (slow.status == "oom" and fast.counts)
 
-    def quantity(evidence: Evidence, _: Sequence[str]) -> Found:
+    def quantity(evidence: Evidence, _: Sequence[str]) -> Numbers:
         sizes = quantities.described(evidence, workload)
         datasets = [dataset for dataset, size in sizes.items() if chosen(size)]
         found = over_datasets(outcome)(evidence, datasets)
-        return found if datasets else Found({}, {"such workloads": "not in this run"})
+        return found if datasets else Numbers({}, {"such workloads": "not in this run"})
 
     return quantity
 
@@ -105,7 +105,7 @@ QUANTITIES: dict[str, Quantity] = {
 
 
 @table("gpupc_claims", "Section 4: claims", paper=PAPER, family="discrete", experiments=("gpupc_table2",))
-def gpupc_claims(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def gpupc_claims(runs: Runs, reported: CsvRows) -> Table:
     """What the gpuPC paper states in numbers, beside the same quantities from our records and whether these bear it
     out, on the data named in the last column. The paper's numbers are of an Nvidia V100 and of 40 CPU cores; runtimes
     of the backend ``host`` are those of the kernels on CPU cores.

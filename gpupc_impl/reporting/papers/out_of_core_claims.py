@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpupc_impl.reporting import quantities
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.out_of_core import AS_PUBLISHED, BLOCK, PAPER, UM, level_seconds
 from gpupc_impl.reporting.quantities import (
     Evidence,
-    Found,
     Measure,
     Missing,
+    Numbers,
     Quantity,
     over_datasets,
     ratio,
     reaching,
     seconds,
 )
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
 from gpupc_impl.reporting.tables import Table
 
 PARALLEL = "stable-parallel"
@@ -84,7 +84,7 @@ def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
     The paper's square blocks come first; where they were not measured at both sizes, another layout that was.
     """
 
-    def quantity(evidence: Evidence, datasets: Sequence[str]) -> Found:
+    def quantity(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
         blocks = [run for run in evidence.runs if run.method == BLOCK]
         published = [run for run in blocks if AS_PUBLISHED[BLOCK].items() <= run.params.items()]
         for setting in dict.fromkeys(run.setting for run in [*published, *blocks]):
@@ -92,8 +92,8 @@ def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
             above, below = (at(*each)(alone, datasets) for each in (one, other))
             if above.values and below.values:
                 where = f"{setting}, N = {one[0]:g} and {other[0]:g}"
-                return Found({where: [above.all[0] / below.all[0]]})
-        return Found({}, {f"N = {one[0]:g} and {other[0]:g}": "no block-based setting was measured at both"})
+                return Numbers({where: [above.all[0] / below.all[0]]})
+        return Numbers({}, {f"N = {one[0]:g} and {other[0]:g}": "no block-based setting was measured at both"})
 
     return quantity
 
@@ -137,7 +137,7 @@ QUANTITIES: dict[str, Quantity] = {
 
 
 @table("ooc_claims", "Section 5: claims", paper=PAPER, experiments=("ooc_fig2", "ooc_table1"))
-def ooc_claims(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def ooc_claims(runs: Runs, reported: CsvRows) -> Table:
     """What the Out-of-Core paper states in numbers, beside the same quantities from our records and whether these bear
     it out, on the data named in the last column. The paper's numbers are of an Nvidia V100 with 32 GB, which its data
     exceed from 40,000 variables on. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
