@@ -36,7 +36,7 @@ def seconds_of(run: VerifiedRecord) -> float:
 
 
 class Evidence:
-    """The runs of one backend together with those of the CPU references.
+    """The runs of one backend, together with those of the CPU references.
 
     A configuration that was measured by the papers' rule for separating sets counts with that, and not with ours.
 
