@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpupc_impl.core.orientation import orient
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import Sweeps, table
 from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks
-from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import Accuracy, accuracy, bootstrap_mean, dag_of_edges, with_arrows
 
@@ -24,11 +24,7 @@ MEASURES = {
 
 
 @table("accuracy", "Distance to the truth", paper="Accuracy", experiments=("accuracy",))
-def accuracy_table(
-    runs: Sequence[VerifiedRecord],
-    problems: Sequence[Mapping[str, Any]],
-    sweeps: Mapping[str, Mapping[str, float]],
-) -> Table:
+def accuracy_table(runs: Runs, problems: Sequence[Mapping[str, Any]], sweeps: Sweeps) -> Table:
     """How near the CPDAGs come to that of the true graph on generated data: the structural Hamming distance, and the
     precision and recall of edges and arrows. Means over graphs, with 95 % intervals by the bootstrap over graphs.
     causal-learn's skeletons are directed by its own rules, ours by ours. Numbers of each graph:
@@ -104,7 +100,7 @@ def _difference(
     return notes
 
 
-def _directions(runs: Sequence[VerifiedRecord]) -> list[str]:
+def _directions(runs: Runs) -> list[str]:
     """Sentences: whose rules directed the edges of which settings."""
     directed = {run.setting: "arrows" in run.skeleton.facts for run in runs if run.counts and run.skeleton is not None}
     notes = []

@@ -29,6 +29,12 @@ from gpupc_impl.reporting.tables import Table, write_tables
 EVERY = "every"
 """All families, as an entry's ``family``."""
 
+CsvRows = Sequence[Mapping[str, str]]
+"""The rows of a CSV file, such as the paper's numbers."""
+
+Sweeps = Mapping[str, Mapping[str, float]]
+"""For each varied parameter of an experiment its value in every data set."""
+
 READERS: Mapping[str, Callable[[Source], Any]] = {
     "runs": load,
     "problems": load_facts,
@@ -117,7 +123,7 @@ _ENTRIES: dict[str, Entry] = {}
 Make = Callable[..., Table | Drawing]
 
 
-def _register(name: str, title: str, paper: str, figure: bool, given: Mapping[str, Any]) -> Callable[[Make], Make]:
+def _register(name: str, title: str, *, paper: str, figure: bool, **given: Any) -> Callable[[Make], Make]:
     def register(make: Make) -> Make:
         known = _ENTRIES.get(name)
         if known is not None and known.make.__module__ != make.__module__:
@@ -132,14 +138,11 @@ def _register(name: str, title: str, paper: str, figure: bool, given: Mapping[st
     return register
 
 
-def table(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make], Make]:
-    """Register a function that returns a `Table`; see `Entry` for the arguments."""
-    return _register(name, title, paper, False, given)
+table = functools.partial(_register, figure=False)
+"""Register a function that returns a `Table`; see `Entry` for the arguments."""
 
-
-def figure(name: str, title: str, *, paper: str, **given: Any) -> Callable[[Make], Make]:
-    """Register a function that returns a `Drawing`; see `Entry` for the arguments."""
-    return _register(name, title, paper, True, given)
+figure = functools.partial(_register, figure=True)
+"""Register a function that returns a `Drawing`; see `Entry` for the arguments."""
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
 from gpupc_impl.reporting.sources import STALE
 
 INFINITY = "∞"
@@ -28,11 +28,17 @@ METHOD_LABELS = {
 """The names in tables and figures of methods that a paper names differently."""
 
 VERIFICATION_MARKS = {
-    "random": " ~",
-    "near-threshold": " ≈",
-    "convention": " ≈",
-    "not-verified": " ?",
-    "unexplained": " ✗",
+    **{"alone": " °", "random": " ~", "near-threshold": " ≈", "convention": " ≈"},
+    **{"explained": " ≠", "not-verified": " ?", "unexplained": " ✗"},
+}
+"""The marks of statuses other than ``equal``, from best to worst."""
+
+MARK_NOTES = {
+    " °": "No other setting finished on the data set, so the skeleton is compared with none.",
+    " ≈": "The skeleton differs from the reference's in explained edges; see verification.csv.",
+    " ~": "Its tests draw random numbers of their own, and its skeleton differs from the reference's.",
+    " ?": "Nothing is recorded of its verification; it enters no mean.",
+    " ✗": "The skeleton differs from the reference's without an explanation; see verification.csv.",
 }
 
 STALE_NOTE = f"{STALE} Stale: the code that made it has changed since."
@@ -140,7 +146,7 @@ def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
     return {key: list(names) for key, names in found.items()}
 
 
-def places(runs: Sequence[VerifiedRecord]) -> list[str]:
+def places(runs: Runs) -> list[str]:
     """What ran where: a note a backend."""
     notes = []
     for backend in [*device_backends(runs), "cpu"]:
@@ -156,18 +162,15 @@ def places(runs: Sequence[VerifiedRecord]) -> list[str]:
 def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
     """Explanations of the marks that were used, and of settings without a time."""
     runs = list(runs)
-    used = {run.verification for run in runs if run.median is not None}
+    used = {VERIFICATION_MARKS.get(run.verification) for run in runs if run.median is not None}
     notes = []
     if any(run.status == "timeout" for run in runs):
         notes.append("† A time limit was reached: the number is a bound, and enters no mean.")
-    if used & {"near-threshold", "convention"}:
-        notes.append("≈ The skeleton differs from the reference's in explained edges; see verification.csv.")
-    if "random" in used:
-        notes.append("~ Its tests draw random numbers of their own, and its skeleton differs from the reference's.")
-    if "not-verified" in used:
-        notes.append("? Nothing is recorded of its verification; it enters no mean.")
-    if "unexplained" in used:
-        notes.append("✗ The skeleton differs from the reference's without an explanation; see verification.csv.")
+    notes += [f"{mark.strip()} {note}" for mark, note in MARK_NOTES.items() if mark in used]
+    explained = [run for run in runs if run.median is not None and run.verification == "explained"]
+    differing = grouped((run.known_difference, f"{run.dataset}: {run.setting}") for run in explained)
+    for why, where in differing.items():
+        notes.append(f"≠ {'; '.join(where)}: another skeleton, which enters no mean: {why}.")
     if any(run.stale for run in runs if run.median is not None):
         notes.append(STALE_NOTE)
     reasons = grouped(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.core.files import write_csv
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.runs import Runs
 from gpupc_impl.reporting.sources import Heading
 from gpupc_impl.reporting.tables import csv_rows
 
@@ -66,7 +66,7 @@ def tick_number(value: float, _: int | None = None) -> str:
     return f"{value:g}"
 
 
-def footer(figure: Figure, runs: Sequence[VerifiedRecord]) -> None:
+def footer(figure: Figure, runs: Runs) -> None:
     """Where the numbers come from, in small print below the figure."""
     ran = [run for run in runs if run.median is not None]
     machines = "; ".join(
@@ -82,7 +82,7 @@ def name_datasets(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xlim(-0.6, len(names) - 0.4)
 
 
-def panels_of(runs: Sequence[VerifiedRecord]) -> dict[tuple[str, str], str]:
+def panels_of(runs: Runs) -> dict[tuple[str, str], str]:
     """A panel or bar for each data set and backend, whose times are never mixed; with its title."""
     places = dict.fromkeys((run.dataset, run.backend) for run in runs)
     several = len({backend for _, backend in places}) > 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from gpupc_impl.reporting.cells import (
     speedup,
     status_word,
 )
-from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 from gpupc_impl.reporting.tables import Table
 
 LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -84,7 +85,7 @@ def level_seconds(run: VerifiedRecord | None) -> float | None:
     return float(np.median([sum(levels) for levels in run.time_s.levels])) or None
 
 
-def like(theirs: VerifiedRecord, ours: Sequence[VerifiedRecord]) -> VerifiedRecord | None:
+def like(theirs: VerifiedRecord, ours: Runs) -> VerifiedRecord | None:
     """Of our runs on its data set, the one that works as a program does: first-come sets before canonical ones."""
     method, params = LIKE[theirs.method]
     if theirs.params.get("search") == "single":
@@ -96,12 +97,12 @@ def like(theirs: VerifiedRecord, ours: Sequence[VerifiedRecord]) -> VerifiedReco
     return min((run for run in ours if run.method == method), key=distance, default=None)
 
 
-def fastest(ours: Sequence[VerifiedRecord]) -> VerifiedRecord | None:
+def fastest(ours: Runs) -> VerifiedRecord | None:
     """The fastest with a verified result."""
     return min((run for run in ours if run.counts), key=lambda run: run.median, default=None)
 
 
-def compare(runs: Sequence[VerifiedRecord]) -> list[Comparison]:
+def compare(runs: Runs) -> list[Comparison]:
     """Every program on every data set, twice: beside what works as it does, and beside the fastest."""
     found = []
     for theirs in (run for run in runs if run.method in LIKE):
@@ -112,7 +113,7 @@ def compare(runs: Sequence[VerifiedRecord]) -> list[Comparison]:
 
 
 @table("peers", "Ours over the authors' programs", paper="Authors' programs", family=EVERY)
-def peers(runs: Sequence[VerifiedRecord]) -> Table:
+def peers(runs: Runs) -> Table:
     """How many times faster our methods are than the programs that the papers' authors published, measured in the same
     run: the method that works as the program does, and the fastest of ours; the whole call, from host memory to host
     memory, and the levels alone where the program tells them. Means are geometric, over the data sets on which both are
@@ -120,7 +121,8 @@ def peers(runs: Sequence[VerifiedRecord]) -> Table:
     """
     compared = sorted(compare(runs), key=lambda each: (each.theirs.family, each.theirs.setting, each.kind == "fastest"))
     rows, plain = [], []
-    for (setting, kind), its in _by_program(compared).items():
+    for (setting, kind), of_program in itertools.groupby(compared, lambda each: (each.theirs.setting, each.kind)):
+        its = list(of_program)
         for each in its:
             rows.append([setting, each.theirs.dataset, *_times(each.theirs), kind, *_beside(each)])
             plain.append(_plain(each))
@@ -160,13 +162,6 @@ def peers(runs: Sequence[VerifiedRecord]) -> Table:
         plain or [{"program": ""}],
         left=(0, 1, 4, 5, 11, 12),
     )
-
-
-def _by_program(compared: Sequence[Comparison]) -> dict[tuple[str, str], list[Comparison]]:
-    groups: dict[tuple[str, str], list[Comparison]] = {}
-    for each in compared:
-        groups.setdefault((each.theirs.setting, each.kind), []).append(each)
-    return groups
 
 
 def _times(run: VerifiedRecord | None) -> list[str]:

@@ -10,11 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpupc_impl.core.files import read_json
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import tables
 from gpupc_impl.reporting.cells import grouped, number, status_word
+
+SEED = re.compile(r"-seed\d+")
+"""The part of a data set's name that names its seed."""
 
 
 def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
@@ -25,10 +30,10 @@ def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
 def markdown(records: Iterable[Record]) -> str:
     """Tables of runs, then what ran them.
 
-    Data sets are rows and settings are columns; data sets with the same settings share a table. Of a grid of launch
-    parameters the fastest and the slowest configuration are shown. A cell is the median of the whole run in
-    milliseconds with its 20-80 % band and, behind the stroke, the median of the levels alone, without transfers and the
-    collection of the separating sets on the host.
+    Data sets are rows and settings are columns; data sets with the same settings share a table, and data sets that
+    differ in their seed alone share a row. Of a grid of launch parameters the fastest and the slowest configuration are
+    shown. A cell is the median of the whole run in milliseconds with its 20-80 % band and, behind the stroke, the
+    median of the levels alone, without transfers and the collection of the separating sets on the host.
     """
     records = list(records)
     settings: dict[str, list[Record]] = {}
@@ -38,15 +43,17 @@ def markdown(records: Iterable[Record]) -> str:
             grids.setdefault((record.dataset, record.method), []).append(record)
         else:
             settings.setdefault(record.dataset, []).append(record)
-    groups: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for dataset, of_dataset in settings.items():
-        groups.setdefault((of_dataset[0].family, *(record.setting for record in of_dataset)), []).append(dataset)
+        columns = (of_dataset[0].family, *(record.setting for record in of_dataset))
+        groups.setdefault(columns, {}).setdefault(SEED.sub("", dataset), []).append(dataset)
     parts = []
-    for (_, *columns), datasets in sorted(groups.items()):
+    for (_, *columns), series in sorted(groups.items()):
         rows = []
-        for dataset in sorted(datasets, key=lambda name: (_variables(settings[name]), name)):
-            cells = {record.setting: _cell(record) for record in settings[dataset]}
-            rows.append([dataset, *(cells[column] for column in columns)])
+        for name, datasets in sorted(series.items(), key=lambda item: (_variables(settings[item[1][0]]), item[0])):
+            by_setting = [[settings[dataset][position] for dataset in datasets] for position in range(len(columns))]
+            who = datasets[0] if len(datasets) == 1 else f"{name}, median of {len(datasets)} seeds"
+            rows.append([who, *map(_cell, by_setting)])
         parts.append(tables.markdown(["ms", *columns], rows, numeric=range(1, len(columns) + 1)))
     if grids:
         parts.append(_extremes(grids))
@@ -61,7 +68,7 @@ def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
         if not finished:
             continue
         ends = [
-            f"{record.setting.removeprefix(method + '-')}: {_cell(record)}" for record in (finished[0], finished[-1])
+            f"{record.setting.removeprefix(method + '-')}: {_cell([record])}" for record in (finished[0], finished[-1])
         ]
         rows.append([dataset, method, str(len(grid)), *ends])
     header = ["ms", "method", "configurations", "fastest levels", "slowest levels"]
@@ -91,13 +98,21 @@ def _variables(records: Sequence[Record]) -> int:
     return next((record.problem["n_variables"] for record in records if record.problem), 0)
 
 
-def _cell(record: Record) -> str:
-    if not record.ok:
-        return status_word(record.status)
-    low, median, high = (number(1000 * seconds) for seconds in (record.low, record.median, record.high))
-    levels = _levels(record)
-    alone = f" / {number(1000 * levels)}" if levels else ""  # the authors' programs do not time their levels
-    return f"{median} [{low}–{high}]{alone}"
+def _cell(records: Sequence[Record]) -> str:
+    """The times of a run; of several seeds their medians and the 20-80 % band, with the number of seeds that failed."""
+    finished = [record for record in records if record.ok]
+    failed = grouped((status_word(record.status), record.dataset) for record in records if not record.ok)
+    words = [f"{len(names)} {word}" if len(records) > 1 else word for word, names in failed.items()]
+    if not finished:
+        return ", ".join(words)
+    if len(records) == 1:
+        low, median, high = records[0].low, records[0].median, records[0].high
+    else:
+        low, median, high = np.quantile([record.median for record in finished], (0.2, 0.5, 0.8))
+    levels = [seconds for record in finished if (seconds := _levels(record))]  # some programs do not time their levels
+    alone = f" / {number(1000 * statistics.median(levels))}" if levels else ""
+    band = f"{number(1000 * median)} [{number(1000 * low)}–{number(1000 * high)}]{alone}"
+    return "; ".join([band, *words])
 
 
 def _levels(record: Record) -> float:

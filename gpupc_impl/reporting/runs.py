@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from gpupc_impl.core.files import read_csv, read_json
 from gpupc_impl.core.registry import UnknownMethod, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement.digest import is_current_version
-from gpupc_impl.measurement.published import open_published
+from gpupc_impl.measurement.published import PublishedRuns, open_published
 from gpupc_impl.measurement.record import Record, load_tests
 from gpupc_impl.reporting.sources import Source
+from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 
 NOT_VERIFIED = {"status": "not-verified"}
 """The verification of a published run that was not verified."""
@@ -42,7 +44,12 @@ class VerifiedRecord(Record):
     @property
     def counts(self) -> bool:
         """Whether a mean may include it: it finished, and its result is verified."""
-        return self.median is not None and self.verification not in ("unexplained", "not-verified")
+        return self.median is not None and self.verification not in ("unexplained", "explained", "not-verified")
+
+    @property
+    def known_difference(self) -> str | None:
+        """Why its skeleton differs, where the verification says ``explained``."""
+        return KNOWN_DIFFERENCES.get((self.method, self.dataset, self.edges))
 
     @functools.cached_property
     def skeleton(self) -> Skeleton | None:
@@ -50,20 +57,28 @@ class VerifiedRecord(Record):
         return Skeleton.load(self.skeleton_file) if self.ok and self.skeleton_file.is_file() else None
 
 
+Runs = Sequence[VerifiedRecord]
+
+
 def load(source: Source) -> list[VerifiedRecord]:
     """The runs of a source, in its order.
+
+    A published verification may have been made before the statuses ``alone`` and ``explained`` were known, so both are
+    derived here.
 
     Raises:
         KeyError: a run of this machine is not in the tables of the verification. A published run need not be.
     """
     if source.folder is not None:
         published = open_published(source.folder)
+        finished = _finished(published)
         return [
             _verified(
                 record := published.record(*key),
                 published.verification(*key) or NOT_VERIFIED,
                 published.skeleton_file(*key),
                 stale=is_stale(record.method, record.backend, record.code),
+                alone=finished[record.dataset] == 1,
             )
             for key in source.runs
         ]
@@ -73,17 +88,29 @@ def load(source: Source) -> list[VerifiedRecord]:
             rows.setdefault((row["dataset"], row["setting"]), row)
     paths = dict.fromkeys(map(Path, source.files["records"]))
     records = {path: Record.load(path) for path in paths}
-    return [_verified(r, rows[r.dataset, r.setting], path.with_suffix(".npz"), False) for path, r in records.items()]
+    return [_verified(r, rows[r.dataset, r.setting], path.with_suffix(".npz")) for path, r in records.items()]
+
+
+@functools.lru_cache(maxsize=4)
+def _finished(published: PublishedRuns) -> Counter[str]:
+    """The number of published runs that finished, by data set."""
+    return Counter(record.dataset for record in published.records() if record.ok)
 
 
 def _verified(
-    record: Record, row: Mapping[str, str], skeleton_file: Path | zipfile.Path, stale: bool
+    record: Record,
+    row: Mapping[str, str],
+    skeleton_file: Path | zipfile.Path,
+    stale: bool = False,
+    alone: bool = False,
 ) -> VerifiedRecord:
+    alone = alone and row["status"] == "equal"
+    status = "alone" if alone else status_with_known(row["status"], record.method, record.dataset, record.edges)
     return VerifiedRecord(
         **vars(record),
         skeleton_file=skeleton_file,
-        verification=row["status"],
-        differing_edges=row.get("differing_edges", ""),
+        verification=status,
+        differing_edges="" if alone else row.get("differing_edges", ""),
         stale=stale,
     )
 

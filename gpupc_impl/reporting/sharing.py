@@ -50,7 +50,7 @@ def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
 def count_sharing(
     record_paths: Sequence[str | Path], verification: Sequence[Mapping[str, str]], kind: str
 ) -> list[dict[str, Any]]:
-    """The histogram of one data set, from the first setting whose skeleton was verified to equal the reference's.
+    """The histogram of one data set, from the first setting whose skeleton equals the reference's or is the only one.
 
     A separating set has the size of the level that removed its pair, so every setting gives the same graph.
 
@@ -63,10 +63,10 @@ def count_sharing(
         Rows with `COLUMNS`, one for each number of rows that share a set, from one upward; none when no setting
         finished.
     """
-    equal = {row["setting"] for row in verification if row["status"] == "equal"}
+    verified = {row["setting"] for row in verification if row["status"] in ("equal", "alone")}
     for path in map(Path, record_paths):
         record = json.loads(path.read_text(encoding="utf-8"))
-        if record["setting"] in equal:
+        if record["setting"] in verified:
             counts = sets_by_rows(Skeleton.load(path.with_suffix(".npz")).adjacency_at(LEVEL))
             values = record["dataset"]["name"], kind, record["setting"]
             return [dict(zip(COLUMNS, (*values, r, int(n)), strict=True)) for r, n in enumerate(counts) if r and n]

@@ -3,14 +3,14 @@ from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, figure, table
 from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, time_cell
 from gpupc_impl.reporting.figures import Drawing, footer, name_datasets, tick_number
-from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, device_backends, on_backend
+from gpupc_impl.reporting.runs import Runs, datasets_of, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @figure("overview", "Runtimes of all methods", paper="Runtimes", family=EVERY, numbers=False)
-def overview(runs: Sequence[VerifiedRecord]) -> Drawing:
+def overview(runs: Runs) -> Drawing:
     """Runtime of every method on every data set, a panel a family of tests: median of the warm runs with the 20–80 %
     band, logarithmic. Hollow triangles stand at the time limit that was exceeded.
     """
@@ -35,7 +35,7 @@ def overview(runs: Sequence[VerifiedRecord]) -> Drawing:
     return Drawing(figure)
 
 
-def _overview_panel(axes: Axes, group: Sequence[VerifiedRecord]) -> None:
+def _overview_panel(axes: Axes, group: Runs) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -47,9 +47,8 @@ def _overview_panel(axes: Axes, group: Sequence[VerifiedRecord]) -> None:
     for position, (setting, method) in enumerate(settings.items()):
         shown = [run for run in group if run.setting == setting]
         colour, marker = style.colour(method), style.MARKERS[shown[0].backend]
-        half = {
-            "fillstyle": "full" if first[method] == setting else "left"
-        }  # another setting of a method: half a marker
+        # Another setting of a method has half a marker.
+        half = {"fillstyle": "full" if first[method] == setting else "left"}
         axes.plot([], [], marker, color=colour, label=label(setting), **half)
         for run in shown:
             x = datasets.index(run.dataset) + (position - (len(settings) - 1) / 2) * width
@@ -86,7 +85,7 @@ def _overview_panel(axes: Axes, group: Sequence[VerifiedRecord]) -> None:
 
 
 @table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)
-def methods_by_dataset(runs: Sequence[VerifiedRecord]) -> Table:
+def methods_by_dataset(runs: Runs) -> Table:
     """Every setting on every data set: runtime, edges, levels, tests, tests per second, and whether its skeleton is
     verified. A setting without a time says why below the table.
     """
@@ -96,7 +95,9 @@ def methods_by_dataset(runs: Sequence[VerifiedRecord]) -> Table:
     rows, plain = [], []
     for run in runs:
         rate = run.tests / run.median if run.median and run.tests is not None else None
-        plain.append(csv_row(run, f"{columns} tests verification machine commit") | {"tests_per_s": rate})
+        plain.append(
+            csv_row(run, f"{columns} tests verification known_difference machine commit") | {"tests_per_s": rate}
+        )
         rows.append(
             [
                 run.dataset,
@@ -123,7 +124,7 @@ def methods_by_dataset(runs: Sequence[VerifiedRecord]) -> Table:
 
 
 @table("provenance", "Machine, software and code", paper="Provenance", family=EVERY)
-def provenance(runs: Sequence[VerifiedRecord]) -> Table:
+def provenance(runs: Runs) -> Table:
     """Machine, software and code of the records behind every table and figure, a column for each distinct
     environment and, where that was recorded, the days on which it measured."""
     environments: dict[str, dict[str, str]] = {}

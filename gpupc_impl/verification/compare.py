@@ -12,11 +12,14 @@ import numpy as np
 from gpupc_impl.core import mapped
 from gpupc_impl.verification.answer import Answer
 
-STATUSES = ("equal", "near-threshold", "convention", "random", "unexplained", "not-run")
-"""From best to worst, except for `not-run`. Only `unexplained` fails a run."""
+STATUSES = ("equal", "alone", "near-threshold", "convention", "random", "explained", "unexplained", "not-run")
+"""From best to worst, except for `not-run`. Only `unexplained` fails a run.
+
+An answer is `alone` where no other setting finished. A difference is `explained` if `known_differences` lists it.
+"""
 
 EXPLAINED_AT_MOST = 1000
-"""Differences explained one by one; any beyond count as unexplained, and the row says so."""
+"""The most differences that are examined one by one; any others count as unexplained, and the row says so."""
 
 
 def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:

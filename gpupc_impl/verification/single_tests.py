@@ -1,4 +1,4 @@
-"""Are the p-values of single tests the same? (`measurement.single_tests` times them.)"""
+"""Compares the p-values of the single tests that `measurement.single_tests` times."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 from gpupc_impl.measurement.record import load_tests
 
 NAMED_AT_MOST = 5
-"""Differing tests named in a row."""
+"""The most differing tests that a row names."""
 
 MEASURED = ("implementation", "method", "params", "backend", "code", "random", "status", "why", "limit_s")
 SAMPLES = ("cold_s", "seconds", "p_values")
-"""What a cell holds beside the facts of its case."""
+"""The keys of a cell, apart from the facts of its case."""
 
 
 def verify_tests(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each cell: whether its p-values are those of the first reference that finished.
 
-    They must be equal, but for methods whose tests draw random numbers of their own.
+    They must be equal, except for methods whose tests draw random numbers of their own. A cell is ``alone`` where no
+    other cell of its case finished.
     """
     cases: dict[str, list[Mapping[str, Any]]] = {}
     for cell in cells:
@@ -40,6 +41,8 @@ def _compared(case: str, cell: Mapping[str, Any], same: Sequence[Mapping[str, An
         "differing_tests": "",
         "detail": cell["why"] or "",
     }
+    if [other for other in same if other["status"] == "ok"] == [cell]:
+        return row | {"status": "alone"}
     finished = [other for other in same if other["status"] == "ok" and not other["random"]]
     reference = min(finished, key=lambda other: other["backend"] != "cpu", default=None)
     if cell["status"] != "ok" or reference is None:

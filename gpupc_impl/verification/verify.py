@@ -1,7 +1,7 @@
 """Are the skeletons of one problem the same, and was every removed edge rightly removed?
 
-Two independent checks of every setting: it is compared with the first reference that finished (`compare`), and its
-removed edges are tested again (`certificates`).
+Every setting is checked in two independent ways: it is compared with the first reference that finished (`compare`), and
+its removed edges are tested again (`certificates`). Where one setting alone finished, only the second check is left.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.certificates import certificates, wrong_sizes
 from gpupc_impl.verification.compare import STATUSES, Comparison
+from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 
 NAMED_AT_MOST = 20
-"""Edges named in a row; how many more there are is said."""
+"""The most edges that a row names; it counts the others."""
 
 
 def verify(
@@ -41,7 +42,8 @@ def verify(
     outcomes = list(outcomes)
     answers = [None if skeleton is None else Answer(problem, record, skeleton) for record, skeleton in outcomes]
     finished = [answer for answer in answers if answer is not None]
-    reference = min(finished, key=lambda a: (a.random, not a.record.reference), default=None)
+    first = min(finished, key=lambda a: (a.random, not a.record.reference), default=None)
+    reference = first if len(finished) > 1 else None
     certified: dict[tuple[str, ...], tuple[int, list[str]]] | None = {} if certify else None
     return [row_of(record, answer, reference, certified) for (record, _), answer in zip(outcomes, answers, strict=True)]
 
@@ -55,6 +57,7 @@ def row_of(
     """What was verified of one setting, as one row of verification.csv.
 
     Args:
+        reference: the answer to compare with; None where no other setting finished.
         certified: the certificates of earlier rows, which equal answers share; None if removed edges are not tested.
     """
     row = {
@@ -81,7 +84,7 @@ def row_of(
             certified[key] = certificates(answer)
         checked, failures = certified[key]
         failures = failures + wrong_sizes(answer)
-    comparison = Comparison(reference, answer)
+    comparison = Comparison(reference or answer, answer)
     edges, sets = comparison.statuses()
     details = [
         _listing("edges differ", [f"{answer.label(e)} ({s})" for e, s in zip(comparison.edges, edges, strict=False)]),
@@ -92,12 +95,16 @@ def row_of(
     if unexamined := len(comparison.edges) + len(comparison.sets) - len(edges) - len(sets):
         details.append(f"{unexamined} further differences not examined")
     unexplained = ["unexplained"] if failures or unexamined else []
+    derived = max([*edges, *sets, *unexplained], key=STATUSES.index, default="equal" if reference else "alone")
+    difference = record.method, record.dataset, answer.skeleton.n_edges
+    if (status := status_with_known(derived, *difference)) == "explained":
+        details.insert(0, KNOWN_DIFFERENCES[difference])
     return row | {
-        "compared_with": reference.record.setting,
-        "status": max([*edges, *sets, *unexplained], key=STATUSES.index, default="equal"),
+        "compared_with": reference.record.setting if reference else "",
+        "status": status,
         "edges": answer.skeleton.n_edges,
-        "differing_edges": len(comparison.edges),
-        "differing_sets": len(comparison.sets) if comparison.sets_compared else "not compared",
+        "differing_edges": len(comparison.edges) if reference else "",
+        "differing_sets": len(comparison.sets) if reference and comparison.sets_compared else "not compared",
         "certificates_checked": checked,
         "certificates_failed": len(failures),
         "detail": "; ".join(filter(None, details)),
@@ -114,7 +121,7 @@ def _listing(what: str, items: Sequence[str]) -> str:
 def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """A sentence for every row that must fail a run."""
     return [
-        f"{row['setting']} on {row['dataset']} (compared with {row['compared_with']}): {row['detail']}"
+        f"{row['setting']} on {row['dataset']} (compared with {row['compared_with'] or 'none'}): {row['detail']}"
         for row in rows
         if row["status"] == "unexplained"
     ]

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.reporting import claims
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting import quantities
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import status_word
-from gpupc_impl.reporting.claims import Found, Measure, Missing, Quantity, by_size, ratio, seconds
+from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.cmiknn import PAPER, REFERENCE, SINGLE_THREADED
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends, on_backend
+from gpupc_impl.reporting.quantities import Measure, Missing, Numbers, Quantity, by_size, ratio, seconds
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
 
 SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
@@ -85,15 +86,15 @@ def of_tests(quantity: Quantity) -> Quantity:
 
 def timed(measure: Measure, chosen: Chosen, one: Callable[[Sequence[float]], float] | None = None) -> Quantity:
     """A number of each chosen case; with `one`, one number of them."""
-    return of_tests(claims.by_size(case_of(), measure, chosen, one))
+    return of_tests(quantities.by_size(case_of(), measure, chosen, one))
 
 
-def grown(who: str, axis: str, compute: claims.Compute, *ks: float) -> Quantity:
+def grown(who: str, axis: str, compute: quantities.Compute, *ks: float) -> Quantity:
     """What a series over one dimension says, for each k_CMI that is named."""
     if not ks:
-        return of_tests(claims.along(case_of(), axis, {f"{who} test": of(who)}, compute))
-    series = [claims.along(case_of(k), axis, {f"{who} test at k_CMI = {k}": of(who)}, compute) for k in ks]
-    return of_tests(claims.together(*series))
+        return of_tests(quantities.along(case_of(), axis, {f"{who} test": of(who)}, compute))
+    series = [quantities.along(case_of(k), axis, {f"{who} test at k_CMI = {k}": of(who)}, compute) for k in ks]
+    return of_tests(quantities.together(*series))
 
 
 def over_k(size: Mapping[str, float]) -> bool:
@@ -104,7 +105,7 @@ def over_k(size: Mapping[str, float]) -> bool:
 # --- section 5.3: searches -------------------------------------------------------------------------------------------
 
 
-class Evidence(claims.Evidence):
+class Evidence(quantities.Evidence):
     """The searches of section 5.3, and the single tests of section 5.2.
 
     Insertion, the paper's selection, stands for the paper's methods on every data set if Parallel was measured with it
@@ -140,46 +141,46 @@ PARALLEL_OVER_8 = ratio(CPU_8, seconds(PARALLEL))
 PARALLEL_OVER_SINGLE = ratio(seconds(SINGLE), seconds(PARALLEL))
 
 
-def mean_at_200_over_7(evidence: Evidence, datasets: Sequence[str]) -> Found:
+def mean_at_200_over_7(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
     at_200, at_7 = (by_size(graph, CPU_8_OVER_1, with_k(k))(evidence, datasets) for k in (200, 7))
     if not (at_200.values and at_7.values):
-        return Found({}, {**at_7.missing, **at_200.missing})
-    return Found({"; ".join([*at_7.values, *at_200.values]): [float(np.mean(at_200.all) / np.mean(at_7.all))]})
+        return Numbers({}, {**at_7.missing, **at_200.missing})
+    return Numbers({"; ".join([*at_7.values, *at_200.values]): [float(np.mean(at_200.all) / np.mean(at_7.all))]})
 
 
 QUANTITIES: dict[str, Quantity] = {
     "test-range": timed(GAIN, over_k),
     "test-up-to-352": timed(GAIN, lambda size: over_k(size) and size["k_CMI"] <= 50, max),
     "test-k-500": timed(GAIN, with_k(500)),
-    "cpu-over-k": grown("CPU", "k_CMI", claims.percent_growth(7, 500)),
-    "gpu-over-k": grown("GPU", "k_CMI", claims.growth(7, 500)),
-    "drop-after-50": grown("GPU", "k_CMI", claims.growth(50, 75)),
-    "cpu-over-permutations": grown("CPU", "perm", claims.growth(50, 1000), 200),
-    "gpu-over-permutations": grown("GPU", "perm", claims.growth(50, 1000), 7, 20),
-    "gpu-over-permutations-200": grown("GPU", "perm", claims.growth(50, 1000), 200),
-    "cpu-over-sets": grown("CPU", "|S|", claims.percent_growth(1, 5), 200),
-    "gpu-over-sets": grown("GPU", "|S|", claims.growth(1, 5), 7, 20, 200),
-    "gpu-quadratic": grown("GPU", "n", claims.per_doubling(2500, 10_000), 7, 20),
+    "cpu-over-k": grown("CPU", "k_CMI", quantities.percent_growth(7, 500)),
+    "gpu-over-k": grown("GPU", "k_CMI", quantities.growth(7, 500)),
+    "drop-after-50": grown("GPU", "k_CMI", quantities.growth(50, 75)),
+    "cpu-over-permutations": grown("CPU", "perm", quantities.growth(50, 1000), 200),
+    "gpu-over-permutations": grown("GPU", "perm", quantities.growth(50, 1000), 7, 20),
+    "gpu-over-permutations-200": grown("GPU", "perm", quantities.growth(50, 1000), 200),
+    "cpu-over-sets": grown("CPU", "|S|", quantities.percent_growth(1, 5), 200),
+    "gpu-over-sets": grown("GPU", "|S|", quantities.growth(1, 5), 7, 20, 200),
+    "gpu-quadratic": grown("GPU", "n", quantities.per_doubling(2500, 10_000), 7, 20),
     "gain-to-1000": timed(GAIN, lambda size: size["n"] <= 1000 and size["k_CMI"] in (7, 20, ADAPTIVE)),
     "gain-from-2500": timed(GAIN, lambda size: size["n"] >= 2500 and size["k_CMI"] in (7, 20), max),
     "adaptive-loss": timed(LOSS, lambda size: size["n"] == 10_000 and size["k_CMI"] == ADAPTIVE),
     "cpu-8": by_size(graph, CPU_8_OVER_1, with_k(7, 20)),
     "cpu-8-at-200": mean_at_200_over_7,
-    "parallel-up-to-1000": by_size(graph, claims.reaching(1000, PARALLEL, REFERENCE), of=max),
-    "parallel-up-to-240": by_size(graph, claims.reaching(240, PARALLEL, REFERENCE, workers=8), of=max),
+    "parallel-up-to-1000": by_size(graph, quantities.reaching(1000, PARALLEL, REFERENCE), of=max),
+    "parallel-up-to-240": by_size(graph, quantities.reaching(240, PARALLEL, REFERENCE, workers=8), of=max),
     "parallel-up-to-3": by_size(graph, PARALLEL_OVER_SINGLE, of=max),
     "parallel-over-single": by_size(graph, PARALLEL_OVER_SINGLE, with_k(7, 20)),
     "parallel-at-200": by_size(graph, PARALLEL_OVER_SINGLE, with_k(200)),
     "cpu-8-similar-at-200": by_size(graph, PARALLEL_OVER_8, with_k(200)),
-    "parallel-over-N": claims.along(graph_at_7, "N", {"Parallel over CPU": PARALLEL_OVER_1}, claims.growth(10, 40)),
+    "parallel-over-N": quantities.along(
+        graph_at_7, "N", {"Parallel over CPU": PARALLEL_OVER_1}, quantities.growth(10, 40)
+    ),
 }
 """By the id in results/reported/cmiknn_claims.csv."""
 
 
 @table("cmiknn_claims", "Section 5: claims", paper=PAPER, experiments=("cmiknn_table5",))
-def cmiknn_claims(
-    runs: Sequence[VerifiedRecord], every_test: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
-) -> Table:
+def cmiknn_claims(runs: Runs, every_test: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """What section 5 of the GPU-CMIknn paper states in numbers, beside the same quantities from our records and whether
     these bear it out, on the tests and graphs named in the last column. The paper's numbers are of an Nvidia A40 and an
     AMD EPYC 7343; runtimes of the backend ``host`` are those of the kernels on CPU cores.
@@ -192,4 +193,4 @@ def cmiknn_claims(
         "Parallel was measured with it, else all with the default.",
         "Medians over the graphs of a size.",
     ]
-    return claims.table_of("Claims of GPU-CMIknn beside our records", reported, QUANTITIES, evidence, notes)
+    return table_of("Claims of GPU-CMIknn beside our records", reported, QUANTITIES, evidence, notes)

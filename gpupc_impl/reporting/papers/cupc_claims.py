@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from gpupc_impl.reporting import claims
+from gpupc_impl.reporting import quantities
 from gpupc_impl.reporting import sharing as shared_sets
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import label
-from gpupc_impl.reporting.claims import Missing, Quantity, over, over_datasets, seconds, seconds_of
+from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.cupc import CUPC, PAPER, PARALLEL, SELECTED, SERIAL
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends, in_grid, on_backend
+from gpupc_impl.reporting.quantities import Missing, Quantity, over, over_datasets, seconds, seconds_of
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends, in_grid, on_backend
 from gpupc_impl.reporting.tables import Table
 
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
@@ -34,7 +35,7 @@ def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:
     return {"n": int(source[1]), "m": int(source[2]), "d": float(source[3])}
 
 
-class Evidence(claims.Evidence):
+class Evidence(quantities.Evidence):
     """With the histograms of section 5.5; without runs that make another test than the paper's default.
 
     Attributes:
@@ -121,24 +122,24 @@ def shared_by(rows: int) -> Quantity:
 # --- section 5.6 -----------------------------------------------------------------------------------------------------
 
 
-def along(axis: str, compute: claims.Compute) -> Quantity:
+def along(axis: str, compute: quantities.Compute) -> Quantity:
     """Of the runtimes of cuPC-E and cuPC-S."""
-    return claims.along(size_of, axis, {label(method): seconds(method) for method in CUPC}, compute)
+    return quantities.along(size_of, axis, {label(method): seconds(method) for method in CUPC}, compute)
 
 
-at_paper_size: Callable[[claims.Measure], Quantity] = functools.partial(claims.at_size, size_of, PAPER_SIZE)
+at_paper_size: Callable[[quantities.Measure], Quantity] = functools.partial(quantities.at_size, size_of, PAPER_SIZE)
 
 
 QUANTITIES: dict[str, Quantity] = {
     "same-skeleton": over_datasets(differing_edges),
-    "stable-seconds": claims.not_run("pcalg's R program is not among our references"),
+    "stable-seconds": quantities.not_run("pcalg's R program is not among our references"),
     "parallel-pc-dream5": over_datasets(over(PARALLEL, SERIAL)),
-    "parallel-pc-mean": claims.mean_of(over(PARALLEL, SERIAL)),
+    "parallel-pc-mean": quantities.mean_of(over(PARALLEL, SERIAL)),
     "stable-fast-seconds": over_datasets(seconds(SERIAL)),
     "cupc-e-seconds": over_datasets(seconds("cupc-e")),
     "cupc-s-seconds": over_datasets(seconds("cupc-s")),
-    "cupc-e-mean": claims.mean_of(over("cupc-e", SERIAL)),
-    "cupc-s-mean": claims.mean_of(over("cupc-s", SERIAL)),
+    "cupc-e-mean": quantities.mean_of(over("cupc-e", SERIAL)),
+    "cupc-s-mean": quantities.mean_of(over("cupc-s", SERIAL)),
     "cupc-s-dream5": over_datasets(over("cupc-s", SERIAL)),
     "cupc-e-over-baseline-1": over_datasets(over("cupc-e", "baseline-1")),
     "cupc-e-over-baseline-2": over_datasets(over("cupc-e", "baseline-2")),
@@ -156,12 +157,12 @@ QUANTITIES: dict[str, Quantity] = {
     "fig8-range": heatmap("cupc-s"),
     "less-variation": over_datasets(spread_ratio),
     "shared-by-40-rows": shared_by(40),
-    "runtime-over-n": along("n", claims.smallest_step),
-    "cupc-s-always-faster": claims.everywhere(size_of, over("cupc-s", "cupc-e")),
+    "runtime-over-n": along("n", quantities.smallest_step),
+    "cupc-s-always-faster": quantities.everywhere(size_of, over("cupc-s", "cupc-e")),
     "cupc-e-n-1000": at_paper_size(seconds("cupc-e")),
-    "cupc-e-over-stable-fast": at_paper_size(claims.reaching(8500, "cupc-e", SERIAL)),
-    "linear-in-m": along("m", claims.straightness),
-    "linear-in-d": along("d", lambda places, times: claims.straightness(places[1:], times[1:])),
+    "cupc-e-over-stable-fast": at_paper_size(quantities.reaching(8500, "cupc-e", SERIAL)),
+    "linear-in-m": along("m", quantities.straightness),
+    "linear-in-d": along("d", lambda places, times: quantities.straightness(places[1:], times[1:])),
     "fast-at-d-0.1": along("d", lambda places, times: times[0] / times[1]),
 }
 """By the id in results/reported/cupc_claims.csv."""
@@ -174,9 +175,7 @@ QUANTITIES: dict[str, Quantity] = {
     family="gaussian",
     experiments=("cupc_fig7", "cupc_fig8", "cupc_fig10"),
 )
-def cupc_claims(
-    runs: Sequence[VerifiedRecord], sharing: Sequence[Mapping[str, str]], reported: Sequence[Mapping[str, str]]
-) -> Table:
+def cupc_claims(runs: Runs, sharing: CsvRows, reported: CsvRows) -> Table:
     """What section 5 of the cuPC paper states in numbers, beside the same quantities from our records at
     alpha = {{ config["alpha"] }} and whether these bear it out, on the data sets named in the last column. The paper's
     numbers are of an Nvidia GTX 1080; runtimes of the backend ``host`` are those of the kernels on CPU cores.
@@ -190,4 +189,4 @@ def cupc_claims(
         "Parallel-PC. They are much faster than those, so speedups over them are smaller.",
     ]
     evidence = {backend: Evidence(runs, backend, histograms) for backend in backends}
-    return claims.table_of("Claims of cuPC, section 5, beside our records", reported, QUANTITIES, evidence, notes)
+    return table_of("Claims of cuPC, section 5, beside our records", reported, QUANTITIES, evidence, notes)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, table
 from gpupc_impl.reporting.cells import (
     INFINITY,
     Speedup,
@@ -24,7 +24,15 @@ from gpupc_impl.reporting.cells import (
     stated,
     time_cell,
 )
-from gpupc_impl.reporting.runs import VerifiedRecord, by_backend, datasets_of, device_backends, of_method, on_backend
+from gpupc_impl.reporting.runs import (
+    Runs,
+    VerifiedRecord,
+    by_backend,
+    datasets_of,
+    device_backends,
+    of_method,
+    on_backend,
+)
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 
@@ -56,11 +64,8 @@ def named(method: str, choice: str) -> str:
     return ("best " if choice == "best" else "") + label(method)
 
 
-# --- Table 1 ---------------------------------------------------------------------------------------------------------
-
-
 @table("gpupc_table1", "Table 1: data sets", paper=PAPER, family="discrete")
-def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]) -> Table:
+def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """The discrete data sets, with the shapes of gpuPC's Table 1 beside ours: drawn with seeds from benchmark Bayesian
     networks, whose true edges are known.
     """
@@ -114,8 +119,6 @@ def _declared(facts: Mapping[str, Any]) -> str:
     return found[0][1] if found else "–"
 
 
-# --- Table 2 ---------------------------------------------------------------------------------------------------------
-
 DIMENSIONS = {
     "p": ("N", "number of variables"),
     "categories": ("max |V|", "categories of each variable"),
@@ -129,9 +132,7 @@ NO_RATIO = {"speedup": None, "bound": None}
 
 
 @table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
-def gpupc_table2(
-    runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
-) -> Table:
+def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     """Speedup of gpuPC over disc-cuPC on a workload of fixed size, in five dimensions, as in gpuPC's Table 2: ours
     above the paper's (V100, 32 GB). ∞: disc-cuPC, which gives every thread its own contingency table and manages no
     memory, ran out of the device memory that is stated below the table.
@@ -206,7 +207,7 @@ def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None
     return speedup(slow, fast)
 
 
-def _fixed(runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]]) -> str:
+def _fixed(runs: Runs, sweeps: Sweeps) -> str:
     """The values that a dimension has where another one varies."""
     problems = {run.dataset: run.problem for run in runs if run.problem}
     names = {"p": "n_variables", "categories": "max_categories", "n": "n_samples"}
@@ -246,16 +247,12 @@ def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
     return [f"Device memory of {' and '.join(names)}: {limit}." for limit, names in words.items()]
 
 
-# --- Table 3 ---------------------------------------------------------------------------------------------------------
-
 REPORTED_COLUMNS = {"parallelPC": "parallelPC", "bnlearn": "bnlearn", "disc-cupc": BASELINE, "gpuPC": GPUPC}
 """The paper's methods, and the columns that they stand in."""
 
 
 @table("gpupc_table3", "Table 3: execution times", paper=PAPER, family="discrete")
-def gpupc_table3(
-    runs: Sequence[VerifiedRecord], problems: Sequence[Mapping[str, Any]], reported: Sequence[Mapping[str, str]]
-) -> Table:
+def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """Execution times on discrete data, as in gpuPC's Table 3: ours (median of the warm runs, 20–80 % band) above the
     paper's (V100; 40 CPU cores), and the structural Hamming distance of the skeleton to that of the true network. ∞:
     device memory exhausted; † marks a bound from a time limit; ≈ a skeleton that differs for an explained reason, such
@@ -269,12 +266,7 @@ def gpupc_table3(
         for run in its
     }
     parallel = {run.dataset: run for run in of_method(runs, PARALLEL)}
-    truths = {facts["name"]: facts.get("true_edges") for facts in problems}
-    distances = {
-        (run.dataset, run.setting): skeleton_differences(found, dag_of_edges(truths[run.dataset], len(found.names)))
-        for run in runs
-        if truths.get(run.dataset) is not None and (found := run.skeleton) is not None
-    }
+    distances = _distances(runs, problems)
     paper: dict[str, dict[str, float]] = {}
     for row in reported:
         paper.setdefault(row["dataset"], {})[REPORTED_COLUMNS[row["method"]]] = float(row["value"])
@@ -291,7 +283,7 @@ def gpupc_table3(
             if "best" in chosen:
                 ratios.append((group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)))
             compared = [distances.get((dataset, run.setting)) for run in (fast, *group.values()) if run]
-            found = next(filter(None, compared), None)
+            distance = next(filter(None, compared), None)
             rows.append(
                 [
                     dataset,
@@ -299,30 +291,13 @@ def gpupc_table3(
                     *(time_cell(group.get(name), oom=INFINITY) for name in shown),
                     *(str(speedup_or_infinity(*pair)) + mark(*pair) for pair in ratios),
                     str(speedup(parallel.get(dataset), fast)) + mark(parallel.get(dataset), fast),
-                    f"{sum(found)} (−{found[0]} +{found[1]})" if found else "–",
+                    f"{sum(distance)} (−{distance[0]} +{distance[1]})" if distance else "–",
                 ]
             )
-            for run in group.values():
-                missing, extra = distances.get((dataset, run.setting), (None, None))
-                plain.append(
-                    {"dataset": dataset, "source": "ours"}
-                    | csv_row(run, "setting backend machine median_s low_s high_s status verification edges tests")
-                    | {"missing_edges": missing, "extra_edges": extra}
-                    | {"skeleton_shd": None if missing is None else missing + extra}
-                )
+            plain += [_table3_row(run, distances.get((dataset, run.setting))) for run in group.values()]
         if dataset in paper:
-            times = paper[dataset]
-            rows.append(
-                [
-                    dataset if not here else "",
-                    "paper",
-                    *(f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown),
-                    f"{number(times[BASELINE] / times[GPUPC])}×",
-                    *["–"] * ("best" in chosen),
-                    f"{number(times['bnlearn'] / times[GPUPC])}×",
-                    "–",
-                ]
-            )
+            best = ["–"] * ("best" in chosen)
+            rows.append([dataset if not here else "", "paper", *_reported_times(paper[dataset], shown, best)])
     plain += [
         {"dataset": row["dataset"], "source": "paper", "setting": row["method"], "machine": row["hardware"]}
         | {"median_s": row["value"]}
@@ -346,3 +321,32 @@ def gpupc_table3(
         *(f"{CITED}, Table 3, {line}." for line in hardware(reported)),
     ]
     return Table("Execution times (gpuPC, Table 3)", header, rows, notes, plain)
+
+
+def _distances(
+    runs: Iterable[VerifiedRecord], problems: Iterable[Mapping[str, Any]]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """By data set and setting, the missing and the extra edges of skeletons whose true network is known."""
+    truths = {facts["name"]: facts.get("true_edges") for facts in problems}
+    return {
+        (run.dataset, run.setting): skeleton_differences(answer, dag_of_edges(truths[run.dataset], len(answer.names)))
+        for run in runs
+        if truths.get(run.dataset) is not None and (answer := run.skeleton) is not None
+    }
+
+
+def _table3_row(run: VerifiedRecord, distance: tuple[int, int] | None) -> dict[str, Any]:
+    """The row of a run in the CSV of Table 3."""
+    missing, extra = distance or (None, None)
+    return (
+        {"dataset": run.dataset, "source": "ours"}
+        | csv_row(run, "setting backend machine median_s low_s high_s status verification edges tests")
+        | {"missing_edges": missing, "extra_edges": extra, "skeleton_shd": sum(distance) if distance else None}
+    )
+
+
+def _reported_times(times: Mapping[str, float], shown: Iterable[str], best: Sequence[str]) -> list[str]:
+    """The cells of the paper: its times in the columns that are shown, and its speedups around those of ``best``."""
+    cells = [f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown]
+    over_baseline, over_parallel = (f"{number(times[name] / times[GPUPC])}×" for name in (BASELINE, "bnlearn"))
+    return [*cells, over_baseline, *best, over_parallel, "–"]

@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from gpupc_impl.reporting import claims
-from gpupc_impl.reporting.catalogue import table
+from gpupc_impl.reporting import quantities
+from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import label
-from gpupc_impl.reporting.claims import Evidence, Found, Missing, Quantity, growth, over, over_datasets, within
+from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.gpupc import BASELINE, GPUPC, PAPER, PARALLEL
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.quantities import Evidence, Missing, Numbers, Quantity, growth, over, over_datasets, within
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
 from gpupc_impl.reporting.tables import Table
 
 Size = Mapping[str, float]
@@ -28,25 +29,25 @@ def workload(run: VerifiedRecord) -> Size | None:
     }
 
 
-def speedup_over(axis: str, compute: claims.Compute) -> Quantity:
+def speedup_over(axis: str, compute: quantities.Compute) -> Quantity:
     """Of gpuPC over disc-cuPC, where one dimension varies."""
     name = f"{label(GPUPC)} over {label(BASELINE)}"
-    return claims.along(workload, axis, {name: over(GPUPC, BASELINE)}, compute)
+    return quantities.along(workload, axis, {name: over(GPUPC, BASELINE)}, compute)
 
 
-def runtime_over(axis: str, compute: claims.Compute) -> Quantity:
-    return claims.along(workload, axis, {label(GPUPC): claims.seconds(GPUPC)}, compute)
+def runtime_over(axis: str, compute: quantities.Compute) -> Quantity:
+    return quantities.along(workload, axis, {label(GPUPC): quantities.seconds(GPUPC)}, compute)
 
 
 def largest(_: list[float], found: list[float]) -> float:
     return max(found)
 
 
-def at(place: float) -> claims.Compute:
+def at(place: float) -> quantities.Compute:
     return within(place, place)
 
 
-def steps_over_steps(last: float) -> claims.Compute:
+def steps_over_steps(last: float) -> quantities.Compute:
     """By how much more than in proportion the numbers grow, step by step, up to a value of what varies."""
 
     def compute(places: list[float], found: list[float]) -> list[float]:
@@ -65,46 +66,46 @@ def out_of_memory(chosen: Callable[[Size], bool]) -> Quantity:
     def outcome(evidence: Evidence, dataset: str) -> float:
         slow, fast = evidence.run(dataset, BASELINE), evidence.run(dataset, GPUPC)
         if slow.status not in ("ok", "oom"):
-            claims.seconds_of(slow)  # raises
+            quantities.seconds_of(slow)  # raises
         return 100.0 * (slow.status == "oom" and fast.counts)
 
-    def quantity(evidence: Evidence, _: Sequence[str]) -> Found:
-        sizes = claims.described(evidence, workload)
+    def quantity(evidence: Evidence, _: Sequence[str]) -> Numbers:
+        sizes = quantities.described(evidence, workload)
         datasets = [dataset for dataset, size in sizes.items() if chosen(size)]
         found = over_datasets(outcome)(evidence, datasets)
-        return found if datasets else Found({}, {"such workloads": "not in this run"})
+        return found if datasets else Numbers({}, {"such workloads": "not in this run"})
 
     return quantity
 
 
 QUANTITIES: dict[str, Quantity] = {
-    "up-to-45.6": claims.by_size(workload, over(GPUPC, BASELINE), of=max),
-    "up-to-62.1": claims.largest_of(claims.reaching(62.1, GPUPC, PARALLEL)),
+    "up-to-45.6": quantities.by_size(workload, over(GPUPC, BASELINE), of=max),
+    "up-to-62.1": quantities.largest_of(quantities.reaching(62.1, GPUPC, PARALLEL)),
     "steady-over-N": speedup_over("N", within(0, math.inf)),
-    "quadruple": runtime_over("N", claims.per_doubling(0, math.inf)),
+    "quadruple": runtime_over("N", quantities.per_doubling(0, math.inf)),
     "similar-over-categories": speedup_over("max |V|", within(4, 10)),
     "two-categories": speedup_over("max |V|", growth(4, 2)),
     "memory-of-categories": out_of_memory(lambda size: size["max |V|"] > 10),
     "500k-samples": speedup_over("n", within(500_000, math.inf, max)),
     "10k-samples": speedup_over("n", at(10_000)),
     "order-of-magnitude": speedup_over("n", largest),
-    "linear-in-n": runtime_over("n", claims.per_doubling(500_000, math.inf)),
+    "linear-in-n": runtime_over("n", quantities.per_doubling(500_000, math.inf)),
     "sublinear-in-n": runtime_over("n", steps_over_steps(500_000)),
     "constant-over-T": speedup_over("T", growth(32, 128)),
     "higher-below-32": speedup_over("T", growth(32, 1)),
     "memory-of-levels": out_of_memory(lambda size: size["d"] <= 0.5),
     "gap-over-d": speedup_over("d", growth(0.9, 0.75)),
-    "always-faster": claims.everywhere(workload, over(GPUPC, BASELINE), "workloads"),
-    "bnlearn-over-parallelpc": claims.not_run("neither bnlearn nor parallelPC is among our references"),
+    "always-faster": quantities.everywhere(workload, over(GPUPC, BASELINE), "workloads"),
+    "bnlearn-over-parallelpc": quantities.not_run("neither bnlearn nor parallelPC is among our references"),
     "disc-cupc-over-cpu": over_datasets(over(BASELINE, PARALLEL)),
     "gpupc-over-cpu": over_datasets(over(GPUPC, PARALLEL)),
-    "up-to-6.5": claims.largest_of(over(GPUPC, BASELINE)),
+    "up-to-6.5": quantities.largest_of(over(GPUPC, BASELINE)),
 }
 """By the id in results/reported/gpupc_claims.csv."""
 
 
 @table("gpupc_claims", "Section 4: claims", paper=PAPER, family="discrete", experiments=("gpupc_table2",))
-def gpupc_claims(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def gpupc_claims(runs: Runs, reported: CsvRows) -> Table:
     """What the gpuPC paper states in numbers, beside the same quantities from our records and whether these bear it
     out, on the data named in the last column. The paper's numbers are of an Nvidia V100 and of 40 CPU cores; runtimes
     of the backend ``host`` are those of the kernels on CPU cores.
@@ -116,4 +117,4 @@ def gpupc_claims(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str,
         f"Our {PARALLEL} stands for bnlearn's parallel program. It is much faster than that, so speedups over it are "
         "smaller.",
     ]
-    return claims.table_of("Claims of gpuPC beside our records", reported, QUANTITIES, evidence, notes)
+    return table_of("Claims of gpuPC beside our records", reported, QUANTITIES, evidence, notes)

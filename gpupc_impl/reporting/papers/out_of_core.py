@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.measurement.record import band
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import figure, table
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
 from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
 from gpupc_impl.reporting.figures import HEADING, Drawing, footer, tick_number
-from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of, of_method
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
 
 if TYPE_CHECKING:
@@ -24,18 +24,13 @@ AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}
 PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 
 
-def compared(runs: Sequence[VerifiedRecord]) -> set[str]:
+def compared(runs: Runs) -> set[str]:
     """The settings that stand for the paper's two methods: square blocks, and unified memory with the same kernels."""
     return {run.setting for method, params in AS_PUBLISHED.items() for run in of_method(runs, method, **params)}
 
 
-# --- Fig. 2 ----------------------------------------------------------------------------------------------------------
-
-
 @figure("ooc_fig2", "Fig. 2: unified memory and blocks", paper=PAPER, experiments=("ooc_fig2",))
-def ooc_fig2(
-    runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]], sweeps: Mapping[str, Mapping[str, float]]
-) -> Drawing:
+def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
     """Runtime of level 0 (left) and level 1 (right) over the number of variables, all possible CI tests conducted
     (alpha so close to one that no edge goes), as in the Out-of-Core paper's Fig. 2: medians with the 20–80 % band,
     logarithmic. The vertical line stands where the in-core data structures fill the device memory, or the budget that
@@ -123,9 +118,7 @@ def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> fl
     return sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
 
 
-def _line(
-    axes: Axes, runs: Sequence[VerifiedRecord], level: int, sizes: Mapping[str, int], is_main: bool
-) -> list[dict[str, Any]]:
+def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
     """One setting's medians with their bands; triangles at the time limit, crosses at the bottom for other failures."""
     rows, points = [], []
     for run in runs:
@@ -154,9 +147,7 @@ def _line(
     return rows
 
 
-def _statements(
-    rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: Sequence[Mapping[str, str]]
-) -> list[str]:
+def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: CsvRows) -> list[str]:
     """How many times faster the paper's faster method is, by level: ours at both ends, beside the paper's numbers."""
     seconds: dict[tuple[int, str, int], dict[str, float]] = {}
     for row in rows:
@@ -176,7 +167,11 @@ def _statements(
         ours = ", ".join(f"{number(ratios[place])}× at {place[1]:,}" for place in dict.fromkeys(ends))
         paper = ", ".join(f"{_reported(row)}× at {int(row['variables']):,}" for row in theirs)
         lines.append(f"Level {level}, {label(fast)} over {label(slow)}: ours {ours or 'not measured'}; paper {paper}")
-    removed = {row["dataset"] for row in rows if row["edges_left"] is not None and not _complete(row)}
+    removed = {
+        row["dataset"]
+        for row in rows
+        if row["edges_left"] not in (None, row["variables"] * (row["variables"] - 1) // 2)
+    }
     if removed:
         lines.append(f"Not fully connected, edges were removed: {', '.join(sorted(removed))}")
     return lines
@@ -189,15 +184,8 @@ def _reported(row: Mapping[str, str]) -> str:
     return row["low"] if row["low"] == row["high"] else f"{row['low']} to {row['high']}"
 
 
-def _complete(row: Mapping[str, Any]) -> bool:
-    return row["edges_left"] == row["variables"] * (row["variables"] - 1) // 2
-
-
-# --- Table 1 ---------------------------------------------------------------------------------------------------------
-
-
 @table("ooc_table1", "Table 1: wide data", paper=PAPER, experiments=("ooc_table1",))
-def ooc_table1(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
     """Levels 0 and 1 at alpha = 0.01 on wide data, as in the Out-of-Core paper's Table 1: a CPU reference, unified
     memory and block-based, with the paper's numbers for TCGA (55,572 genes, 3,189 samples) below ours. The TCGA matrix
     is not public in one file; what stands for it is generated, see ``docs/experiments.md``.
@@ -292,8 +280,6 @@ def _device_memory(run: VerifiedRecord | None) -> str:
     return used if limit is None else f"{used} of {number(limit / 1e6)} MB"
 
 
-# --- Fig. 1 ----------------------------------------------------------------------------------------------------------
-
 STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
 STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
 SHOWN = 12
@@ -301,7 +287,7 @@ SHOWN = 12
 
 
 @figure("ooc_fig1", "Fig. 1: overlap of transfers and kernels", paper=PAPER, experiments=("ooc_table1",))
-def ooc_fig1(timeline: Sequence[Mapping[str, str]], ran: str) -> Drawing:
+def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     """When each block of a real run went through extraction and merging on the CPU, transfers, and kernels, as the
     Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars are the blocks'. {% if config["backend"] == "host"
     %}On the host backend streams run in order, so nothing overlaps.{% endif %} Numbers:

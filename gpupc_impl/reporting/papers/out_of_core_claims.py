@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpupc_impl.reporting import claims
-from gpupc_impl.reporting.catalogue import table
-from gpupc_impl.reporting.claims import (
+from gpupc_impl.reporting import quantities
+from gpupc_impl.reporting.catalogue import CsvRows, table
+from gpupc_impl.reporting.claims import table_of
+from gpupc_impl.reporting.papers.out_of_core import AS_PUBLISHED, BLOCK, PAPER, UM, level_seconds
+from gpupc_impl.reporting.quantities import (
     Evidence,
-    Found,
     Measure,
     Missing,
+    Numbers,
     Quantity,
     over_datasets,
     ratio,
     reaching,
     seconds,
 )
-from gpupc_impl.reporting.papers.out_of_core import AS_PUBLISHED, BLOCK, PAPER, UM, level_seconds
-from gpupc_impl.reporting.runs import VerifiedRecord, device_backends
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
 from gpupc_impl.reporting.tables import Table
 
 PARALLEL = "stable-parallel"
@@ -38,7 +39,7 @@ def level(method: str, which: int) -> Measure:
 
     def measure(evidence: Evidence, dataset: str) -> float:
         run = evidence.run(dataset, method)
-        claims.seconds_of(run)  # raises where there is no time
+        quantities.seconds_of(run)  # raises where there is no time
         median = level_seconds(run, which)[1]
         if median is None:
             raise Missing(f"{run.setting} tells no time of level {which}")
@@ -68,13 +69,13 @@ def removed_by_level_0(evidence: Evidence, dataset: str) -> float:
     """Percent of all edges."""
     run = evidence.run(dataset, BLOCK)
     if run.result is None:
-        claims.seconds_of(run)  # raises
+        quantities.seconds_of(run)  # raises
     p = run.problem["n_variables"]
     return 100 * (1 - run.result.edges_per_level[0] / (p * (p - 1) / 2))
 
 
 def at(variables: int, measure: Measure) -> Quantity:
-    return claims.at_size(connected, {"N": variables}, measure)
+    return quantities.at_size(connected, {"N": variables}, measure)
 
 
 def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
@@ -83,7 +84,7 @@ def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
     The paper's square blocks come first; where they were not measured at both sizes, another layout that was.
     """
 
-    def quantity(evidence: Evidence, datasets: Sequence[str]) -> Found:
+    def quantity(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
         blocks = [run for run in evidence.runs if run.method == BLOCK]
         published = [run for run in blocks if AS_PUBLISHED[BLOCK].items() <= run.params.items()]
         for setting in dict.fromkeys(run.setting for run in [*published, *blocks]):
@@ -91,27 +92,27 @@ def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
             above, below = (at(*each)(alone, datasets) for each in (one, other))
             if above.values and below.values:
                 where = f"{setting}, N = {one[0]:g} and {other[0]:g}"
-                return Found({where: [above.all[0] / below.all[0]]})
-        return Found({}, {f"N = {one[0]:g} and {other[0]:g}": "no block-based setting was measured at both"})
+                return Numbers({where: [above.all[0] / below.all[0]]})
+        return Numbers({}, {f"N = {one[0]:g} and {other[0]:g}": "no block-based setting was measured at both"})
 
     return quantity
 
 
 UM_OVER_BLOCK = ratio(level(BLOCK, 0), level(UM, 0))
 BLOCK_OVER_UM = ratio(level(UM, 1), level(BLOCK, 1))
-NO_LEVELS = claims.not_run("device memory is recorded for both levels together")
-NO_FAULTS = claims.not_run("page faults are not counted")
+NO_LEVELS = quantities.not_run("device memory is recorded for both levels together")
+NO_FAULTS = quantities.not_run("page faults are not counted")
 
 QUANTITIES: dict[str, Quantity] = {
     "over-um-95": over_datasets(reaching(95, BLOCK, UM)),
     "over-cpu-236": over_datasets(reaching(236, BLOCK, PARALLEL)),
-    "level-0-up-to-15": claims.by_size(connected, UM_OVER_BLOCK, of=max),
+    "level-0-up-to-15": quantities.by_size(connected, UM_OVER_BLOCK, of=max),
     "level-0-55000": at(55_000, UM_OVER_BLOCK),
-    "level-0-gap": claims.along(
+    "level-0-gap": quantities.along(
         connected, "N", {"unified memory over block-based": UM_OVER_BLOCK}, lambda _, found: found[-1] / found[0]
     ),
-    "level-1-similar": claims.along(
-        connected, "N", {"block-based over unified memory": BLOCK_OVER_UM}, claims.within(0, 35_000)
+    "level-1-similar": quantities.along(
+        connected, "N", {"block-based over unified memory": BLOCK_OVER_UM}, quantities.within(0, 35_000)
     ),
     "level-1-40000": at(40_000, BLOCK_OVER_UM),
     "level-1-55000": at(55_000, BLOCK_OVER_UM),
@@ -136,7 +137,7 @@ QUANTITIES: dict[str, Quantity] = {
 
 
 @table("ooc_claims", "Section 5: claims", paper=PAPER, experiments=("ooc_fig2", "ooc_table1"))
-def ooc_claims(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, str]]) -> Table:
+def ooc_claims(runs: Runs, reported: CsvRows) -> Table:
     """What the Out-of-Core paper states in numbers, beside the same quantities from our records and whether these bear
     it out, on the data named in the last column. The paper's numbers are of an Nvidia V100 with 32 GB, which its data
     exceed from 40,000 variables on. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
@@ -150,4 +151,4 @@ def ooc_claims(runs: Sequence[VerifiedRecord], reported: Sequence[Mapping[str, s
         "public in one file.",
         "Tests are those that a method counts; where both sides of a pair are tested, each counts.",
     ]
-    return claims.table_of("Claims of Out-of-Core beside our records", reported, QUANTITIES, evidence, notes)
+    return table_of("Claims of Out-of-Core beside our records", reported, QUANTITIES, evidence, notes)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import figure
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure
 from gpupc_impl.reporting.cells import csv_row, label, number
 from gpupc_impl.reporting.figures import HEADING, Drawing, footer, tick_number
-from gpupc_impl.reporting.runs import VerifiedRecord
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,9 +28,7 @@ SHOWN = {"whole": ("o", "-"), "level 1": ("s", "--")}
     experiments=("pair_scan_scaling",),
     reported="ooc_table1.csv",
 )
-def pair_scan_scaling(
-    runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]], reported: Sequence[Mapping[str, str]]
-) -> Drawing:
+def pair_scan_scaling(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     """Levels 0 and 1 of ``pair-scan`` on wide data of 3,189 samples (fewer in the default config), from the samples in
     host memory to the result there, over the number of variables, both axes logarithmic; with the exponent of the power
     law through the points (least squares of the logarithms). The cross is what the Out-of-Core paper reports for its

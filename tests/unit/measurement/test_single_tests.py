@@ -124,7 +124,7 @@ def test_a_cell_over_its_limit_costs_the_others_nothing(tmp_path, plugin):
     assert status == {("slow", 3): "timeout", ("b", 3): "ok", ("slow", 4): "ok", ("b", 4): "ok"}
     late = timed["cells"][2]
     assert "over the time limit of 4 s for a cell: 0 of 2 tests were made" in late["why"]
-    assert [row["status"] for row in verify_tests(timed["cells"])] == ["equal", "equal", "not-run", "equal"]
+    assert [row["status"] for row in verify_tests(timed["cells"])] == ["equal", "equal", "not-run", "alone"]
 
 
 def test_a_limit_that_was_hit_is_remembered(tmp_path, plugin):

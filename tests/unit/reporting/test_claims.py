@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpupc_impl.core.files import read_csv
-from gpupc_impl.reporting import claims
+from gpupc_impl.reporting import claims, quantities
 
 ROOT = Path(__file__).parents[3]
 MODULES = {"cupc": "cupc_claims", "gpupc": "gpupc_claims", "cmiknn": "cmiknn_claims", "ooc": "out_of_core_claims"}
@@ -54,31 +54,34 @@ def test_verdicts(check, low, high, values, word):
 
 
 def test_numbers_of_a_series():
-    assert claims.smallest_step([1, 2, 3], [1.0, 3.0, 4.5]) == pytest.approx(1.5)
-    assert claims.straightness([1, 2, 3], [1, 2, 3]) == pytest.approx(1)
-    assert claims.straightness([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)  # a falling line is no linear growth
-    assert claims.within(2, 3)([1, 2, 3], [5.0, 6.0, 7.0]) == [6.0, 7.0]
-    assert claims.within(2, 3, max)([1, 2, 3], [5.0, 6.0, 7.0]) == 7.0
-    assert claims.growth(3, 1)([1, 2, 3], [5.0, 6.0, 10.0]) == 0.5
-    assert claims.percent_growth(1, 3)([1, 2, 3], [5.0, 6.0, 10.0]) == pytest.approx(100)
-    assert claims.per_doubling(1, 4)([1, 2, 3, 4], [5.0, 6.0, 7.0, 18.0]) == [6 / 5, 3.0]
+    assert quantities.smallest_step([1, 2, 3], [1.0, 3.0, 4.5]) == pytest.approx(1.5)
+    assert quantities.straightness([1, 2, 3], [1, 2, 3]) == pytest.approx(1)
+    assert quantities.straightness([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)  # a falling line is no linear growth
+    assert quantities.within(2, 3)([1, 2, 3], [5.0, 6.0, 7.0]) == [6.0, 7.0]
+    assert quantities.within(2, 3, max)([1, 2, 3], [5.0, 6.0, 7.0]) == 7.0
+    assert quantities.growth(3, 1)([1, 2, 3], [5.0, 6.0, 10.0]) == 0.5
+    assert quantities.percent_growth(1, 3)([1, 2, 3], [5.0, 6.0, 10.0]) == pytest.approx(100)
+    assert quantities.per_doubling(1, 4)([1, 2, 3, 4], [5.0, 6.0, 7.0, 18.0]) == [6 / 5, 3.0]
 
 
 @pytest.mark.parametrize(
-    "compute", [claims.straightness, claims.within(8, 9), claims.growth(1, 3), claims.per_doubling(2, 9)]
+    "compute",
+    [quantities.straightness, quantities.within(8, 9), quantities.growth(1, 3), quantities.per_doubling(2, 9)],
 )
 def test_a_number_that_a_series_does_not_have_is_missing(compute):
-    with pytest.raises(claims.Missing):
+    with pytest.raises(quantities.Missing):
         compute([1, 2], [1.0, 2.0])
 
 
 def test_missing_numbers_are_listed_by_reason():
-    found = claims.together(claims.not_run("none of it"), claims.over_datasets(_odd))(None, ["a", "bb", "ccc", "dddd"])
+    found = quantities.together(quantities.not_run("none of it"), quantities.over_datasets(_odd))(
+        None, ["a", "bb", "ccc", "dddd"]
+    )
     assert found.values == {"a": [1], "ccc": [3]}
     assert claims._listed(found.missing) == "all (none of it); bb, dddd (even)"
 
 
 def _odd(_, dataset):
     if len(dataset) % 2 == 0:
-        raise claims.Missing("even")
+        raise quantities.Missing("even")
     return len(dataset)

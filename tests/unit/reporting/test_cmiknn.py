@@ -9,7 +9,7 @@ import pytest
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.reporting.cells import Speedup
-from gpupc_impl.reporting.papers import cmiknn
+from gpupc_impl.reporting.papers import cmiknn, cmiknn_tests
 
 ROOT = Path(__file__).parents[3]
 NAMES = (*(f"cmiknn_table{k}" for k in (1, 2, 4, 5, 6, 10)), "cmiknn_fig1")
@@ -61,7 +61,7 @@ def column(table, name):
 
 
 def test_single_tests_are_medians_with_the_papers_below():
-    table = cmiknn.single_tests(
+    table = cmiknn_tests.single_tests(
         "A title",
         timed(
             cell("tigramite", [4.0, 8.0, 6.0]),
@@ -85,12 +85,12 @@ def test_single_tests_are_medians_with_the_papers_below():
 
 
 def test_percentiles_have_rows_of_their_own():
-    table = cmiknn.single_tests(
+    table = cmiknn_tests.single_tests(
         "A title",
         timed(cell("tigramite", [float(x) for x in range(101)])),
         "k_cmi",
         REPORTED["cmiknn_table6"],
-        cmiknn.PERCENTILES,
+        cmiknn_tests.PERCENTILES,
     )
     assert [row_of(table, "ours: tigramite", p)[2] for p in ("0.05", "0.5", "0.95")] == ["5.00", "50.0", "95.0"]
     assert row_of(table, "paper: CMIknn", "0.95")[2] == "2.03"
@@ -98,7 +98,7 @@ def test_percentiles_have_rows_of_their_own():
 
 
 def test_a_row_a_k_where_something_else_varies():
-    table = cmiknn.single_tests(
+    table = cmiknn_tests.single_tests(
         "A title",
         timed(
             cell("tigramite", [1.0], k=7, n=100),
@@ -116,16 +116,18 @@ def test_a_row_a_k_where_something_else_varies():
 
 
 def test_columns_ascend_and_hold_every_reported_value():
-    table = cmiknn.single_tests("A title", timed(cell("tigramite", [1.0])), "permutations", REPORTED["cmiknn_table2"])
+    table = cmiknn_tests.single_tests(
+        "A title", timed(cell("tigramite", [1.0])), "permutations", REPORTED["cmiknn_table2"]
+    )
     assert table.header[2:] == [f"perm = {x}" for x in (50, 100, 250, 500, 1000)]
 
 
 def test_differing_p_values_are_said():
     same = [cell("cmiknn-serial", [1.0]), cell("gpucmiknn-counting", [1.0]), cell("tigramite", [1.0], p_values=[0.1])]
-    table = cmiknn.single_tests("A title", timed(*same), "k_cmi", REPORTED["cmiknn_table1"])
+    table = cmiknn_tests.single_tests("A title", timed(*same), "k_cmi", REPORTED["cmiknn_table1"])
     assert any("found the same p-values" in note for note in table.notes)
     wrong = [cell("cmiknn-serial", [1.0]), cell("gpucmiknn-counting", [1.0], p_values=[0.1])]
-    table = cmiknn.single_tests("A title", timed(*wrong), "k_cmi", REPORTED["cmiknn_table1"])
+    table = cmiknn_tests.single_tests("A title", timed(*wrong), "k_cmi", REPORTED["cmiknn_table1"])
     assert "✗ Implementations differ in their p-values in 1 of 1 problems." in table.notes
 
 

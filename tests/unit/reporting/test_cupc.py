@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.papers import cupc
+from gpupc_impl.reporting.papers import cupc_figures, cupc_heatmaps
 from workflow.lib.experiments import grid_settings
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def levels():
 
 
 def test_a_bar_of_fig6_is_the_median_share_of_each_level(levels, load):
-    drawing = cupc.cupc_fig6(load(levels), REPORTED["cupc_fig6"])
+    drawing = cupc_figures.cupc_fig6(load(levels), REPORTED["cupc_fig6"])
     shares = {(row["method"], row["part"]): row["percent"] for row in drawing.rows if row["dataset"] == "nci-60"}
     assert [shares["cupc-e", part] for part in ("0", "1", "2", "transfers")] == pytest.approx([10, 50, 30, 10])
     assert shares["cupc-s", "6"] == pytest.approx(10)
@@ -78,7 +78,7 @@ def test_a_bar_of_fig6_is_the_median_share_of_each_level(levels, load):
 @pytest.mark.parametrize("only", ["cupc-e", "cupc-s"])
 def test_fig6_with_one_of_the_two_methods(tmp_path, levels, load, only):
     runs = load([content for content in levels if content["method"] != ({"cupc-e", "cupc-s"} - {only}).pop()])
-    drawing = cupc.cupc_fig6(runs, REPORTED["cupc_fig6"])
+    drawing = cupc_figures.cupc_fig6(runs, REPORTED["cupc_fig6"])
     drawing.write(*(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
     assert {row["method"] for row in read_csv(tmp_path / "f.csv")} == {only}
     absent = drawing.figure.axes[only == "cupc-e"]
@@ -87,7 +87,7 @@ def test_fig6_with_one_of_the_two_methods(tmp_path, levels, load, only):
 
 
 def test_fig6_without_either(tmp_path, levels, load):
-    drawing = cupc.cupc_fig6(load(levels[-1:]), REPORTED["cupc_fig6"])
+    drawing = cupc_figures.cupc_fig6(load(levels[-1:]), REPORTED["cupc_fig6"])
     drawing.write(*(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
     assert read_csv(tmp_path / "f.csv") == []
 
@@ -105,7 +105,7 @@ def grid(dataset, times, backend="host", **status):
 
 
 def test_the_grids_have_30_and_16_configurations(load):
-    drawing = cupc.cupc_fig7(load([*grid("a", {})]), REPORTED["cupc_fig7"])
+    drawing = cupc_heatmaps.cupc_fig7(load([*grid("a", {})]), REPORTED["cupc_fig7"])
     assert len(drawing.rows) == len(drawing.figure.axes[0].texts) == 30
     assert len(grid_settings("cupc-s", {"theta": [32, 64, 128, 256], "delta": [1, 2, 4, 8]})) == 16
     plt.close(drawing.figure)
@@ -116,7 +116,7 @@ def test_a_cell_is_the_ratio_to_the_selected_configuration(load):
         [*grid("a", {"cupc-e-2-32": 2.0, "cupc-e-1-256": 8.0})],
         statuses={("a", "cupc-e-32-1"): "unexplained"},
     )
-    drawing = cupc.cupc_fig7(runs, REPORTED["cupc_fig7"])
+    drawing = cupc_heatmaps.cupc_fig7(runs, REPORTED["cupc_fig7"])
     ratios = {(row["beta"], row["gamma"]): row["ratio"] for row in drawing.rows}
     assert (ratios[2, 32], ratios[1, 256], ratios[4, 8]) == (1.0, 0.25, 2.0)
     axes = drawing.figure.axes[0]
@@ -130,7 +130,7 @@ def test_a_cell_is_the_ratio_to_the_selected_configuration(load):
 
 def test_what_failed_is_hatched_and_what_was_not_run_is_grey(load):
     runs = load([*grid("a", {}, cupc_e_1_256="timeout", cupc_e_1_128="oom", cupc_e_256_1="skipped")])
-    drawing = cupc.cupc_fig7(runs, REPORTED["cupc_fig7"])
+    drawing = cupc_heatmaps.cupc_fig7(runs, REPORTED["cupc_fig7"])
     cells = drawing.figure.axes[0].patches
     assert sum(bool(cell.get_hatch()) for cell in cells) == 2
     assert [to_hex(cell.get_facecolor()) for cell in cells].count("#bbbbbb") == 1
@@ -143,7 +143,7 @@ def test_what_failed_is_hatched_and_what_was_not_run_is_grey(load):
 
 def test_a_data_set_that_is_missing_has_a_grey_panel(load):
     absent = [content | {"status": "skipped", "time_s": {"cold": None, "warm": []}} for content in grid("b", {})]
-    drawing = cupc.cupc_fig7(load([*grid("a", {}), *absent]), REPORTED["cupc_fig7"])
+    drawing = cupc_heatmaps.cupc_fig7(load([*grid("a", {}), *absent]), REPORTED["cupc_fig7"])
     assert {to_hex(cell.get_facecolor()) for cell in drawing.figure.axes[1].patches[:-1]} == {"#bbbbbb"}
     assert len(drawing.rows) == 60
     plt.close(drawing.figure)
@@ -152,7 +152,7 @@ def test_a_data_set_that_is_missing_has_a_grey_panel(load):
 @pytest.mark.parametrize("count", [1, 4, 6])
 def test_any_number_of_data_sets(tmp_path, count, load):
     runs = load([content for name in "abcdef"[:count] for content in grid(name, {})])
-    drawing = cupc.cupc_fig7(runs, REPORTED["cupc_fig7"])
+    drawing = cupc_heatmaps.cupc_fig7(runs, REPORTED["cupc_fig7"])
     drawing.write(*(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
     assert len(drawing.figure.axes) == count + 1
     plt.close(drawing.figure)
@@ -160,7 +160,7 @@ def test_any_number_of_data_sets(tmp_path, count, load):
 
 def test_backends_have_panels_of_their_own(load):
     runs = load([*grid("a", {}), *grid("a", {"cupc-e-2-32": 0.5}, backend="cuda")])
-    drawing = cupc.cupc_fig7(runs, REPORTED["cupc_fig7"])
+    drawing = cupc_heatmaps.cupc_fig7(runs, REPORTED["cupc_fig7"])
     assert [axes.get_title() for axes in drawing.figure.axes[:2]] == ["a, host", "a, cuda"]
     assert {row["ratio"] for row in drawing.rows if row["backend"] == "host"} == {1.0}
     plt.close(drawing.figure)
@@ -169,7 +169,7 @@ def test_backends_have_panels_of_their_own(load):
 def test_fig8_has_its_own_axes(load):
     settings = grid_settings("cupc-s", {"theta": [32, 64], "delta": [1, 2]})
     records = [record("a", "cupc-s", [1.0], **setting["params"]) for setting in settings.values()]
-    drawing = cupc.cupc_fig8(load(records), REPORTED["cupc_fig8"])
+    drawing = cupc_heatmaps.cupc_fig8(load(records), REPORTED["cupc_fig8"])
     axes = drawing.figure.axes[0]
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("θ", "δ")
     assert [label.get_text() for label in axes.get_yticklabels()] == ["32", "64"]
@@ -188,7 +188,7 @@ def test_fig10_has_a_box_a_method_and_value(load):
     records[-1] = record("n100-4", "cupc-s", [], status="timeout")
     records[-2] = record("n100-4", "cupc-e", [], status="oom")
     sweeps = {"n": graphs, "d": {"n50-0": 0.1}}
-    drawing = cupc.cupc_fig10(load(records), sweeps)
+    drawing = cupc_figures.cupc_fig10(load(records), sweeps)
     by_n, by_d = drawing.figure.axes
     assert len(by_n.patches) == 4
     squares = [(line.get_color(), list(line.get_ydata())) for line in by_d.lines if line.get_marker() == "s"]
@@ -208,6 +208,6 @@ def test_fig10_has_a_box_a_method_and_value(load):
 
 def test_a_drawing_is_written_three_times(tmp_path, levels, load):
     paths = [tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")]
-    cupc.cupc_fig6(load(levels), REPORTED["cupc_fig6"]).write(*paths)
+    cupc_figures.cupc_fig6(load(levels), REPORTED["cupc_fig6"]).write(*paths)
     assert all(path.stat().st_size for path in paths)
     assert len(read_csv(paths[-1])) == 4 + 8 + 2

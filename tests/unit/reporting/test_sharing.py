@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpupc_impl import skeleton
 from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.reporting import sharing
-from gpupc_impl.reporting.papers import cupc
+from gpupc_impl.reporting.papers import cupc_figures
 
 REPORTED = [{"label": "DREAM5-Insilico", "rows_at_most": "40", "percent": "95"}]
 
@@ -100,7 +100,7 @@ def test_the_figure_shows_the_measured_data_with_most_sets(several):
     assert sharing.largest(sharing.load(several)).dataset == "genes"
     assert sharing.largest(sharing.load([row for row in several if row["kind"] != "file"])).dataset == "made-up"
     assert "nothing-shared" not in {found.dataset for found in sharing.load(several)}
-    figure = cupc.cupc_fig9(several, REPORTED).figure
+    figure = cupc_figures.cupc_fig9(several, REPORTED).figure
     axes = figure.axes[0]
     assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(100)
     assert any(bar.get_x() + bar.get_width() == 40.5 for bar in axes.patches)
@@ -111,6 +111,6 @@ def test_the_figure_shows_the_measured_data_with_most_sets(several):
 
 
 def test_without_any_shared_set_the_figure_says_so():
-    figure = cupc.cupc_fig9([], REPORTED).figure
+    figure = cupc_figures.cupc_fig9([], REPORTED).figure
     assert "no data set" in figure.axes[0].texts[0].get_text()
     plt.close(figure)

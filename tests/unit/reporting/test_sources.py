@@ -137,6 +137,39 @@ def test_a_recorded_run_without_verification_enters_no_mean(source):
         catalogue.READERS["runs"](source(None, [record()], verified=False))
 
 
+def test_a_published_run_is_alone_only_where_no_other_run_of_the_data_set_finished(source):
+    """Three data sets: one run, one run beside another that did not finish, and two runs that finished."""
+    other = record("cupc-e") | {"status": "timeout", "result": None, "time_s": {"warm": [], "levels": []}}
+    records = [record() | {"dataset": {"name": name}} for name in ("one", "failed", "two")]
+    records += [other | {"dataset": {"name": "failed"}}, record("cupc-e") | {"dataset": {"name": "two"}}]
+    found = {(run.dataset, run.setting): run for run in catalogue.READERS["runs"](source("h200", records))}
+    statuses = {dataset: found[dataset, "cupc-s"].verification for dataset in ("one", "failed", "two")}
+    assert statuses == {"one": "alone", "failed": "alone", "two": "equal"}
+    alone = found["one", "cupc-s"]
+    assert (alone.counts, alone.differing_edges) == (True, "")
+    assert cells.time_cell(alone).endswith(" °")
+    assert any(note.startswith("° ") for note in cells.remarks([alone]))
+
+
+def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp_path, publish):
+    """cuPC's program with 1618 edges on MCC is explained; with other edges, on other data or by ours it is not."""
+    runs_of = [("mcc", "cupc-authors", 1618), ("mcc", "cupc-s", 1618), ("mcc", "gpucsl", 1618)]
+    runs_of.append(("nci-60", "cupc-authors", 1618))
+    records = []
+    for dataset, method, edges in runs_of:
+        content = record(method)
+        records.append(content | {"dataset": {"name": dataset}, "result": content["result"] | {"edges": edges}})
+    publish(records, tmp_path, dict.fromkeys((method for _, method, _ in runs_of), "unexplained"))
+    keys = [(dataset, method) for dataset, method, _ in runs_of]
+    found = catalogue.READERS["runs"](Source(str(tmp_path), "cuda", {}, runs=keys))
+    assert [run.verification for run in found] == ["explained", *["unexplained"] * 3]
+    assert cells.time_cell(found[0]).startswith("1.50 (1.20–1.80) ≠")
+    (note,) = (note for note in cells.remarks(found) if note.startswith("≠ "))
+    assert note.startswith("≠ mcc: cupc-authors: another skeleton")
+    assert note.endswith("(docs/numerics.md).")
+    assert not found[0].counts  # its time is of another skeleton
+
+
 def test_the_worst_mark_is_shown():
     verified = [run_of("random"), run_of("unexplained"), run_of("equal", stale=True)]
     assert cells.mark(*verified) == " ✗ ‡"

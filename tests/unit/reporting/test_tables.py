@@ -9,7 +9,7 @@ import pytest
 from gpupc_impl.core.family import families
 from gpupc_impl.core.registry import methods
 from gpupc_impl.reporting import cells, style, summary, tables
-from gpupc_impl.reporting.papers import cupc
+from gpupc_impl.reporting.papers import cupc, cupc_figures
 
 ENVIRONMENT = {
     "git_commit": "0123456789abcdef",
@@ -250,7 +250,7 @@ def texts(axes):
 
 
 def test_fig5_has_a_panel_a_baseline_and_shows_bounds(load, records):
-    figure = cupc.cupc_fig5(load(records), PAPER_FIG5).figure
+    figure = cupc_figures.cupc_fig5(load(records), PAPER_FIG5).figure
     over_1, over_2 = figure.axes
     assert texts(over_1) == ["2.00", "4.00", "2.00", "8.00", "oom", ">20.0", "1.3–3.9", "45.8"]
     assert texts(over_2) == ["0.250", "0.500", "0.250", "1.00", "oom", "2.00"]
@@ -262,7 +262,7 @@ def test_backends_have_panels_of_their_own(load, records):
     for method in ("cupc-e", "cupc-s", "baseline-1", "baseline-2"):
         records.append(record("nci-60", method, [0.1], backend="cuda"))
     found = load(records)
-    figure = cupc.cupc_fig5(found, PAPER_FIG5).figure
+    figure = cupc_figures.cupc_fig5(found, PAPER_FIG5).figure
     assert len(figure.axes) == 4
     plt.close(figure)
     figure = summary.overview(found).figure

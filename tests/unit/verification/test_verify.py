@@ -19,6 +19,7 @@ from gpupc_impl.measurement.record import Limits, Record, Result
 from gpupc_impl.verification import compare, verify
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.certificates import certificates
+from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
 
 
 def linear_data(p=15, m=60, seed=0):
@@ -321,7 +322,33 @@ def test_the_first_reference_that_finished_is_compared_with(problem, right):
     assert [row["status"] for row in rows] == ["equal", "not-run", "equal"]
     assert [row["compared_with"] for row in rows] == ["reference", "", "reference"]
     assert rows[1]["detail"] == "it was not run"
-    assert verify.verify(problem, outcomes[:2])[0]["compared_with"] == "a-method"
+    others = [(record_of(problem, right, name), right) for name in ("a-method", "another")]
+    assert [row["compared_with"] for row in verify.verify(problem, others)] == ["a-method", "a-method"]
+
+
+def test_an_answer_without_another_is_alone_and_still_tested_again(problem, right):
+    timeout = (record_of(problem, None, "dead-reference", reference=True, status="timeout"), None)
+    row, _ = verify.verify(problem, [(record_of(problem, right), right), timeout])
+    assert (row["status"], row["compared_with"], row["differing_edges"]) == ("alone", "", "")
+    assert row["certificates_checked"] > 0
+    wrong = changed(right, sets={tuple(map(int, right.sepsets.pairs[0])): (int(right.sepsets.pairs[0][0]),)})
+    row, _ = verify.verify(problem, [(record_of(problem, wrong), wrong), timeout])
+    assert row["status"] == "unexplained"
+    assert verify.complaints([row])[0].startswith("candidate on made-up (compared with none): certificates failed")
+
+
+def test_only_a_known_difference_of_another_program_is_explained(problem, right, monkeypatch):
+    other = changed(right, [(*map(int, right.sepsets.pairs[0]), True)])
+    monkeypatch.setitem(KNOWN_DIFFERENCES, ("their-program", "made-up", other.n_edges), "the page explains it")
+    outcomes = [
+        (record_of(problem, right, "reference", reference=True), right),
+        (record_of(problem, other, "their-program"), other),
+        (record_of(problem, other, "ours"), other),
+    ]
+    rows = verify.verify(problem, outcomes)
+    assert [row["status"] for row in rows] == ["equal", "explained", "unexplained"]
+    assert rows[1]["detail"].startswith("the page explains it; edges differ")
+    assert [complaint.split()[0] for complaint in verify.complaints(rows)] == ["ours"]
 
 
 def test_a_record_of_another_problem_is_refused(problem, right):
@@ -337,7 +364,7 @@ def test_files(problem, right, tmp_path):
     with pytest.raises(ValueError, match=r"candidate\.npz is missing"):
         verify.verify_files(*paths)
     right.save(tmp_path / "candidate.npz")
-    assert verify.verify_files(*paths)[0]["status"] == "equal"
+    assert verify.verify_files(*paths)[0]["status"] == "alone"
     changed(right, [(*right.edges[0], False)]).save(tmp_path / "candidate.npz")
     with pytest.raises(ValueError, match="is not the skeleton"):
         verify.verify_files(*paths)

@@ -1,0 +1,171 @@
+"""cuPC's Figs. 7 and 8 (doi:10.1109/TPDS.2019.2939126): the configurations of its two algorithms, from records only."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpupc_impl.reporting import style
+from gpupc_impl.reporting.catalogue import CsvRows, figure
+from gpupc_impl.reporting.cells import Speedup, csv_row, label, speedup
+from gpupc_impl.reporting.figures import Drawing, footer, panels_of
+from gpupc_impl.reporting.papers.cupc import PAPER
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
+ACROSS = 3
+"""The most panels in a row."""
+
+HATCH = {"facecolor": "white", "edgecolor": "#888888", "hatch": "//////", "linewidth": 0}
+
+
+@figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))
+def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
+    """How many times faster 30 configurations of cuPC-E are than the selected one (framed: beta = 2, gamma = 32), as in
+    cuPC's Fig. 7; ratios of median runtimes on one machine and backend. Y axis: beta, edges a block; X axis: gamma,
+    threads an edge. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.3 to 1.3, larger
+    gamma better on dense graphs, smaller gamma on sparse ones. Ours stands in the heading. {% if config["backend"] ==
+    "host" %}On the host backend every thread of a block costs time, needed or not, so small gamma wins.{% endif %}
+    Numbers: ``results/tables/cupc_fig7.csv``.
+    """
+    return heatmaps(runs, reported[0], panel=(2.35, 2.3))
+
+
+@figure("cupc_fig8", "Fig. 8: configurations of cuPC-S", paper=PAPER, experiments=("cupc_fig8",))
+def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
+    """How many times faster 16 configurations of cuPC-S are than the selected one (framed: theta = 64, delta = 2), as
+    in cuPC's Fig. 8; ratios of median runtimes on one machine and backend. Y axis: theta, threads a block; X axis:
+    delta, blocks a row. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.7 to 1.2, less
+    variation than in cuPC-E. Ours stands in the heading. Numbers: ``results/tables/cupc_fig8.csv``.
+    """
+    return heatmaps(runs, reported[0], panel=(1.1, 1.35))
+
+
+def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]) -> Drawing:
+    """How many times faster each configuration is than the selected one: a panel a data set.
+
+    The first parameter of the configurations is the Y axis, the second the X axis.
+
+    Args:
+        reported: what the paper states: the selected configuration, and the range of the ratios.
+        panel: inches of one panel.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import Normalize
+    from matplotlib.patches import Rectangle
+    from matplotlib.ticker import MaxNLocator
+
+    style.use()
+    y_name, x_name, *_ = runs[0].params
+    ys, xs = (sorted({run.params[name] for run in runs}) for name in (y_name, x_name))
+    panels = panels_of(runs)
+    columns = min(ACROSS, len(panels))
+    # A single small panel stands beside the scale of colours and under a heading that need a column's width.
+    size = (max(panel[0] * columns, style.COLUMN_WIDTH), panel[1] * math.ceil(len(panels) / columns) + 0.9)
+    figure, grid = plt.subplots(
+        math.ceil(len(panels) / columns), columns, figsize=size, sharex=True, sharey=True, squeeze=False
+    )
+    selected = tuple(map(int, reported["selected"].split("-")))
+    cells, rows = [], []
+    for place in panels:
+        here = [run for run in runs if (run.dataset, run.backend) == place]
+        shown = {(run.params[y_name], run.params[x_name]): run for run in here}
+        ratios = {(y, x): speedup(shown.get(selected), run) for (y, x), run in shown.items()}
+        cells.append((shown, ratios))
+        rows += [
+            csv_row(shown[y, x], "dataset backend method")
+            | {y_name: y, x_name: x}
+            | csv_row(shown[y, x], "median_s low_s high_s")
+            | {"ratio": ratio.value, "bound": ratio.bound}
+            | csv_row(shown[y, x], "status verification")
+            for (y, x), ratio in ratios.items()
+        ]
+    values = [row["ratio"] for row in rows if row["ratio"] is not None and not row["bound"]]
+    reach = max([1.0, *(abs(math.log2(value)) for value in values)])
+    colours = plt.cm.ScalarMappable(Normalize(-reach, reach), "RdBu")
+    for axes, title, (shown, ratios) in zip(grid.flat, panels.values(), cells, strict=False):
+        _panel(axes, xs, ys, shown, ratios, colours)
+        if selected in shown:
+            corner = (xs.index(selected[1]) - 0.5, ys.index(selected[0]) - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1, zorder=3))
+        axes.set_title(textwrap.fill(title, int(14 * size[0] / columns)), fontsize=6)
+        axes.label_outer()
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    for axes in grid[:, 0]:
+        axes.set_ylabel(GREEK.get(y_name, y_name))
+    for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
+        axes.set_xlabel(GREEK.get(x_name, x_name))
+        axes.tick_params(axis="x", labelbottom=True)
+    bar = figure.colorbar(colours, ax=figure.axes, aspect=30, pad=0.02, ticks=MaxNLocator(integer=True))
+    bar.ax.yaxis.set_major_formatter(lambda power, _: f"{2**power:g}×")
+    bar.outline.set_linewidth(0.4)
+    bar.ax.tick_params(labelsize=6)
+    method = label(reported["method"])
+    ours = f"{_short(min(values))} to {_short(max(values))}×" if values else "nothing measured"
+    heading = f"{method} against {method}-{reported['selected']} (> 1: faster)\n"
+    heading += f"ours: {ours}; paper: {reported['low']} to {reported['high']}×"
+    figure.suptitle(heading, fontsize=7, x=0.01, ha="left")
+    _heatmap_legend(figure, runs)
+    footer(figure, runs)
+    return Drawing(figure, rows)
+
+
+def _panel(
+    axes: Axes,
+    xs: Sequence[int],
+    ys: Sequence[int],
+    shown: Mapping[tuple[int, int], VerifiedRecord],
+    ratios: Mapping[tuple[int, int], Speedup],
+    colours: Any,
+) -> None:
+    """The configurations of one data set."""
+    for (y, x), ratio in ratios.items():
+        _cell(axes, (xs.index(x), ys.index(y)), shown[y, x], ratio, colours)
+    axes.set(xlim=(-0.5, len(xs) - 0.5), ylim=(-0.5, len(ys) - 0.5), aspect="equal")
+    axes.set_xticks(range(len(xs)), xs, fontsize=6 if len(xs) < 8 else 5)
+    axes.set_yticks(range(len(ys)), ys, fontsize=6)
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+
+
+def _cell(axes: Axes, place: tuple[int, int], run: VerifiedRecord, ratio: Speedup, colours: Any) -> None:
+    """One configuration: its ratio; hatched where it failed, grey where it was not run or there is no ratio."""
+    from matplotlib.patches import Rectangle
+
+    x, y = place
+    if run.median is not None and ratio.value is not None and not ratio.bound:
+        fill = {"facecolor": colours.to_rgba(math.log2(ratio.value)), "edgecolor": "white", "linewidth": 0.4}
+        dark = abs(math.log2(ratio.value)) > 0.6 * colours.norm.vmax
+        ink = "white" if dark else "black"
+        text = _short(ratio.value) + ("" if run.counts else "✗")
+        axes.annotate(text, (x, y), ha="center", va="center", color=ink, fontsize=5)
+    elif run.status in ("skipped", "ok"):
+        fill = {"facecolor": "#BBBBBB", "edgecolor": "white", "linewidth": 0.4}
+    else:
+        fill = HATCH
+    axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **fill))
+
+
+def _short(value: float) -> str:
+    """A ratio in at most four characters."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def _heatmap_legend(figure: Figure, shown: Runs) -> None:
+    from matplotlib.patches import Patch
+
+    handles = []
+    if any(run.status not in ("ok", "skipped") for run in shown):
+        handles.append(Patch(label="failed, or over the time limit", **HATCH))
+    if any(run.status == "skipped" for run in shown):
+        handles.append(Patch(facecolor="#BBBBBB", label="not run"))
+    if handles:
+        figure.legend(handles=handles, loc="outside lower right", fontsize=6)
