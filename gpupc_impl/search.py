@@ -14,7 +14,7 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.solve import choose_method, open_method_backend, solve, unavailable
+from gpupc_impl.core.solve import choose_method, open_method_backend, prefetch, solve, unavailable
 from gpupc_impl.intake import InputTable, choose_family, read_input
 from gpupc_impl.views.progress import level_progress
 
@@ -70,6 +70,7 @@ class SearchRequest:
         problem_class, method = self._choose(family)
         test, params = self._split_options(family, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
+        prefetch(method, backend, params, pmax=self.pmax, max_level=self.max_level)
         if isinstance(source, Problem):
             self._refuse_repeated(test)
         elif source is None:
