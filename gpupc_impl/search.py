@@ -16,7 +16,7 @@ from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, ge
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetch, solve, unavailable
 from gpupc_impl.intake import InputTable, choose_family, read_input
-from gpupc_impl.views.progress import level_progress
+from gpupc_impl.views.progress import compile_progress, level_progress
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -183,6 +183,11 @@ class Search:
         if self.backend is not None:
             self.backend.release_memory()
 
+    @property
+    def compile_seconds(self) -> float:
+        """The time that was spent waiting for kernels to be compiled."""
+        return 0.0 if self.backend is None else self.backend.compile_seconds
+
     def problem(self) -> Problem:
         """The problem of the source, with the request's background knowledge.
 
@@ -208,7 +213,7 @@ class Search:
             What `gpupc_impl.core.solve.solve` raises.
         """
         request = self.request
-        with level_progress(request.progress) as report:
+        with compile_progress(request.progress is not False), level_progress(request.progress) as report:
             skeleton = solve(
                 problem,
                 self.method,

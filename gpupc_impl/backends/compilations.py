@@ -21,7 +21,8 @@ QUIET_SECONDS = 0.3
 """The time to wait for a compilation before the wait is reported: reading kernels from the cache takes less."""
 
 Report = Callable[[int, int], None]
-"""Is called with the number of requested kernels that are compiled, and of all that were requested."""
+"""Is called with the number of requested kernels that are compiled and of all that were requested, during a wait; and
+with zeros after it."""
 
 _report: ContextVar[Report | None] = ContextVar("report", default=None)
 
@@ -96,11 +97,15 @@ class Compilations:
                     del self._requests[entry]
 
     def _wait(self, future: Future[Any]) -> None:
+        last_report = None
         while not wait([future], QUIET_SECONDS).done:
             if (report := _report.get()) is not None:
                 with self._lock:
                     done = [request.future.done() for request in self._requests.values()]
                 report(self._taken + sum(done), self._taken + len(done))
+                last_report = report
+        if last_report is not None:
+            last_report(0, 0)
 
 
 class _Request(NamedTuple):

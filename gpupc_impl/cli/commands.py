@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpupc_impl.cli.compiling import fill_cache
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.knowledge import BackgroundKnowledge
@@ -77,8 +78,10 @@ def search(args: argparse.Namespace) -> None:
             conflicts=args.conflicts,
             v_structures=args.v_structures,
         )
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - start - ready.compile_seconds
     if not args.quiet:
+        if ready.compile_seconds >= COMPILING_NAMED:
+            print(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
         print(summary(result, seconds, named=ready.source.names is not None))
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
@@ -109,7 +112,7 @@ def _request(args: argparse.Namespace) -> SearchRequest:
     return SearchRequest(
         **plain | {"knowledge": None if args.knowledge is None else _knowledge(args.knowledge)},
         options=options,
-        progress=show_progress if sys.stderr.isatty() and not args.quiet else None,
+        progress=show_progress if sys.stderr.isatty() and not args.quiet else False,
     )
 
 
@@ -125,7 +128,10 @@ def merge_records(args: argparse.Namespace) -> None:
     print(f"written: {args.into}: {merged.records:,} records, {merged.shared:,} of them in several trees alike")
 
 
-COMMANDS = {"methods": list_methods, "skeleton": search, "pc": search, "records": merge_records}
+COMPILING_NAMED = 0.05
+"""Seconds from which the time for compiling kernels is named: reading them from the cache takes less."""
+
+COMMANDS = {"compile": fill_cache, "methods": list_methods, "skeleton": search, "pc": search, "records": merge_records}
 
 
 def _knowledge(path: Path) -> BackgroundKnowledge:

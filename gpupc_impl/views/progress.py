@@ -8,8 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpupc_impl.backends import compilations
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
+
+COMPILING_WIDTH = 45
+"""Characters that the line about compilations takes, and that are blanked after it."""
 
 
 def is_interactive() -> bool:
@@ -39,6 +43,18 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
     tqdm = require("tqdm.auto", "progress bars", "progress")
     with tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as progress_bar:
         yield progress_bar
+
+
+@contextlib.contextmanager
+def compile_progress(show: bool) -> Iterator[None]:
+    """Inside this context a line tells that kernels are being compiled, where a person would see it."""
+
+    def report(done: int, requested: int) -> None:
+        line = f"compiling kernels, once ({done} of {requested})" if requested else ""
+        print(f"\r{line:<{COMPILING_WIDTH}}", end="" if requested else "\r", file=sys.stderr, flush=True)
+
+    with compilations.reported(report if show and is_interactive() else None):
+        yield
 
 
 class _NoBar:
