@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.backends import Backend, BackendUnavailable, backend_class
+from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, compilations
 from gpupc_impl.core import placing
 from gpupc_impl.core.family import Family, get_family
 from gpupc_impl.core.knowledge import with_knowledge
@@ -16,7 +16,7 @@ from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, ge
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetch, solve, unavailable
 from gpupc_impl.intake import InputTable, choose_family, read_input
-from gpupc_impl.views.progress import compile_progress, level_progress
+from gpupc_impl.views.progress import compile_report, level_progress
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -213,7 +213,8 @@ class Search:
             What `gpupc_impl.core.solve.solve` raises.
         """
         request = self.request
-        with compile_progress(request.progress is not False), level_progress(request.progress) as report:
+        shown = compile_report(request.progress is not False)
+        with compilations.reported(shown), level_progress(request.progress) as report:
             skeleton = solve(
                 problem,
                 self.method,

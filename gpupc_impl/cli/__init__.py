@@ -1,4 +1,4 @@
-"""The command line: ``python -m gpupc_impl methods``, ``skeleton DATA``, ``pc DATA``, ``records merge`` and ``compile``."""
+"""The command line: ``python -m gpupc_impl methods``, ``skeleton``, ``pc``, ``records merge`` and ``compile``."""
 
 from __future__ import annotations
 

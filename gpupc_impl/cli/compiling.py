@@ -8,12 +8,12 @@ import importlib.util
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gpupc_impl.backends import BackendUnavailable, KernelSource, nvrtc, open_backend
+from gpupc_impl.backends import BackendUnavailable, KernelSource, compilations, nvrtc, open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.core.family import families, get_family
-from gpupc_impl.views.progress import compile_progress
+from gpupc_impl.views.progress import compile_report
 
 
 def fill_cache(args: argparse.Namespace) -> None:
@@ -31,7 +31,7 @@ def fill_cache(args: argparse.Namespace) -> None:
     else:
         backend = open_backend(args.backend)
         target = f"backend {backend.name}"
-        with compile_progress(True):
+        with compilations.reported(compile_report(True)):
             backend.prefetch(kernels)
             for kernel in kernels:
                 backend.kernel(*kernel)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpupc_impl.backends import compilations
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
 
@@ -45,16 +44,17 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
         yield progress_bar
 
 
-@contextlib.contextmanager
-def compile_progress(show: bool) -> Iterator[None]:
-    """Inside this context a line tells that kernels are being compiled, where a person would see it."""
+def compile_report(show: bool) -> Callable[[int, int], None] | None:
+    """What shows how many kernels are compiled, of how many, in one line; None where no person would see it.
+
+    Two zeros remove the line.
+    """
 
     def report(done: int, requested: int) -> None:
         line = f"compiling kernels, once ({done} of {requested})" if requested else ""
         print(f"\r{line:<{COMPILING_WIDTH}}", end="" if requested else "\r", file=sys.stderr, flush=True)
 
-    with compilations.reported(report if show and is_interactive() else None):
-        yield
+    return report if show and is_interactive() else None
 
 
 class _NoBar:
