@@ -236,9 +236,14 @@ class Backend(abc.ABC):
     def finish_prefetched(self) -> None:
         """Wait until all prefetched kernels are compiled."""
 
-    @abc.abstractmethod
     def drop_prefetched(self) -> None:
-        """Drop the prefetched kernels with which no thread has begun."""
+        """Drop the prefetched kernels with which no thread has begun; the next search may request them again."""
+        if self._cancel_compilations():
+            _prefetched.clear()
+
+    @abc.abstractmethod
+    def _cancel_compilations(self) -> bool:
+        """Drop compilations with which no thread has begun; returns whether there were any."""
 
     @abc.abstractmethod
     def _target(self) -> Hashable:

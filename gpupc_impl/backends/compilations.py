@@ -88,13 +88,15 @@ class Compilations:
                     del self._requests[process, key]
                     self._taken += 1
 
-    def cancel(self) -> None:
-        """Drop the requests with which no thread has begun."""
+    def cancel(self) -> bool:
+        """Drop the requests with which no thread has begun; returns whether there were any."""
         process = os.getpid()
         with self._lock:
+            before = len(self._requests)
             for entry, request in list(self._requests.items()):
                 if entry[0] != process or (not request.urgent and request.future.cancel()):
                     del self._requests[entry]
+            return len(self._requests) < before
 
     def _wait(self, future: Future[Any]) -> None:
         last_report = None

@@ -69,8 +69,8 @@ class CudaBackend(CudaCopies):
     def finish_prefetched(self) -> None:
         _functions.compilations.finish()
 
-    def drop_prefetched(self) -> None:
-        _functions.compilations.cancel()
+    def _cancel_compilations(self) -> bool:
+        return _functions.compilations.cancel()
 
     def _prefetch(self, kernel: KernelSource) -> None:
         _functions.prefetch(*self._compilation(kernel))

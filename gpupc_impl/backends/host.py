@@ -254,8 +254,8 @@ class HostBackend(Backend):
     def finish_prefetched(self) -> None:
         _loaded.compilations.finish()
 
-    def drop_prefetched(self) -> None:
-        _loaded.compilations.cancel()
+    def _cancel_compilations(self) -> bool:
+        return _loaded.compilations.cancel()
 
     def _prefetch(self, kernel: KernelSource) -> None:
         prefetch_runtime(self._sanitizers)
