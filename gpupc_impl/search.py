@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.backends import Backend, BackendUnavailable, backend_class
+from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, compilations
 from gpupc_impl.core import placing
 from gpupc_impl.core.family import Family, get_family
 from gpupc_impl.core.knowledge import with_knowledge
@@ -16,10 +16,10 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.solve import choose_method, open_method_backend, solve, unavailable
+from gpupc_impl.core.solve import choose_method, open_method_backend, prefetch, solve, unavailable
 from gpupc_impl.intake import InputTable, choose_family, read_input
 from gpupc_impl.intake import TableFormat as TableFormat
-from gpupc_impl.views.progress import level_progress
+from gpupc_impl.views.progress import compile_report, level_progress
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +72,7 @@ class SearchRequest:
         problem_class, method = self._choose(family)
         test, params = self._split_options(family, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
+        prefetch(method, backend, params, pmax=self.pmax, max_level=self.max_level)
         if isinstance(source, Problem):
             self._refuse_repeated(test)
         elif source is None:
@@ -212,6 +213,11 @@ class Search:
         read = "a ready problem" if isinstance(self.source, Problem) else self.source.summary
         return f"{read}; {family} test ({why})"
 
+    @property
+    def compile_seconds(self) -> float:
+        """The time that was spent waiting for kernels to be compiled."""
+        return 0.0 if self.backend is None else self.backend.compile_seconds
+
     def problem(self) -> Problem:
         """The problem of the source, with the request's background knowledge.
 
@@ -238,7 +244,8 @@ class Search:
             What `gpupc_impl.core.solve.solve` raises.
         """
         request = self.request
-        with level_progress(request.progress) as report:
+        shown = compile_report(request.progress is not False)
+        with compilations.reported(shown), level_progress(request.progress) as report:
             skeleton = solve(
                 problem,
                 self.method,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,6 +29,9 @@ PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """Kernel sources are named relative to this folder; it is also the include root of every kernel."""
 
 NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
+
+_prefetched: dict[tuple[int, Hashable], Any] = {}
+"""Sequences of kernels that were requested ahead, by identity and target. To be kept here keeps an identity unique."""
 
 
 class KernelSource(NamedTuple):
@@ -52,7 +56,8 @@ class Backend(abc.ABC):
         multiprocessors: the multiprocessors of a GPU; 0 on CPU cores.
         blocks_at_once: how many blocks to launch where the warps of a launch distribute the work among themselves.
         array_threads: how many threads may compute with the library of `array_library` at once.
-        compile_seconds: time spent on compiling kernels, or on reading them from the cache, since this object was made.
+        compile_seconds: time spent waiting for kernels to be compiled, or read from the cache, since this object was
+            made.
         max_shared_bytes: the upper bound on the dynamic shared memory of a block.
     """
 
@@ -216,6 +221,47 @@ class Backend(abc.ABC):
         Raises:
             KernelCompilationError: the source does not compile, or its structs or constants differ from these.
         """
+
+    def prefetch(self, kernels: Sequence[KernelSource]) -> None:
+        """Have threads compile kernels that are probably needed soon, the first of them first.
+
+        `kernel` waits for the one that it is asked for, and raises what went wrong with it. Requesting the same object
+        again takes no time, so that callers keep the sequences that they pass.
+        """
+        key = id(kernels), self._target()
+        if key not in _prefetched:
+            _prefetched[key] = kernels
+            for kernel in kernels:
+                self._prefetch(kernel)
+
+    def clock(self) -> float:
+        """Seconds that pass except while `kernel` waits for a compiler."""
+        return time.perf_counter() - self.compile_seconds
+
+    @abc.abstractmethod
+    def is_ready(self, kernel: KernelSource) -> bool:
+        """Whether a kernel that was prefetched is compiled, so that `kernel` does not wait for a compiler."""
+
+    @abc.abstractmethod
+    def finish_prefetched(self) -> None:
+        """Wait until all prefetched kernels are compiled."""
+
+    def drop_prefetched(self) -> None:
+        """Drop the prefetched kernels with which no thread has begun; the next search may request them again."""
+        if self._cancel_compilations():
+            _prefetched.clear()
+
+    @abc.abstractmethod
+    def _cancel_compilations(self) -> bool:
+        """Drop compilations with which no thread has begun; returns whether there were any."""
+
+    @abc.abstractmethod
+    def _target(self) -> Hashable:
+        """What this backend compiles for, and where the results are kept."""
+
+    @abc.abstractmethod
+    def _prefetch(self, kernel: KernelSource) -> None:
+        """Have a thread compile a kernel."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:

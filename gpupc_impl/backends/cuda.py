@@ -13,13 +13,13 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import nvrtc
 from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Unfit
-from gpupc_impl.backends.base import NO_CONSTANTS, PACKAGE_ROOT
+from gpupc_impl.backends.base import NO_CONSTANTS, PACKAGE_ROOT, KernelSource
 from gpupc_impl.backends.cuda_copies import CudaCopies
 from gpupc_impl.backends.cuda_device import CudaStream
 from gpupc_impl.backends.errors import KernelCompilationError
@@ -57,14 +57,41 @@ class CudaBackend(CudaCopies):
         key = str(source), expression
         if key not in self._kernels:
             start = time.perf_counter()
-            path = PACKAGE_ROOT / source
-            load = functools.partial(self._load, path, expression, structs, constants)
-            target = self._device_id, self._architecture, cache_folder()
-            identity = path, expression, *structs, tuple(constants.items()), target
-            function = _functions.get(identity, (path, PACKAGE_ROOT / ASSERTIONS), load)
+            kernel = KernelSource(str(source), expression, tuple(structs), constants)
+            function = _functions.get(*self._compilation(kernel), functools.partial(self._load, kernel))
             self.compile_seconds += time.perf_counter() - start
             self._kernels[key] = CudaKernel(self, expression, function)
         return self._kernels[key]
+
+    def is_ready(self, kernel: KernelSource) -> bool:
+        key, sources, _ = self._compilation(kernel)
+        return _functions.is_ready(key, sources)
+
+    def finish_prefetched(self) -> None:
+        _functions.compilations.finish()
+
+    def _cancel_compilations(self) -> bool:
+        return _functions.compilations.cancel()
+
+    def _prefetch(self, kernel: KernelSource) -> None:
+        _functions.prefetch(*self._compilation(kernel))
+
+    def _target(self) -> Hashable:
+        return self._device_id, self._architecture, cache_folder()
+
+    def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], nvrtc.Image]]:
+        """A kernel's key among all of the process, its sources, and what compiles it or reads it from the cache."""
+        path, structs, constants = PACKAGE_ROOT / kernel.source, kernel.structs, kernel.constants
+        key = path, kernel.expression, *structs, tuple(constants.items()), self._target()
+        compile_it = functools.partial(
+            nvrtc.compile_image,
+            self._cupy.cuda.nvrtc,
+            path,
+            {kernel.expression: structs},
+            self._architecture,
+            constants,
+        )
+        return key, (path, PACKAGE_ROOT / ASSERTIONS), compile_it
 
     def gram(self, matrix: Any) -> Any:
         out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
@@ -90,12 +117,9 @@ class CudaBackend(CudaCopies):
             raise Unfit("a C-contiguous array", f"one with strides {array.strides}")
         return int(array.data.ptr)
 
-    def _load(
-        self, source: Path, expression: str, structs: Sequence[Struct], constants: Mapping[str, int]
-    ) -> LoadedFunction:
-        """Compile a kernel, or read its image from the cache, and load it on the device."""
-        start = time.perf_counter()
-        image = nvrtc.compile_image(self._cupy.cuda.nvrtc, source, {expression: structs}, self._architecture, constants)
+    def _load(self, kernel: KernelSource, image: nvrtc.Image) -> LoadedFunction:
+        """Load a compiled kernel on the device."""
+        name, expression = Path(kernel.source).name, kernel.expression
         compiled = image.kernels[expression]
         with self._in_stream():
             try:
@@ -103,19 +127,18 @@ class CudaBackend(CudaCopies):
                 function = module.get_function(compiled.name)
             except self._cupy.cuda.driver.CUDADriverError as error:
                 raise KernelCompilationError(
-                    f"{expression} in {source.name}, compiled for {self._architecture}, cannot be loaded: {error}"
+                    f"{expression} in {name}, compiled for {self._architecture}, cannot be loaded: {error}"
                 ) from error
             logger.info(
-                "%s %s: %d registers, %d bytes local, %d bytes static shared, %.0f ms (%s)",
-                source.name,
+                "%s %s: %d registers, %d bytes local, %d bytes static shared (%s)",
+                name,
                 expression,
                 function.num_regs,
                 function.local_size_bytes,
                 function.shared_size_bytes,
-                1e3 * (time.perf_counter() - start),
                 "from the cache" if image.cached else "compiled",
             )
-            return LoadedFunction(function, nvrtc.parameters(compiled, structs))
+            return LoadedFunction(function, nvrtc.parameters(compiled, kernel.structs))
 
 
 class LoadedFunction:

@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends.arguments import Struct, Unfit
-from gpupc_impl.backends.base import NO_CONSTANTS, PACKAGE_ROOT, Backend
+from gpupc_impl.backends.base import NO_CONSTANTS, PACKAGE_ROOT, Backend, KernelSource
 from gpupc_impl.backends.errors import BackendUnavailable
 from gpupc_impl.backends.host_kernels import (
     MAX_SHARED_BYTES,
@@ -23,7 +23,9 @@ from gpupc_impl.backends.host_kernels import (
     LoadedKernel,
     Recorder,
     Threads,
+    compile_kernel,
     load_kernel,
+    prefetch_runtime,
 )
 from gpupc_impl.backends.host_memory import Budget, allocate, borrow, libc, owner
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
@@ -241,16 +243,40 @@ class HostBackend(Backend):
     ) -> HostKernel:
         key = str(source), expression
         if key not in self._kernels:
-            path, started = PACKAGE_ROOT / source, time.perf_counter()
-            load = functools.partial(load_kernel, path, expression, structs, constants, self._sanitizers)
-            target = self._sanitizers, build.find_compiler(), build.cache_folder()
-            identity = path, expression, *structs, tuple(constants.items()), target
+            started = time.perf_counter()
+            kernel = KernelSource(str(source), expression, tuple(structs), constants)
+            identity, sources, compile_it = self._compilation(kernel)
             try:
-                loaded = _loaded.get(identity, (path, *build.BESIDE_KERNELS), load)
+                loaded = _loaded.get(
+                    identity, sources, compile_it, lambda path: load_kernel(kernel, path, compile_it, self._sanitizers)
+                )
             finally:
                 self.compile_seconds += time.perf_counter() - started
             self._kernels[key] = HostKernel(expression, loaded, self.address, self._launch_threads, self._recorder)
         return self._kernels[key]
+
+    def is_ready(self, kernel: KernelSource) -> bool:
+        key, sources, _ = self._compilation(kernel)
+        return _loaded.is_ready(key, sources)
+
+    def finish_prefetched(self) -> None:
+        _loaded.compilations.finish()
+
+    def _cancel_compilations(self) -> bool:
+        return _loaded.compilations.cancel()
+
+    def _prefetch(self, kernel: KernelSource) -> None:
+        prefetch_runtime(self._sanitizers)
+        _loaded.prefetch(*self._compilation(kernel))
+
+    def _target(self) -> Hashable:
+        return self._sanitizers, build.find_compiler(), build.cache_folder()
+
+    def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], Path]]:
+        """A kernel's key among all of the process, its sources, and what compiles it or takes it from the cache."""
+        path, sanitizers = PACKAGE_ROOT / kernel.source, self._sanitizers
+        key = path, kernel.expression, *kernel.structs, tuple(kernel.constants.items()), self._target()
+        return key, (path, *build.BESIDE_KERNELS), functools.partial(compile_kernel, kernel, sanitizers)
 
     def synchronize(self) -> None:
         """Return at once, because a launch has ended when it returns."""

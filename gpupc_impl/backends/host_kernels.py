@@ -9,11 +9,13 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpupc_impl.backends.arguments import Address, KernelParameter, Number, Pointer, Struct
+from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
+from gpupc_impl.backends.compilations import Compilations
 from gpupc_impl.backends.errors import KernelCompilationError, KernelLaunchError
 from gpupc_impl.backends.host_memory import Budget, Memory, owner
 from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
@@ -70,24 +72,25 @@ def _parameter(code: str) -> KernelParameter:
     return Number(code)
 
 
-def load_kernel(
-    path: Path,
-    expression: str,
-    structs: Sequence[Struct],
-    constants: Mapping[str, int],
-    sanitizers: tuple[str, ...],
-) -> LoadedKernel:
-    """Compile a kernel, or take it from the cache, and load it.
+def compile_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
+    """The library of a kernel, compiled now or taken from the cache.
 
     Raises:
         KernelCompilationError: the source is missing, or does not compile.
     """
+    path = PACKAGE_ROOT / kernel.source
     if not path.is_file():
         raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
-    path = path.resolve()
+    return build.build_kernel(path.resolve(), kernel.expression, kernel.structs, sanitizers, kernel.constants)
+
+
+def load_kernel(
+    kernel: KernelSource, library: Path, compile_again: Callable[[], Path], sanitizers: tuple[str, ...]
+) -> LoadedKernel:
+    """Load a kernel from its library, which is compiled again if it does not load."""
     _runtime(sanitizers)  # the kernel's library refers to its symbols
-    build_it = functools.partial(build.build_kernel, path, expression, structs, sanitizers, constants)
-    return LoadedKernel(path, _load_library(f"kernel {expression}", build_it), structs)
+    loaded = _load_library(f"kernel {kernel.expression}", library, compile_again)
+    return LoadedKernel((PACKAGE_ROOT / kernel.source).resolve(), loaded, kernel.structs)
 
 
 class HostKernel(Kernel):
@@ -171,10 +174,19 @@ def _pool(process: int, threads: Threads) -> _Pool:
     return _Pool(_runtime(threads.sanitizers), threads.workers, threads.stack_bytes)
 
 
+_runtimes = Compilations()
+
+
+def prefetch_runtime(sanitizers: tuple[str, ...]) -> None:
+    """Have a thread compile the runtime."""
+    _runtimes.prefetch(sanitizers, functools.partial(build.build_runtime, sanitizers))
+
+
 @functools.cache
 def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
     """The runtime, loaded so that the libraries of kernels find its symbols."""
-    library = _load_library("the runtime", lambda: build.build_runtime(sanitizers), ctypes.RTLD_GLOBAL)
+    compile_it = functools.partial(build.build_runtime, sanitizers)
+    library = _load_library("the runtime", _runtimes.result(sanitizers, compile_it), compile_it, ctypes.RTLD_GLOBAL)
     library.simt_pool_new.argtypes = [ctypes.c_uint, ctypes.c_size_t]
     library.simt_pool_new.restype = ctypes.c_void_p
     three = ctypes.POINTER(ctypes.c_uint)
@@ -189,14 +201,16 @@ def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
     return library
 
 
-def _load_library(what: str, make: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
-    """Build a library, or take it from the cache, and load it; a cached one that does not load is built again."""
+def _load_library(
+    what: str, library: Path, compile_again: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE
+) -> ctypes.CDLL:
+    """Load a library; one from the cache that does not load is compiled again."""
     try:
-        return ctypes.CDLL(str(make()), mode)
+        return ctypes.CDLL(str(library), mode)
     except OSError:
-        make().unlink(missing_ok=True)
+        library.unlink(missing_ok=True)
     try:
-        return ctypes.CDLL(str(make()), mode)
+        return ctypes.CDLL(str(compile_again()), mode)
     except OSError as error:
         raise KernelCompilationError(f"{what} compiled but cannot be loaded: {error}") from error
 

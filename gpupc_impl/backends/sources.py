@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.compilations import Compilations
 
 Product = TypeVar("Product")
 
@@ -65,20 +66,46 @@ def _with_included(paths: Iterable[Path]) -> dict[Path, str]:
     return contents
 
 
+def _stamps(sources: Iterable[Path]) -> dict[str, tuple[int, int]]:
+    """The stamps of source files and of all that they include, by path."""
+    return {str(path): file_stamp(path) for path in _with_included(sources)}
+
+
 class SourceCache(Generic[Product]):
     """A process's cache of products of source files, each valid until somebody writes to one of its files.
 
     Finding a compiled kernel on disk takes a millisecond, since every file that went into it is hashed. Whole searches
     take a few milliseconds, and each opens a backend that asks for ten kernels.
+
+    Attributes:
+        compilations: what threads compile of the products that are not here yet.
     """
 
     def __init__(self) -> None:
+        self.compilations = Compilations()
         self._products: dict[Hashable, tuple[dict[str, tuple[int, int]], Product]] = {}
 
-    def get(self, key: Hashable, sources: Iterable[Path], make: Callable[[], Product]) -> Product:
+    def prefetch(self, key: Hashable, sources: Iterable[Path], compile_it: Callable[[], Any]) -> None:
+        """Have a thread compile what the product with this key is loaded from, if it is missing."""
+        if key not in self._products:
+            with contextlib.suppress(OSError):  # `get` names a source that does not exist
+                self.compilations.prefetch((key, *_stamps(sources).items()), compile_it)
+
+    def is_ready(self, key: Hashable, sources: Iterable[Path]) -> bool:
+        """Whether the product with this key is here, or can be loaded without compiling."""
+        if key in self._products:
+            return True
+        with contextlib.suppress(OSError):
+            return self.compilations.is_ready((key, *_stamps(sources).items()))
+        return False
+
+    def get(
+        self, key: Hashable, sources: Iterable[Path], compile_it: Callable[[], Any], load: Callable[[Any], Product]
+    ) -> Product:
         """The product with this key, made now if it is missing or if its sources or their includes have changed.
 
-        A product is not cached if a source does not exist.
+        It is loaded from what `compile_it` returns, which a thread may have been asked for before (`prefetch`). A
+        product is not cached if a source does not exist.
         """
         if (known := self._products.get(key)) is not None:
             stamps, product = known
@@ -86,9 +113,9 @@ class SourceCache(Generic[Product]):
                 if all(file_stamp(path) == stamp for path, stamp in stamps.items()):
                     return product
         try:
-            stamps = {str(path): file_stamp(path) for path in _with_included(sources)}
+            stamps = _stamps(sources)
         except OSError:
-            return make()
-        product = make()
+            return load(compile_it())
+        product = load(self.compilations.result((key, *stamps.items()), compile_it))
         self._products[key] = stamps, product
         return product

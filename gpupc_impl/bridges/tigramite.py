@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 try:
     from tigramite.independence_tests.cmiknn import CMIknn
@@ -70,8 +70,8 @@ class GpupcParCorr(ParCorr):
         if abs(value) >= 1:
             return 0.0
         if self.distribution == "fisher-z":
-            return float(2 * special.ndtr(-abs(np.arctanh(value)) * np.sqrt(freedom)))
-        return float(2 * special.stdtr(freedom, -abs(value) * np.sqrt(freedom / (1 - value * value))))
+            return float(2 * scipy.special.ndtr(-abs(np.arctanh(value)) * np.sqrt(freedom)))
+        return float(2 * scipy.special.stdtr(freedom, -abs(value) * np.sqrt(freedom / (1 - value * value))))
 
     def run_test(
         self,

@@ -1,4 +1,4 @@
-"""The command line: ``python -m gpupc_impl methods``, ``skeleton DATA``, ``pc DATA`` and ``records``."""
+"""The command line: ``python -m gpupc_impl methods``, ``skeleton``, ``pc``, ``records`` and ``compile``."""
 
 from __future__ import annotations
 

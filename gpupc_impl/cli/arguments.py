@@ -50,7 +50,24 @@ def parser() -> Parser:
             _add_orientation_arguments(command.add_argument_group("orientation"))
         _add_output_arguments(command.add_argument_group("output"))
     records.add_parser(commands)
+    _add_compile(commands)
     return parser
+
+
+def _add_compile(commands: argparse._SubParsersAction[Parser]) -> None:
+    summary = "compile kernels into the cache ahead of the first search"
+    command = commands.add_parser("compile", help=summary, description=summary)
+    command.add_argument("--family", help="only kernels of this family, such as gaussian")
+    target = command.add_mutually_exclusive_group()
+    target.add_argument("--backend", default="auto", choices=("auto", *BACKENDS), help="where the kernels are to run")
+    target.add_argument("--arch", metavar="sm_90", help="an architecture of GPUs, of which none needs to be here")
+    command.add_argument(
+        "--max-level",
+        metavar="LEVEL",
+        type=int,
+        default=8,
+        help="up to which level kernels that depend on it are compiled (default: 8)",
+    )
 
 
 def _add_data_arguments(group: argparse._ArgumentGroup) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.backends import Backend
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -35,7 +36,8 @@ class LevelOutcome:
         sets: (k, level) their separating sets, each ascending.
         undefined: tests that were not decided, because a residual variance was zero.
         pseudo_inverses: near-singular conditioning matrices.
-        seconds: the time of the level, from a search that runs several levels in one call; None: the call's time.
+        seconds: the time of the level without waits for compilers, from a search that runs several levels in one call;
+            None: the call's time.
     """
 
     edges: int
@@ -49,7 +51,13 @@ class LevelOutcome:
 
 
 class LevelSearch(abc.ABC):
-    """The search of a method for one problem, which the level loop drives."""
+    """The search of a method for one problem, which the level loop drives.
+
+    Attributes:
+        backend: where its kernels run; None for a search without kernels. Waits for compilers are in no level's time.
+    """
+
+    backend: Backend | None = None
 
     @abc.abstractmethod
     def run_level(self, level: int) -> LevelOutcome:
@@ -93,10 +101,11 @@ def pc_stable(
     tests, edges_left, seconds = [], [], []
     removed: list[tuple[np.ndarray, np.ndarray]] = []
     undefined = pseudo_inverses = level = 0
+    clock = time.perf_counter if search.backend is None else search.backend.clock
     while (reason := stop_reason(problem, level, max_degree)) is None:
-        start = time.perf_counter()
+        start = clock()
         outcome = search.run_level(level)
-        elapsed = time.perf_counter() - start if outcome.seconds is None else outcome.seconds
+        elapsed = clock() - start if outcome.seconds is None else outcome.seconds
         max_degree = outcome.max_degree
         tests.append(outcome.tests)
         edges_left.append(outcome.edges)

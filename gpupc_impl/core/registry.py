@@ -13,12 +13,12 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.core.family import families, plugins
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
@@ -100,6 +100,13 @@ class Run:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+def no_kernels(
+    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+) -> Sequence[KernelSource]:
+    """The `Method.kernels` of a method whose kernels are compiled as they are needed."""
+    return ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Method:
     """A registered method.
@@ -121,6 +128,8 @@ class Method:
         problem_defaults: parameters of `from_data` for its problems, unless the user gives others.
         solve: ``(problem, run) -> Skeleton``.
         unavailable_reason: ``() -> str | None``, for a missing library.
+        kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
+            them first. Equal arguments give the same object, as `Backend.prefetch` takes it.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
         module: the Python module that defines it.
     """
@@ -140,6 +149,7 @@ class Method:
     problem_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     unavailable_reason: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
+    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels
     module: str = ""
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,6 +190,7 @@ def method(
     problem_defaults: Mapping[str, Any] | None = None,
     unavailable: Callable[[], str | None] = lambda: None,
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
+    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels,
 ) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
     """Register a function ``(problem, run) -> Skeleton`` as a method; see `Method` for the arguments."""
 
@@ -203,6 +214,7 @@ def method(
             problem_defaults=dict(problem_defaults or {}),
             unavailable_reason=unavailable,
             check=check,
+            kernels=kernels,
             module=solve.__module__,
         )
         return solve

@@ -73,6 +73,18 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
     return None
 
 
+def prefetch(
+    method: Method, backend: Backend | None, params: Mapping[str, Any], *, pmax: bool, max_level: int | None
+) -> None:
+    """Have threads compile what a search by a method probably needs, while its data are prepared.
+
+    Args:
+        params: the method's parameters, complete and checked.
+    """
+    if backend is not None:
+        backend.prefetch(method.kernels(backend, params, pmax, max_level))
+
+
 def solve(
     problem: Problem,
     method: Method,
@@ -112,6 +124,7 @@ def solve(
         "separating_sets": separating_sets if method.canonical else "the method's own",
         "problem": problem.outline(),
     }
+    prefetch(method, backend, parsed, pmax=pmax, max_level=problem.max_level)
     skeleton = method.solve(
         problem,
         Run(
@@ -123,6 +136,8 @@ def solve(
             facts=facts,
         ),
     )
+    if backend is not None:
+        backend.drop_prefetched()
     return skeleton if problem.fixed is None else _with_fixed(problem, method, skeleton)
 
 

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.backends import Backend, Filled
 from gpupc_impl.discrete.declarations import BETWEEN_LEVELS, CRITICAL, RULES, SEARCH, UNCLEAR
@@ -121,8 +121,8 @@ def log_table(n: int) -> np.ndarray:
 def critical_table(alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Critical values of 0 to `LISTED_DF` degrees of freedom; then (df, value) of some beyond, ascending, to 2^62."""
     listed = np.zeros(LISTED_DF + 1)
-    listed[1:] = special.chdtri(np.arange(1.0, LISTED_DF + 1), alpha)
+    listed[1:] = scipy.special.chdtri(np.arange(1.0, LISTED_DF + 1), alpha)
     steps = np.geomspace(LISTED_DF, float(MAX_CELLS), 1 + 16 * 50 * 8)
     df = np.unique(np.rint(steps).astype(np.uint64))
     df[-1] = MAX_CELLS
-    return listed, df, special.chdtri(df.astype(np.float64), alpha)
+    return listed, df, scipy.special.chdtri(df.astype(np.float64), alpha)

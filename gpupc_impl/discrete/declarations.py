@@ -5,9 +5,13 @@ Every kernel is compiled with assertions that its C++ source declares the same (
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
-from gpupc_impl.backends import KernelSource, Pointer, Struct
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.discrete.labels import MAX_SAMPLES
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS
@@ -178,6 +182,37 @@ def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
     return KernelSource("discrete/kernels/batches.cu", expression, structs, _BATCH_CONSTANTS)
 
 
+def search_kernels(
+    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+) -> Sequence[KernelSource]:
+    """What a search by gpuPC needs of data with at most 256 categories a variable (`Method.kernels`)."""
+    where = "SHARED" if params["tables"] == "shared" else "SCRATCH"
+    may_batch = backend.warp_threads > 1 and params["batches"] != "no"
+    return _search_kernels("gpupc", (where,), params["batches"] == "yes" or may_batch)
+
+
+def disc_cupc_kernels(
+    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+) -> Sequence[KernelSource]:
+    """The same for `disc-cupc`."""
+    return _search_kernels("disc_cupc", (), False)
+
+
+@functools.cache
+def _search_kernels(name: str, options: tuple[str, ...], may_batch: bool) -> tuple[KernelSource, ...]:
+    code = "uint8"
+    first = [PLANE_PRODUCTS, DECIDE_PAIRS] if name == "gpupc" else [tests_kernel(name, "level_zero", code)]
+    return (
+        tests_kernel(name, "level", code, *options),
+        *(batches_kernel(code, block_an_edge) for block_an_edge in (False, True) if may_batch),
+        PACK_PLANES[code],
+        *first,
+        *(BETWEEN_LEVELS[between] for between in ("finish_level", "begin_level", "list_removed")),
+        *separating_sets.KERNELS.values(),
+        bit_graph.KERNELS["expand"],
+    )
+
+
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel that this family launches; none depends on the level."""
     tests = [
@@ -189,9 +224,9 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     ]
     tests += [batches_kernel(code, block_an_edge) for code in CODE_TYPES for block_an_edge in (False, True)]
     shared = [
-        KernelSource(bit_graph.SOURCE, "expand", (GRAPHS,)),
+        bit_graph.KERNELS["expand"],
         graph.KERNELS["mark_pairs<unsigned long long>"],
-        *(KernelSource(separating_sets.SOURCE, name, (separating_sets.LISTS,)) for name in separating_sets.KERNELS),
+        *separating_sets.KERNELS.values(),
     ]
     own = [*BETWEEN_LEVELS.values(), *PACK_PLANES.values(), PLANE_PRODUCTS, DECIDE_PAIRS]
     return [*shared, *own, *tests]

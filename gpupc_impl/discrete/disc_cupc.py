@@ -9,7 +9,7 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES
+from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES, disc_cupc_kernels
 from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table, logger
 from gpupc_impl.discrete.planes import COUNTING
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -133,6 +133,7 @@ def _check_block(params: dict) -> str | None:
         ),
     },
     check=_check_block,
+    kernels=disc_cupc_kernels,
 )
 def disc_cupc(problem: DiscreteProblem, run: Run) -> Skeleton:
     search = DiscCuPC(problem, run)

@@ -16,7 +16,7 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.batches import BatchedTests
 from gpupc_impl.discrete.block_tables import BlockTables
-from gpupc_impl.discrete.declarations import MAX_THREADS
+from gpupc_impl.discrete.declarations import MAX_THREADS, search_kernels
 from gpupc_impl.discrete.device import NO_TESTS, DiscreteSearch, Level, largest_pair_table
 from gpupc_impl.discrete.planes import COUNTING
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -114,6 +114,7 @@ def _check_block(params: dict) -> str | None:
         ),
     },
     check=_check_block,
+    kernels=search_kernels,
 )
 def gpupc(problem: DiscreteProblem, run: Run) -> Skeleton:
     search = GpuPC(problem, run)

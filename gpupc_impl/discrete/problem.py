@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.core import placing
 from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, search_parameters
@@ -169,12 +169,12 @@ class DiscreteProblem(Problem):
     def critical_values(self, df: np.ndarray) -> np.ndarray:
         """`critical_value` of an array, bit for bit."""
         df = np.asarray(df)
-        return np.where(df > 0, special.chdtri(np.maximum(df, 1).astype(np.float64), self.alpha), 0.0)
+        return np.where(df > 0, scipy.special.chdtri(np.maximum(df, 1).astype(np.float64), self.alpha), 0.0)
 
     def p_value(self, statistic: float | np.ndarray, df: int | np.ndarray) -> float | np.ndarray:
         """The p-value of a statistic or an array of them; 1 without degrees of freedom."""
         df = np.asarray(df, np.float64)
-        return np.where(df > 0, special.chdtrc(np.maximum(df, 1.0), statistic), 1.0)[()]
+        return np.where(df > 0, scipy.special.chdtrc(np.maximum(df, 1.0), statistic), 1.0)[()]
 
     @functools.cached_property
     def descending(self) -> list[int]:
@@ -234,7 +234,7 @@ class DiscreteProblem(Problem):
 
 @functools.lru_cache(maxsize=1 << 16)
 def _critical_value(alpha: float, df: int) -> float:
-    return float(special.chdtri(float(df), alpha)) if df > 0 else 0.0
+    return float(scipy.special.chdtri(float(df), alpha)) if df > 0 else 0.0
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

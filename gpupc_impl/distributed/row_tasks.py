@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.distributed import panel_plan
@@ -59,7 +59,7 @@ def row_groups(
     order = order[active[order]].astype(np.int64)
     ordered_degrees = degrees[order]
     tiles = 64 * (ordered_degrees // 64 + 1)  # a small matrix is computed in whole tiles as well
-    tests = ordered_degrees * special.comb(ordered_degrees, level)
+    tests = ordered_degrees * scipy.special.comb(ordered_degrees, level)
     work = WORK_OF_A_TEST * tests + (ordered_degrees + 1) * tiles * spec.samples
     is_required = np.zeros(len(graph.neighbours), bool)
     is_required[required] = True

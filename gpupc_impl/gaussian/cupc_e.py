@@ -33,6 +33,7 @@ def _check_block(params: dict) -> str | None:
         **INVERSE,
     },
     check=_check_block,
+    kernels=KERNEL.kernels,
 )
 def cupc_e(problem: GaussianProblem, run: Run) -> Skeleton:
     return KERNEL.solve(problem, run)

@@ -6,7 +6,9 @@ The four methods differ in one kernel and its launch. The graph between levels i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +32,12 @@ INVERSE = {
 
 MOST_THREADS = 512
 """Threads in a block of a level's kernel, at most."""
+
+FIRST_LEVELS = 3
+"""Levels whose kernels are compiled before a search begins; most searches go further, but not much."""
+
+LEVELS_AHEAD = 3
+"""Levels whose kernels are compiled while the level before them runs."""
 
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
 SEARCH = Struct(  # search.cuh
@@ -72,12 +80,31 @@ class LevelKernel:
     def of_level(self, level: int) -> KernelSource:
         return KernelSource(self.source, f"{self.name}<{level}>", (graph.ROWS, SEARCH), CONSTANTS)
 
+    def kernels(
+        self, backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+    ) -> Sequence[KernelSource]:
+        """What a search needs up to `FIRST_LEVELS` (`Method.kernels`)."""
+        return _first_kernels(self, FIRST_LEVELS if max_level is None else min(max_level, FIRST_LEVELS))
+
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
         """Solve a problem with the method that this kernel makes."""
         if run.params.get("inverse") == "pseudo":
             problem = problem.by_pseudo_inverse
             run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
         return pc_stable(problem, GaussianSearch(problem, run, self), facts=dict(run.facts), progress=run.progress)
+
+
+@functools.cache
+def _first_kernels(kernel: LevelKernel, last: int) -> tuple[KernelSource, ...]:
+    """All that a search up to a level needs."""
+    between = (graph.KERNELS[name] for name in ("count_degrees", "compact", "remove_separated", "list_separated"))
+    return LEVEL_ZERO, *between, *map(kernel.of_level, range(1, last + 1))
+
+
+@functools.cache
+def _later_kernels(kernel: LevelKernel, level: int) -> tuple[KernelSource, ...]:
+    """The kernels of the levels that follow one."""
+    return tuple(map(kernel.of_level, range(level + 1, level + 1 + LEVELS_AHEAD)))
 
 
 _LEVEL_KERNELS: dict[str, LevelKernel] = {}
@@ -135,6 +162,8 @@ class GaussianSearch(LevelSearch):
 
     def _level(self, level: int) -> LevelOutcome:
         backend, p = self.backend, self.p
+        if level >= FIRST_LEVELS and level != self.problem.max_level:
+            backend.prefetch(_later_kernels(self.level_kernel, level))
         rows = self.graph.compact(level)
         counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
         min_r_squared = None

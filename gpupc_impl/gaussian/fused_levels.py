@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -56,6 +55,9 @@ KERNELS = {
 }
 
 
+_PREFETCHED = {levels: (kernel,) for levels, kernel in KERNELS.items()}
+
+
 class FusedKernel(NamedTuple):
     """A kernel of fused levels that can be launched: its last level, and the shared memory of a block."""
 
@@ -66,15 +68,26 @@ class FusedKernel(NamedTuple):
 
 def is_requested(problem: GaussianProblem, params: Mapping[str, Any], backend: Backend, pmax: bool) -> bool:
     """Whether levels are to be fused where they can be; the kernels support neither p-values nor fixed edges."""
+    return not pmax and problem.fixed is None and is_chosen(params, backend)
+
+
+def is_chosen(params: Mapping[str, Any], backend: Backend) -> bool:
+    """Whether the parameters choose fused levels on this backend, for problems for which the kernels serve."""
     requested = params["fused_levels"]
-    supported = not pmax and problem.fixed is None
-    return supported and (requested == "always" or (requested == "auto" and backend.warp_threads > 1))
+    return bool(requested == "always" or (requested == "auto" and backend.warp_threads > 1))
 
 
 def launchable(
     levels: tuple[int, int], params: Mapping[str, Any], backend: Backend, shared_bytes: int
 ) -> FusedKernel | None:
-    """The kernel of these levels with about as much shared memory as is wanted; None if no block would be resident."""
+    """The kernel of these levels with about as much shared memory as is wanted; None if no block would be resident.
+
+    It takes a compiler several times as long as the kernels of single levels, which make the same tests. So by default
+    a search that would have to wait for it does without; None then as well.
+    """
+    backend.prefetch(_PREFETCHED[levels])
+    if params["fused_levels"] == "auto" and not backend.is_ready(KERNELS[levels]):
+        return None
     shared_bytes = min(max(shared_bytes, LEAST_SHARED_BYTES), backend.max_shared_bytes)
     kernel = backend.kernel(*KERNELS[levels])
     resident = kernel.resident_blocks(params["warps"] * backend.warp_threads, shared_bytes)
@@ -108,8 +121,9 @@ class FusedLevels:
 
     def run(self, first: int, fused: FusedKernel) -> LevelOutcome:
         """Run levels from `first` on, as far as there is work and shared memory for their rows."""
-        started, state = time.perf_counter(), self.state
+        state = self.state
         backend, edges = state.backend, state.graphs.edges
+        started = backend.clock()
         state.prepare_rows(fused.last, None)
         lists = backend.empty_all(pairs=((edges, 2), np.int32), sets=(edges * fused.last, np.int32))
         busy = tests_before(state, first) >= BUSY_TESTS
@@ -163,8 +177,8 @@ class FusedLevels:
         return counts
 
     def unaccounted_seconds(self, started: float) -> float:
-        """The time since then that the outcomes of known levels do not account for."""
-        return time.perf_counter() - started - sum(outcome.seconds for outcome in self.known.values())
+        """The time since then, on the backend's clock, that the outcomes of known levels do not account for."""
+        return self.state.backend.clock() - started - sum(outcome.seconds for outcome in self.known.values())
 
 
 def removed_pairs(counts: list[LevelCounts]) -> list[int]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import KernelSource
+from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
@@ -69,12 +70,58 @@ PARAMETERS = {
 }
 
 
+FIRST_LEVELS = 3
+"""Levels whose kernels are compiled before a search begins."""
+
+LEVELS_AHEAD = 3
+"""Levels whose kernels are compiled while the level before them runs."""
+
+
+def search_kernels(
+    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+) -> Sequence[KernelSource]:
+    """What a search needs up to `FIRST_LEVELS`, and the first kernel of fused levels (`Method.kernels`)."""
+    may_fuse = fused_levels.is_chosen(params, backend) and not pmax
+    return _first_kernels(pmax, may_fuse, FIRST_LEVELS if max_level is None else min(max_level, FIRST_LEVELS))
+
+
+@functools.cache
+def _first_kernels(pmax: bool, may_fuse: bool, last: int) -> tuple[KernelSource, ...]:
+    ones = ("pair_scan_zero", f"pair_scan_one<{_flag(pmax)}>", "list_removed_one")
+    return (
+        *(level_one.KERNELS[name] for name in ones),
+        *bit_graph.KERNELS.values(),
+        *(kernel for level in range(2, last + 1) for kernel in _level_kernels(level, pmax)),
+        *separating_sets.KERNELS.values(),
+        *((fused_levels.KERNELS[FUSED[0]],) if may_fuse else ()),
+    )
+
+
+@functools.cache
+def _later_kernels(pmax: bool, level: int) -> tuple[KernelSource, ...]:
+    """The kernels of the levels that follow one."""
+    levels = range(level + 1, min(level + 1 + LEVELS_AHEAD, MOST_LEVELS))
+    return tuple(kernel for later in levels for kernel in _level_kernels(later, pmax))
+
+
+def _level_kernels(level: int, pmax: bool) -> list[KernelSource]:
+    """The kernels of a level from 2 on, whose rows fit in shared memory."""
+    names = f"begin_level<{level}>", f"prefix_scan<{level}, {_flag(pmax)}, true>", f"list_removed<{level}>"
+    return list(map(level_kernel, names))
+
+
+def _flag(flag: bool) -> str:
+    """A Boolean template argument."""
+    return "true" if flag else "false"
+
+
 @method(
     "pair-scan",
     family="gaussian",
     source="ours: docs/design/gaussian.md",
     summary="a warp a pair or a prefix of sets, 32 last members at a time, both sides in one scan",
     params=PARAMETERS,
+    kernels=search_kernels,
 )
 def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
     return pc_stable(problem, PairScan(problem, run), facts=dict(run.facts), progress=run.progress)
@@ -109,7 +156,7 @@ class PairScan(LevelSearch):
     """
 
     def __init__(self, problem: GaussianProblem, run: Run, may_queue: bool = True):
-        self.problem = problem
+        self.problem, self.backend = problem, run.backend
         on_device = correlation.device_correlation(run.backend, problem)  # is copied while the rest is prepared
         kernel = queued_kernel(problem, run) if may_queue else None
         arrays = {} if kernel is None else queue_arrays(problem.n_variables)
@@ -238,6 +285,8 @@ class PairScan(LevelSearch):
         """Queue the tests of a level from 2 on; `middle` is the graph between its sides."""
         state = self.state
         backend, longest = state.backend, state.graphs.most_degree
+        if level >= FIRST_LEVELS and level != self.problem.max_level:
+            backend.prefetch(_later_kernels(state.pmax, level))
         run, warp_bytes = np.int32(state.params["run"]), 8 * cells(level, longest)
         warps = min(state.params["warps"], backend.max_shared_bytes // warp_bytes)
         blocks, shared_bytes, scratch = backend.blocks_at_once, warps * warp_bytes, None
@@ -248,7 +297,7 @@ class PairScan(LevelSearch):
         state.prepare_rows(level, scratch)
         graphs = np.int32(start), np.int32(left), np.int32(middle)
         self._launch_rows(f"begin_level<{level}>", *graphs, run)
-        flags = ", ".join("true" if flag else "false" for flag in (state.pmax, scratch is None))
+        flags = f"{_flag(state.pmax)}, {_flag(scratch is None)}"
         kernel = backend.kernel(*level_kernel(f"prefix_scan<{level}, {flags}>"))
         critical = np.float64(self.problem.critical_r_squared(level))
         for side in (0, 1):

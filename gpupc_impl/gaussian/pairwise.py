@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
@@ -121,7 +121,7 @@ class PairwiseProblem(GaussianProblem):
         """(n_samples + 1,) critical r^2 by sample size; -1, which nothing is below, without degrees of freedom."""
         freedom = np.arange(self.n_samples + 1) - self._spent(level)
         with np.errstate(divide="ignore", invalid="ignore"):
-            thresholds = -special.ndtri(self.alpha / 2) / np.sqrt(freedom)
+            thresholds = -scipy.special.ndtri(self.alpha / 2) / np.sqrt(freedom)
             critical = np.minimum(np.tanh(thresholds) ** 2, np.nextafter(1.0, 0.0))
         return np.where(freedom > 0, critical, -1.0)
 
@@ -131,7 +131,7 @@ class PairwiseProblem(GaussianProblem):
         freedom = sizes - self._spent(level)
         with np.errstate(divide="ignore"):
             z = np.arctanh(np.minimum(np.sqrt(r_squared.astype(np.float64)), 1.0)) * np.sqrt(np.maximum(freedom, 0))
-        return np.where((freedom > 0) & (r_squared <= 1), 2 * special.ndtr(-z), 0.0)
+        return np.where((freedom > 0) & (r_squared <= 1), 2 * scipy.special.ndtr(-z), 0.0)
 
     # --- what methods with one sample size call -------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import open_arrays
@@ -198,7 +198,7 @@ class GaussianProblem(Problem):
         """Two-sided p-value of squared partial correlation(s) at a level."""
         with np.errstate(divide="ignore"):
             z = np.arctanh(np.minimum(np.sqrt(r_squared), 1.0)) * math.sqrt(self.degrees_of_freedom(level))
-        return 2 * special.ndtr(-z)
+        return 2 * scipy.special.ndtr(-z)
 
     def obstacle(self, level: int) -> str | None:
         if self.degrees_of_freedom(level) <= 0:
@@ -273,7 +273,7 @@ class GaussianProblem(Problem):
 def _quantile(alpha: float) -> float:
     """Phi^-1(1 - alpha / 2), cached because every level needs it."""
     half = alpha / 2
-    return -float(special.ndtri(half) if half > 0.0 else special.ndtri_exp(math.log(alpha) - math.log(2.0)))
+    return -float(scipy.special.ndtri(half) if half > 0.0 else scipy.special.ndtri_exp(math.log(alpha) - math.log(2.0)))
 
 
 def gaussian_parameters(

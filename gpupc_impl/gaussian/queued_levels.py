@@ -6,7 +6,6 @@ the last of them writes the result. That takes memory for all that level 0 may l
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,8 @@ class QueuedLevels:
 
     def run(self) -> LevelOutcome:
         """Run levels from 0 on as far as they are fused; returns the outcome of level 0, the others are then known."""
-        started, state = time.perf_counter(), self.state
+        state = self.state
+        started = state.backend.clock()
         memory = state.memory
         run_level_zero(state)
         scan_pairs(state, 0, 1)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Kernel, KernelSource
+from gpupc_impl.backends import Backend, Kernel, KernelSource
 from gpupc_impl.core.registry import Parameter
 from gpupc_impl.mixed.problem import LARGEST, MixedProblem, ranks_scale
 from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
 from gpupc_impl.nonlinear.samples import DeviceSamples
-from gpupc_impl.nonlinear.sources import TYPES, kernel_of, kernels_with_a_rule
+from gpupc_impl.nonlinear.sources import TYPES, first_kernels, kernel_of, kernels_with_a_rule
 from gpupc_impl.nonlinear.tuning import SEARCH_PARAMS
 
 SOURCES = {
@@ -46,6 +47,13 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     return kernels + [
         mixed_kernel(name, kind, *others) for kind in TYPES for name, *others in kernels_with_a_rule(kind)
     ]
+
+
+def search_kernels(
+    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+) -> Sequence[KernelSource]:
+    """What a search needs of ranks and of categories with the default k_CMI (`Method.kernels`)."""
+    return first_kernels(mixed_kernel, backend.name, params["selection"])
 
 
 def mixed_kernel(name: str, kind: str, *arguments: str) -> KernelSource:

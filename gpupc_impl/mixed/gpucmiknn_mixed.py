@@ -5,7 +5,7 @@ import functools
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.mixed.device import MIXED_PARAMS, MixedCmiEstimator
+from gpupc_impl.mixed.device import MIXED_PARAMS, MixedCmiEstimator, search_kernels
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear import gpucmiknn_single
 from gpupc_impl.nonlinear.gpucmiknn_parallel import SETS_AT_ONCE, ParallelSearch
@@ -21,6 +21,7 @@ class MixedSearch(ParallelSearch):
     source="this project; GPU-CMIknn, Algorithm 5, with the estimator of Mesner and Shalizi (2021)",
     summary="permutations of several sets at once, each used for all neighbours; numbers and categories",
     params={**MIXED_PARAMS, "delta": SETS_AT_ONCE},
+    kernels=search_kernels,
 )
 def gpucmiknn_mixed(problem: MixedProblem, run: Run) -> Skeleton:
     return pc_stable(problem, MixedSearch(problem, run), facts=dict(run.facts), progress=run.progress)

@@ -13,6 +13,7 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.search import Search
+from gpupc_impl.nonlinear.sources import search_kernels
 from gpupc_impl.nonlinear.tuning import SEARCH_PARAMS
 
 SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20)
@@ -84,6 +85,7 @@ class ParallelSearch(Search):
     source="GPU-CMIknn, section 4.2, Algorithm 5",
     summary="permutations of several sets at once, each used for all neighbours of its variable",
     params={**SEARCH_PARAMS, "delta": SETS_AT_ONCE},
+    kernels=search_kernels,
 )
 def gpucmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
     return pc_stable(problem, ParallelSearch(problem, run), facts=dict(run.facts), progress=run.progress)

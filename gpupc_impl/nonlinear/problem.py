@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.core import placing
 from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
@@ -159,7 +159,7 @@ class NonlinearProblem(Problem):
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
         """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (equation 1)."""
-        return special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
+        return scipy.special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -177,7 +177,7 @@ class NonlinearProblem(Problem):
 def psi_table(n: int) -> np.ndarray:
     """(n + 1,) int64: digamma(k) in units of 2^-40 at index k = 1..n, rounded to nearest; 0 at index 0."""
     table = np.zeros(n + 1, np.int64)
-    table[1:] = np.rint(special.digamma(np.arange(1.0, n + 1)) * 2.0**PSI_BITS)
+    table[1:] = np.rint(scipy.special.digamma(np.arange(1.0, n + 1)) * 2.0**PSI_BITS)
     return table
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import logging
-import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -41,7 +40,7 @@ class Search(LevelSearch):
     estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
 
     def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
-        self.problem = problem
+        self.problem, self.backend = problem, run.backend
         self.estimator = self.estimator_of(problem, run.backend, run.params, racing)
         self.first_come = run.separating_sets == "first-come"
         p = self.p = problem.n_variables
@@ -66,10 +65,10 @@ class Search(LevelSearch):
     def run_level(self, level: int) -> LevelOutcome:
         if level < len(self._outcomes):
             return self._outcomes[level]
-        started = time.perf_counter()
+        started = self.backend.clock()
         outcome = self._run_level(level)
         if self._checkpoint is not None:
-            self._outcomes.append(dataclasses.replace(outcome, seconds=time.perf_counter() - started))
+            self._outcomes.append(dataclasses.replace(outcome, seconds=self.backend.clock() - started))
             self._checkpoint.save(SearchState(self.edges, self._outcomes, self._pmax))
         return outcome
 

@@ -6,12 +6,13 @@ or double (kernels/numbers.cuh); most kernels and structs are templates of that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import KernelSource, Pointer, Struct
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 
 PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
 COUNTING_SOURCE = "nonlinear/kernels/estimate.cu"
@@ -203,6 +204,37 @@ def kernels_with_a_rule(kind: str) -> list[tuple[str, ...]]:
     ]
     widths = _FLAGS if kind == "float" else ("false",)
     return kernels + [("estimate_by_buckets", empty, wide) for empty in _FLAGS for wide in widths]
+
+
+KernelOf = Callable[..., KernelSource]
+"""Returns a family's kernel by its name, the type of a value, and further template arguments."""
+
+
+def search_kernels(
+    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+) -> Sequence[KernelSource]:
+    """What a search needs of ranks, of data without many ties and with the default k_CMI (`Method.kernels`)."""
+    return first_kernels(kernel_of, backend.name, params["selection"])
+
+
+@functools.cache
+def first_kernels(of: KernelOf, backend: str, selection: str) -> tuple[KernelSource, ...]:
+    """What a search that selects neighbours in a way, "auto" among them, needs first."""
+    kind = "short"
+    if selection == "auto":
+        selection = "counting" if backend == "host" else "registers" if of is kernel_of else "buckets"
+    permuting = [of(name, kind) for name in ("permute_freely", "lay_side_by_side", "arrange_members", "nearest")]
+    permuting.append(of("assign", kind, "true"))
+    if selection == "counting":
+        return *(of("estimate", kind, empty) for empty in _FLAGS), *permuting
+    listing = [of(name, kind, empty) for empty in _FLAGS for name in ("list_neighbours", "estimate_far")]
+    if selection == "buckets":
+        estimating = [of("estimate_by_buckets", kind, empty, "false") for empty in _FLAGS]
+    elif selection == "registers":
+        estimating = [registers_kernel(level, rows) for level in (0, 1) for rows in REGISTERS_ROWS]
+    else:
+        return tuple(permuting)
+    return *estimating, *listing, of("arrange", kind), *permuting
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:

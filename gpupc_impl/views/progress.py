@@ -11,6 +11,9 @@ from typing import Any
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
 
+COMPILING_WIDTH = 45
+"""Characters that the line about compilations takes, and that are blanked after it."""
+
 
 def is_interactive() -> bool:
     """Whether a person would see a bar: standard error is a terminal, or this is a notebook."""
@@ -39,6 +42,19 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
     tqdm = require("tqdm.auto", "progress bars", "progress")
     with tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as progress_bar:
         yield progress_bar
+
+
+def compile_report(show: bool) -> Callable[[int, int], None] | None:
+    """What shows how many kernels are compiled, of how many, in one line; None where no person would see it.
+
+    Two zeros remove the line.
+    """
+
+    def report(done: int, requested: int) -> None:
+        line = f"compiling kernels, once ({done} of {requested})" if requested else ""
+        print(f"\r{line:<{COMPILING_WIDTH}}", end="" if requested else "\r", file=sys.stderr, flush=True)
+
+    return report if show and is_interactive() else None
 
 
 class _NoBar:

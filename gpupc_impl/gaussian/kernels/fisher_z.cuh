@@ -80,9 +80,12 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, i
     // Line 1: Courrieu's full-rank Cholesky factorisation, with F in q.
     double gram[L * L];
     double smallest = 0.0;
+#pragma unroll 1
     for (int a = 0; a < L; ++a) {
+#pragma unroll 1
         for (int b = 0; b < L; ++b) {
             double sum = 0.0;
+#pragma unroll 1
             for (int k = 0; k < L; ++k) sum = fma(entry(C, p, k, a), entry(C, p, k, b), sum);
             gram[a * L + b] = sum;
         }
@@ -90,29 +93,39 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, i
         if (a == 0 || diagonal < smallest) smallest = diagonal;
     }
     rank = 0;
+#pragma unroll 1
     for (int k = 0; k < L; ++k) {
+#pragma unroll 1
         for (int a = 0; a < L; ++a) {
             double sum = a < k ? 0.0 : gram[a * L + k];
+#pragma unroll 1
             for (int b = 0; b < rank && a >= k; ++b) sum = fma(-q[a * L + b], q[k * L + b], sum);
             q[a * L + rank] = sum;
         }
         const double pivot = q[k * L + rank];
         if (pivot <= PSEUDO_INVERSE_TOLERANCE * smallest) continue;
         const double root = sqrt(pivot);
+#pragma unroll 1
         for (int a = k; a < L; ++a) q[a * L + rank] /= root;
         ++rank;
     }
     // Modified Gram-Schmidt, in place.
+#pragma unroll 1
     for (int k = 0; k < rank; ++k) {
         double square = 0.0;
+#pragma unroll 1
         for (int a = 0; a < L; ++a) square = fma(q[a * L + k], q[a * L + k], square);
         const double length = sqrt(square);
         triangle[k * L + k] = length;
+#pragma unroll 1
         for (int a = 0; a < L; ++a) q[a * L + k] /= length;
+#pragma unroll 1
         for (int b = k + 1; b < rank; ++b) {
             double along = 0.0;
+#pragma unroll 1
             for (int a = 0; a < L; ++a) along = fma(q[a * L + k], q[a * L + b], along);
             triangle[k * L + b] = along;
+#pragma unroll 1
             for (int a = 0; a < L; ++a) q[a * L + b] = fma(-along, q[a * L + k], q[a * L + b]);
         }
     }
@@ -123,13 +136,18 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, i
 // Computes the x that minimises |F x - right_hand_side|; overwrites the right-hand side.
 template <int L>
 __device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) const {
+#pragma unroll 1
     for (int k = 0; k < rank; ++k) {
         double along = 0.0;
+#pragma unroll 1
         for (int a = 0; a < L; ++a) along = fma(q[a * L + k], right_hand_side[a], along);
+#pragma unroll 1
         for (int a = 0; a < L; ++a) right_hand_side[a] = fma(-along, q[a * L + k], right_hand_side[a]);
         x[k] = along;
     }
+#pragma unroll 1
     for (int k = rank - 1; k >= 0; --k) {
+#pragma unroll 1
         for (int b = k + 1; b < rank; ++b) x[k] = fma(-triangle[k * L + b], x[b], x[k]);
         x[k] /= triangle[k * L + k];
     }
@@ -139,9 +157,12 @@ __device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) cons
 template <int L>
 __device__ void PseudoInverse<L>::project(const double* C, int p, int v, double* left, double* right) const {
     double c[L], m2_c[L];
+#pragma unroll 1
     for (int a = 0; a < L; ++a) c[a] = correlation(C, p, members[a], v);
+#pragma unroll 1
     for (int a = 0; a < L; ++a) {
         m2_c[a] = 0.0;
+#pragma unroll 1
         for (int b = 0; b < L; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
     }
     solve(c, left);
@@ -155,6 +176,7 @@ __device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, i
     project(C, p, j, left_j, right_j);
     const bool ascending = i < j;
     Residuals h{1.0, 1.0, C[static_cast<long long>(ascending ? i : j) * p + (ascending ? j : i)]};
+#pragma unroll 1
     for (int k = 0; k < rank; ++k) {
         h.ii = fma(-left_i[k], right_i[k], h.ii);
         h.jj = fma(-left_j[k], right_j[k], h.jj);

@@ -1,9 +1,14 @@
 """What a process keeps of kernels that it has loaded: as long as no file that went into them is written to."""
 
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from gpupc_impl.backends import KernelCompilationError, host, open_backend
+from gpupc_impl.backends.compilations import Compilations, reported
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import SourceCache
 
@@ -69,10 +74,64 @@ def test_failures_are_not_kept(source):
     def fails() -> int:
         raise KernelCompilationError("no")
 
+    def made(key: str, path: Path, number: int) -> int:
+        return known.get(key, [path], lambda: number, lambda compiled: compiled)
+
     with pytest.raises(KernelCompilationError):
-        known.get("key", [source], fails)
-    assert known.get("key", [source], lambda: 3) == 3
-    assert known.get("key", [source], fails) == 3
-    assert known.get("other", [source], lambda: 4) == 4
-    assert [known.get("key", [source.parent / "none.cu"], lambda n=n: n) for n in (5, 6)] == [3, 3]
-    assert [known.get("gone", [source.parent / "none.cu"], lambda n=n: n) for n in (5, 6)] == [5, 6]
+        known.get("key", [source], fails, int)
+    assert made("key", source, 3) == 3
+    assert known.get("key", [source], fails, int) == 3
+    assert made("other", source, 4) == 4
+    assert [made("key", source.parent / "none.cu", n) for n in (5, 6)] == [3, 3]
+    assert [made("gone", source.parent / "none.cu", n) for n in (5, 6)] == [5, 6]
+
+
+def test_what_was_prefetched_is_compiled_once(source):
+    known: SourceCache[int] = SourceCache()
+    compiled = []
+    for _ in range(2):
+        known.prefetch("key", [source], lambda: compiled.append("key") or 3)
+    known.compilations.finish()
+    assert known.is_ready("key", [source])
+    assert known.get("key", [source], lambda: compiled.append("again"), lambda number: number + 1) == 4
+    assert compiled == ["key"]
+
+
+def test_a_failure_shows_where_the_kernel_is_requested(source):
+    known: SourceCache[int] = SourceCache()
+
+    def fails() -> int:
+        raise KernelCompilationError("no")
+
+    known.prefetch("key", [source], fails)
+    known.compilations.finish()
+    with pytest.raises(KernelCompilationError, match="no"):
+        known.get("key", [source], lambda: 3, int)
+    assert known.get("key", [source], lambda: 3, int) == 3
+
+
+def test_what_was_prefetched_before_a_change_is_not_used(source):
+    known: SourceCache[int] = SourceCache()
+    known.prefetch("key", [source], lambda: 1)
+    source.write_text(KERNEL + "// changed\n")
+    assert not known.is_ready("key", [source])
+    assert known.get("key", [source], lambda: 2, int) == 2
+
+
+def test_waiting_is_reported_and_queued_requests_are_overtaken():
+    compilations, begin, reports = Compilations(), threading.Event(), []
+    for number in range(available_cores()):
+        compilations.prefetch(number, begin.wait)
+    compilations.prefetch("queued", lambda: "thread")
+    assert compilations.result("queued", lambda: "at once") == "at once"
+
+    def report(done: int, requested: int) -> None:
+        reports.append((done, requested))
+        begin.set()
+
+    with reported(report):
+        assert compilations.result(0, begin.wait)
+    assert reports == [(1, available_cores() + 1), (0, 0)]
+    compilations.finish()
+    compilations.cancel()
+    assert not compilations.is_ready(0)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import networkx as nx
@@ -17,6 +18,7 @@ import pytest
 
 import gpupc_impl
 from gpupc_impl import CPDAG, Skeleton, cli
+from gpupc_impl.backends import KernelSource, nvrtc
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.cli import arguments, commands
 from gpupc_impl.core import registry
@@ -453,3 +455,34 @@ def test_knowledge_conflicts_and_v_structures(run, refused, data, tmp_path):
     assert "'e', which the data do not have" in refused("skeleton", data, *METHOD, "--knowledge", known)
     assert "cannot be read: No such file" in refused("skeleton", data, *METHOD, "--knowledge", tmp_path / "none.yaml")
     assert "invalid choice" in refused("pc", data, "--conflicts", "rand")
+
+
+def test_kernels_are_compiled_ahead(run, monkeypatch):
+    """Each kernel of the families' lists is requested of the backend once, first all together, then one by one."""
+    requested, taken = [], []
+    monkeypatch.setattr(HostBackend, "prefetch", lambda self, kernels: requested.extend(kernels))
+    monkeypatch.setattr(HostBackend, "kernel", lambda self, *kernel: taken.append(KernelSource(*kernel)))
+    code, out, err = run("compile", "--family", "discrete", "--backend", "host")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{len(taken)} kernels for backend host are in ")
+    assert requested == taken
+    names = [(kernel.source, kernel.expression) for kernel in taken]
+    assert len(set(names)) == len(names) > 20
+
+
+def test_kernels_are_compiled_for_an_architecture(run, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(
+        nvrtc, "compile_image", lambda library, source, kernels, architecture, constants: compiled.append(architecture)
+    )
+    library = types.SimpleNamespace(getSupportedArchs=lambda: [80, 90])
+    monkeypatch.setitem(sys.modules, "cupy.cuda.nvrtc", library)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", types.ModuleType("cupy.cuda"))
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    code, out, _ = run("compile", "--family", "mixed", "--arch", "sm_90")
+    assert code == 0
+    assert compiled == ["sm_90"] * len(compiled)
+    assert out.startswith(f"{len(compiled)} kernels for sm_90 are in ")
+    code, _, err = run("compile", "--arch", "sm_35")
+    assert code == 2
+    assert err == "error: architecture 'sm_35' is not known to this NVRTC; choose one of: sm_80, sm_90\n"

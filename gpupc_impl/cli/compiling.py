@@ -1,0 +1,76 @@
+"""The command ``compile``: the kernel cache is filled ahead, for containers and for the nodes of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gpupc_impl.backends import BackendUnavailable, KernelSource, compilations, nvrtc, open_backend
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.backends.simt.build import cache_folder
+from gpupc_impl.core.family import families, get_family
+from gpupc_impl.views.progress import compile_report
+
+
+def fill_cache(args: argparse.Namespace) -> None:
+    """Compile all kernels of a family, or of all, for this machine or for an architecture of GPUs.
+
+    Raises:
+        InvalidProblem: there is no such family.
+        BackendUnavailable: the backend cannot be used here, or its NVRTC does not know the architecture.
+        KernelCompilationError: a kernel does not compile, or the cache cannot be written to.
+    """
+    kernels = _kernels(args.family, args.max_level)
+    if args.arch is not None:
+        target = args.arch
+        _compile_for(kernels, args.arch)
+    else:
+        backend = open_backend(args.backend)
+        target = f"backend {backend.name}"
+        with compilations.reported(compile_report(True)):
+            backend.prefetch(kernels)
+            for kernel in kernels:
+                backend.kernel(*kernel)
+    print(f"{len(kernels)} kernels for {target} are in {cache_folder()}")
+
+
+def _kernels(family: str | None, max_level: int) -> list[KernelSource]:
+    """The kernels of a family's methods up to a level: those that the module `device` of each package lists."""
+    chosen = families().values() if family is None else [get_family(family)]
+    packages = dict.fromkeys(package for each in chosen for package in each.packages)
+    names = [f"{package}.device" for package in packages if importlib.util.find_spec(package)]
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
+    listed = [kernel for module in modules for kernel in module.all_kernels(max_level)]
+    return list({(kernel.source, kernel.expression): kernel for kernel in listed}.values())
+
+
+def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
+    """Compile kernels for an architecture, which needs NVRTC and no GPU."""
+    compiler = _nvrtc()
+    known = sorted(compiler.getSupportedArchs())
+    if architecture not in {f"sm_{number}" for number in known}:
+        names = ", ".join(f"sm_{number}" for number in known)
+        raise BackendUnavailable(f"architecture {architecture!r} is not known to this NVRTC; choose one of: {names}")
+
+    def compile_one(kernel: KernelSource) -> None:
+        structs = {kernel.expression: kernel.structs}
+        nvrtc.compile_image(compiler, PACKAGE_ROOT / kernel.source, structs, architecture, kernel.constants)
+
+    with ThreadPoolExecutor(available_cores()) as threads:
+        list(threads.map(compile_one, kernels))
+
+
+def _nvrtc() -> Any:
+    """CuPy's binding of NVRTC.
+
+    Raises:
+        BackendUnavailable: CuPy or NVRTC is not installed.
+    """
+    try:
+        return importlib.import_module("cupy.cuda.nvrtc")
+    except ImportError as error:
+        raise BackendUnavailable(f"--arch needs CuPy and NVRTC ({error}); pip install 'gpupc[cuda12]'") from error

@@ -1,0 +1,85 @@
+"""What a first call compiles: all of it is requested before the data are prepared, and it is not much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpupc_impl.backends import KernelCompilationError, KernelSource, open_backend
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.family import get_family
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import prefetch, solve
+
+RNG = np.random.default_rng(0)
+
+
+def dependent(n: int, p: int) -> np.ndarray:
+    samples = RNG.standard_normal((n, p))
+    for j in range(1, p):
+        samples[:, j] += 0.8 * samples[:, (j - 1) // 2]
+    return samples
+
+
+DATA = {
+    "gaussian": dependent(200, 12),
+    "discrete": (dependent(200, 12) > 0).astype(int),
+    "nonlinear": dependent(60, 4),
+    "mixed": dependent(60, 4),
+}
+METHODS = [
+    ("pair-scan", 15),
+    ("cupc-s", 8),
+    ("cupc-e", 8),
+    ("gpupc", 9),
+    ("disc-cupc", 9),
+    ("gpucmiknn-parallel", 7),
+    ("gpucmiknn-mixed", 7),
+]
+"""Methods and the most kernels that a search up to level 2 may request."""
+
+
+class WatchedBackend(HostBackend):
+    """Notes the kernels that are requested ahead, and those that a search then takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requested: list[KernelSource] = []
+        self.taken: list[KernelSource] = []
+
+    def prefetch(self, kernels) -> None:
+        self.requested += kernels
+
+    def kernel(self, *source):
+        self.taken.append(KernelSource(*source))
+        return super().kernel(*source)
+
+
+@pytest.mark.parametrize(("name", "most"), METHODS)
+def test_all_that_a_search_takes_is_requested_before(name, most):
+    method, backend = get_method(name), WatchedBackend()
+    params = method.parse_params({})
+    prefetch(method, backend, params, pmax=False, max_level=2)
+    requested = {(str(kernel.source), kernel.expression, kernel.structs) for kernel in backend.requested}
+    assert len(requested) <= most
+    problem = get_family(method.family).problem.from_data(DATA[method.family], max_level=2)
+    solve(problem, method, backend, {})
+    taken = {(str(kernel.source), kernel.expression, tuple(kernel.structs)) for kernel in backend.taken}
+    assert taken - requested == set()
+
+
+def test_prefetched_kernels_are_compiled_without_being_waited_for(monkeypatch, tmp_path):
+    (tmp_path / "cache").mkdir(mode=0o700)
+    monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "cache"))
+    right, wrong = (KernelSource(str(tmp_path / f"{name}.cu"), name) for name in ("right", "wrong"))
+    Path(right.source).write_text("__global__ void right() {}\n")
+    Path(wrong.source).write_text("__global__ void wrong() { none; }\n")
+    backend = open_backend("host")
+    backend.prefetch((wrong, right))
+    backend.finish_prefetched()
+    assert backend.is_ready(right)
+    backend.kernel(*right)([1], [1], [])
+    with pytest.raises(KernelCompilationError, match="none"):
+        backend.kernel(*wrong)
