@@ -308,7 +308,7 @@ def _checkpoints() -> list[bytes]:
 
 
 def _checkpoint(path: Path, pmax: bool) -> Checkpoint:
-    return Checkpoint(str(path), "f" * 64, "canonical", pmax)
+    return Checkpoint(str(path), GaussianProblem.from_correlation(np.eye(4), n_samples=9), "canonical", pmax)
 
 
 def _recorded(folder: str) -> list[bytes]:

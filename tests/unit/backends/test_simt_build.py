@@ -182,7 +182,7 @@ def test_a_link_in_a_strangers_folder_is_no_way_to_the_cache(cache, source, tmp_
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "open/link").symlink_to(cache.parent)
     monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "open/link"))
-    with pytest.raises(KernelCompilationError, match="others may write to .*open above it"):
+    with pytest.raises(KernelCompilationError, match=r"others may write to .*open above it"):
         build.build_kernel(source, "add")
 
 
