@@ -155,10 +155,16 @@ def parse_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
+def shortened(text: str, length: int = 1000) -> str:
+    """A text for a message: the middle of a long one is left out, since a file may hold anything."""
+    half = length // 2
+    return text if len(text) <= length else f"{text[:half]} ({len(text) - 2 * half:,} characters) {text[-half:]}"
+
+
 def read_csv(path: str | Path) -> list[dict[str, str]]:
     """The rows of a CSV file with a header, by column, as text."""
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    with open_regular(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:

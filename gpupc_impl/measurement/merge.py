@@ -25,8 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import write_csv
+from gpupc_impl.core.files import parse_json, read_text, write_csv
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.yaml_text import parse_yaml
 from gpupc_impl.measurement.record import InvalidRecord, Record, load_tests
 
 PREFERENCES = ("newest", "first")
@@ -169,9 +170,9 @@ def _entry(tree: Path, name: str) -> _Entry:
         return _Entry(tree, name, load_tests(path))
     if suffix == ".yaml":
         return _Entry(tree, name, _yaml(path))
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     if suffix == ".json":
-        return _Entry(tree, name, json.loads(text))
+        return _Entry(tree, name, parse_json(text))
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         lines = list(reader)
@@ -204,8 +205,8 @@ def _yaml(path: Path) -> Any:
     except ImportError as error:
         raise ValueError("comparing configs needs the package pyyaml; pip install pyyaml") from error
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+        return parse_yaml(read_text(path))
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"it is no YAML: {error}") from error
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import save_json
+from gpupc_impl.core.files import read_json, save_json, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -326,8 +326,8 @@ def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any
 def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(path)
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        content: dict[str, Any] = read_json(path)
+    except ValueError as error:
         raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
     _validate(content, path.name, schema)
     return content
@@ -345,4 +345,6 @@ def _validate(content: Mapping[str, Any], name: str, schema: Mapping[str, Any]) 
         return
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
     if error is not None:
-        raise InvalidRecord(f"{name} is not a valid record: at {error.json_path}: {error.message}")
+        raise InvalidRecord(
+            f"{name} is not a valid record: at {shortened(error.json_path)}: {shortened(error.message)}"
+        )
