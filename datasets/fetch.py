@@ -19,8 +19,7 @@ from typing import Any
 
 from datasets import registry
 from datasets.dataset import DatasetUnavailable, RegistryError
-from gpupc_impl.backends.ownership import is_own
-from gpupc_impl.core.files import locked, open_own, open_regular, write_whole
+from gpupc_impl.core.files import locked, open_own, open_regular, remove_foreign, write_whole
 
 MIRRORS_VARIABLE = "GPUPC_MIRRORS"
 RETRIES = 2
@@ -187,7 +186,8 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
         if attempt:
             time.sleep(BACKOFF_S * 2 ** (attempt - 1))
         try:
-            resuming = _own_part(part)
+            remove_foreign(part)
+            resuming = part.exists()
             _receive(entry["url"], part, target.name, show)
         except _Refused as refusal:
             part.unlink(missing_ok=True)
@@ -209,15 +209,6 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
         if not resuming:
             return fault
     return f"{fault}, {1 + RETRIES} attempts"
-
-
-def _own_part(part: Path) -> bool:
-    """Whether there is a part of a download that this user began; what another user may have put there is removed."""
-    if not os.path.lexists(part):
-        return False
-    if not is_own(part):
-        part.unlink()
-    return part.exists()
 
 
 class _Refused(Exception):

@@ -21,6 +21,7 @@ from typing import Any
 
 from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Word, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.compiling import compiling
 from gpupc_impl.backends.errors import KernelCompilationError
 from gpupc_impl.backends.ownership import is_own
 from gpupc_impl.backends.simt.build import open_cache
@@ -81,6 +82,7 @@ def parameters(kernel: CompiledKernel, structs: Sequence[Struct]) -> list[Kernel
     return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in kernel.parameters]
 
 
+@compiling()
 def compile_source(
     nvrtc: Any,
     source: Path,

@@ -26,6 +26,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from gpupc_impl.backends.ownership import is_own
+
 DEFLATE_RATIO = 1032
 """The upper bound on the bytes to which one byte of zlib's output decompresses."""
 
@@ -69,6 +71,12 @@ def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
     if not append:
         os.ftruncate(descriptor, 0)
     return os.fdopen(descriptor, "ab" if append else "wb")
+
+
+def remove_foreign(path: Path) -> None:
+    """Remove what lies at a path, unless it is a regular file of the caller to which no other user may write."""
+    if os.path.lexists(path) and not is_own(path):
+        path.unlink()
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from gpupc_impl.backends.arguments import ASSERTIONS, Struct, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.compiling import compiling
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
 from gpupc_impl.backends.ownership import fault_of_folder, is_own
@@ -241,6 +242,7 @@ def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
         run_compiler((file.name, *arguments))
 
 
+@compiling()
 def run_compiler(arguments: Iterable[str]) -> None:
     """Run the compiler with the package as include root.
 
