@@ -20,7 +20,7 @@ from typing import Any
 import numba
 from numba.core import caching
 
-from gpupc_impl.backends.ownership import fault_of_folder, is_own
+from gpupc_impl.ownership import fault_of_folder, is_own
 
 __all__ = ["njit"]
 

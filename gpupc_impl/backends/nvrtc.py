@@ -23,9 +23,9 @@ from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, W
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compiling import compiling
 from gpupc_impl.backends.errors import KernelCompilationError
-from gpupc_impl.backends.ownership import is_own
 from gpupc_impl.backends.simt.build import open_cache
 from gpupc_impl.backends.sources import sources_of
+from gpupc_impl.ownership import is_own
 
 NVRTC_OPTIONS = (
     "-std=c++17",

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from gpupc_impl.backends.ownership import is_own
+from gpupc_impl.ownership import is_own
 
 DEFLATE_RATIO = 1032
 """The upper bound on the bytes to which one byte of zlib's output decompresses."""

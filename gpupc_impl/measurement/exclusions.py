@@ -36,7 +36,7 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/core/solve.py:choose_method": _OUTSIDE + "the method is in the origin of a sample",
     "gpupc_impl/core/solve.py:unavailable": _OUTSIDE + "the reason why a method is not measured",
     "gpupc_impl/discrete/forecast.py:Forecast.__str__": "a message",
-    "gpupc_impl/backends/ownership.py": _OUTSIDE + "it says whose files are used",
+    "gpupc_impl/ownership.py": _OUTSIDE + "it says whose files are used",
     "gpupc_impl/measurement/answers.py": _OUTSIDE + "a check of the answer",
     "gpupc_impl/measurement/compile_clock.py": _OUTSIDE + "it says what counts against a limit",
     "gpupc_impl/measurement/environment.py": "the facts of the machine, which it finds, are in the origin of a sample",

@@ -18,7 +18,7 @@ from gpupc_impl.core.family import families
 ROOT = Path(gpupc_impl.__file__).parents[1]
 FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed"}
 
-UTILITIES = {"integers"}
+UTILITIES = {"integers", "ownership"}
 """Rooms without imports of their own that all others may import; the picture leaves them out."""
 
 MAY_USE = {

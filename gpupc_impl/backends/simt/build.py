@@ -3,7 +3,7 @@
 The name of a cache entry is the digest of everything that went into it: sources with their includes, flags,
 compiler, and the features of the CPU it was made for. It ends with the digest of its own contents, so that a
 damaged entry is noticed and made again. That digest protects against damage, not against attackers, and what is loaded
-runs as the caller: folders and entries that another user may have written are not used (backends/ownership.py).
+runs as the caller: folders and entries that another user may have written are not used (ownership.py).
 Entries are renamed into place whole, so any number of processes may share a cache.
 """
 
@@ -29,9 +29,9 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compiling import compiling
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
-from gpupc_impl.backends.ownership import fault_of_folder, is_own
 from gpupc_impl.backends.simt.scratch import scratch_folder
 from gpupc_impl.backends.sources import source_name, sources_of
+from gpupc_impl.ownership import fault_of_folder, is_own
 
 log = logging.getLogger("gpupc_impl.host")
 
