@@ -285,9 +285,7 @@ def load_array(path: str | Path, *, mapped: bool = False) -> np.ndarray:
 # --- archives that a program reads back -------------------------------------------------------------------------------
 
 
-def write_sealed(
-    file: IO[bytes], description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], place: Any = None
-) -> None:
+def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mapping[str, Any], place: Any = None) -> None:
     """Write an ``.npz`` of arrays with a description, and a digest over both and the place to which they belong.
 
     Args:

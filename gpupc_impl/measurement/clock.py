@@ -44,7 +44,7 @@ def numba_compilation() -> Iterator[Callable[[], float | None]]:
         return
     listening: Any = event.TimingListener  # numba has no types
 
-    class Listener(listening):
+    class Listener(listening):  # type: ignore[misc]
         """Also tells the observers of compilations."""
 
         def on_start(self, event: Any) -> None:
