@@ -515,7 +515,7 @@ def test_a_full_disk(search, tmp_path, monkeypatch):
     """It does not count as a failure of the cluster. Files that killed writers left are removed."""
     x = sample(np.random.default_rng(15), 60, 40, 3)
 
-    def write(path, outcome, arrays):
+    def write(path, *content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
