@@ -1,31 +1,84 @@
-"""Numba's compiler, with a cache on disk that several processes may fill at once.
+"""Numba's compiler, with a cache on disk that several processes may fill at once and that no stranger can fill.
 
 Numba keeps an index of which file has the code for which types, and adds to it by reading and rewriting it (module
 `numba.core.caching`, 0.68). Two processes that do so at the same time may give code for different types the same name,
 and a third process then runs code for the wrong types. A file lock makes the index's updates exclusive.
+
+Numba unpickles what it finds there, which may run any code. A folder or a file that another user may have written, such
+as one below a shared ``NUMBA_CACHE_DIR``, is therefore neither read nor written; the code is compiled instead.
 """
 
 from __future__ import annotations
 
 import fcntl
 import functools
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from numba import njit
+import numba
 from numba.core import caching
 
+from gpupc_impl.ownership import fault_of_folder, is_own
+
 __all__ = ["njit"]
+
+log = logging.getLogger("baselines")
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit` with these options, without a cache if there is no folder that Numba can write to."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        try:
+            return numba.njit(**options)(function)
+        except RuntimeError as error:  # "cannot cache function ...: no locator available"
+            _warn(f"Numba finds no folder for its cache ({error}); set NUMBA_CACHE_DIR")
+            return numba.njit(**{**options, "cache": False})(function)
+
+    return compiled
+
+
+@functools.cache
+def _warn(message: str) -> None:
+    log.warning("%s; compiled code is not kept", message)
+
+
+def _is_safe(cache: Any) -> bool:
+    """Whether only the caller can have written the cache of a function; a warning says what is wrong with a folder."""
+    index = Path(cache._index_path)
+    try:
+        fault = fault_of_folder(index.parent)
+    except OSError as error:
+        fault = str(error)
+    if fault is not None:
+        _warn(f"Numba's cache in {index.parent} is not used: {fault}; set NUMBA_CACHE_DIR to a folder of yours alone")
+    return fault is None and all(map(is_own, index.parent.glob(f"{index.stem}.*")))
+
+
+def _load_safely(load: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(load)
+    def loaded(cache: Any, key: Any) -> Any:
+        return load(cache, key) if _is_safe(cache) else None
+
+    return loaded
 
 
 def _exclusive(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
     @functools.wraps(save)
     def locked(cache: Any, key: Any, data: Any) -> None:
-        with open(f"{cache._index_path}.lock", "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            save(cache, key, data)
+        if not _is_safe(cache):
+            return
+        try:
+            with open(f"{cache._index_path}.lock", "ab") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                save(cache, key, data)
+        except OSError as error:
+            _warn(f"Numba's cache cannot be written ({error}); set NUMBA_CACHE_DIR")
 
     return locked
 
 
+caching.IndexDataCacheFile.load = _load_safely(caching.IndexDataCacheFile.load)
 caching.IndexDataCacheFile.save = _exclusive(caching.IndexDataCacheFile.save)

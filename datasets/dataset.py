@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.core.files import open_arrays, open_regular, write_whole
 from gpupc_impl.tables import DataError
 
 BLOCK_BYTES = 1 << 26
@@ -96,7 +96,7 @@ class Dataset:
             DataError: the file holds something else, or is damaged.
             OSError: the file cannot be opened.
         """
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             try:
                 return cls._read(file)
             except (DatasetUnavailable, MemoryError):

@@ -5,8 +5,6 @@ A file that users build themselves (key `how`) has no checksum, and is read from
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import http.client
 import os
@@ -15,12 +13,13 @@ import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from datasets import registry
 from datasets.dataset import DatasetUnavailable, RegistryError
+from gpupc_impl.core.files import locked, open_own, open_regular, remove_foreign, write_whole
 
 MIRRORS_VARIABLE = "GPUPC_MIRRORS"
 RETRIES = 2
@@ -74,7 +73,8 @@ def fetch(
         return target
 
     faults = []
-    with _lock(target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target.with_name(f".{target.name}.lock")):
         if target.is_file():
             fault = _mismatch(target, entry)
             if fault is None:  # another process fetched it in the meantime
@@ -159,7 +159,7 @@ def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
         kind, digest = "sha256", hashlib.sha256()
     else:
         kind, digest = "git_blob_sha1", hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     actual = digest.hexdigest()
@@ -168,17 +168,15 @@ def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
 
 def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
     """Copy a mirrored file into the cache; returns the reason when that fails."""
-    copy = target.with_name(f".{target.name}.copy")
     try:
-        shutil.copyfile(source, copy)
-        fault = _mismatch(copy, entry)
-        if fault is None:
-            os.replace(copy, target)
-        return fault
-    except OSError as error:
+        with write_whole(target) as copy:
+            with open_regular(source) as file, open(copy, "wb") as out:
+                shutil.copyfileobj(file, out)
+            if fault := _mismatch(copy, entry):
+                raise _Refused(fault)
+        return None
+    except (OSError, _Refused) as error:
         return str(error)
-    finally:
-        copy.unlink(missing_ok=True)
 
 
 def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
@@ -187,13 +185,14 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
     for attempt in range(1 + RETRIES):
         if attempt:
             time.sleep(BACKOFF_S * 2 ** (attempt - 1))
-        resuming = part.exists()
         try:
+            remove_foreign(part)
+            resuming = part.exists()
             _receive(entry["url"], part, target.name, show)
         except _Refused as refusal:
             part.unlink(missing_ok=True)
             return str(refusal)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: the address is none
             status = getattr(error, "code", None)  # HTTPError has one
             reason = error if status else getattr(error, "reason", error)  # URLError wraps the underlying error
             fault = str(reason) or type(error).__name__
@@ -213,7 +212,7 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
 
 
 class _Refused(Exception):
-    """The server's response is unacceptable, and a retry would not help."""
+    """A file is unacceptable, and a retry would not help."""
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -246,7 +245,7 @@ def _receive(url: str, part: Path, label: str, show: bool) -> None:
         total = None if response.length is None else size + response.length
         if total is not None and total > MAX_BYTES:
             raise _Refused(f"it is said to be of {total:,} bytes, over the limit of {MAX_BYTES:,}")
-        with part.open("ab" if resumed else "wb") as file:
+        with open_own(part, append=resumed) as file:
             while chunk := response.read(CHUNK):
                 size += len(chunk)
                 if size > MAX_BYTES:
@@ -259,12 +258,3 @@ def _receive(url: str, part: Path, label: str, show: bool) -> None:
         print(file=sys.stderr)
     if total is not None and size < total:
         raise ConnectionError(f"the connection ended after {size} of {total} bytes")
-
-
-@contextlib.contextmanager
-def _lock(target: Path) -> Iterator[None]:
-    """Hold the target's lock, which the system releases even when the process is killed."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.with_name(f".{target.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

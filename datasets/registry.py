@@ -15,6 +15,8 @@ from jsonschema import Draft202012Validator
 
 from datasets.dataset import RegistryError
 from gpupc_impl.core.family import families
+from gpupc_impl.core.files import shortened
+from gpupc_impl.core.yaml_text import parse_yaml
 
 Entry = dict[str, Any]
 MERGE = "tag:yaml.org,2002:merge"
@@ -54,7 +56,9 @@ def validate(entries: Any, source: str) -> dict[str, Entry]:
     except RecursionError as error:
         raise RegistryError(f"{source} is nested too deeply, or holds itself") from error
     if faults:
-        raise RegistryError("\n".join(f"{source}{_where(fault.absolute_path)}: {fault.message}" for fault in faults))
+        raise RegistryError(
+            "\n".join(f"{source}{_where(fault.absolute_path)}: {shortened(fault.message)}" for fault in faults)
+        )
     return entries
 
 
@@ -83,7 +87,7 @@ def parse(text: str) -> Any:
         RegistryError: a key is repeated, or the text is no YAML.
     """
     try:
-        return yaml.load(text, Loader=_Loader)
+        return parse_yaml(text, _Loader)
     except RegistryError:
         raise
     except RecursionError as error:

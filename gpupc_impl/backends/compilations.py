@@ -121,7 +121,7 @@ class Compilations:
 
 
 class _Request(NamedTuple):
-    """A result that a thread makes, or will make; `urgent` if somebody waits for it; `since`: the time of the request."""
+    """A result that a thread makes, or will make; `urgent` if somebody waits for it; requested at the time `since`."""
 
     future: Future[Any]
     urgent: bool

@@ -21,9 +21,11 @@ from typing import Any
 
 from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Word, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.compiling import compiling
 from gpupc_impl.backends.errors import KernelCompilationError
-from gpupc_impl.backends.simt.build import is_own, open_cache
+from gpupc_impl.backends.simt.build import open_cache
 from gpupc_impl.backends.sources import sources_of
+from gpupc_impl.ownership import is_own
 
 NVRTC_OPTIONS = (
     "-std=c++17",
@@ -80,6 +82,7 @@ def parameters(kernel: CompiledKernel, structs: Sequence[Struct]) -> list[Kernel
     return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in kernel.parameters]
 
 
+@compiling()
 def compile_source(
     nvrtc: Any,
     source: Path,
@@ -142,15 +145,15 @@ def compile_image(
     folder = open_cache("cuda")
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
     try:
-        index = json.loads(index_path.read_text())
         own = is_own(index_path) and is_own(image_path)
-        if own and hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
+        index = json.loads(index_path.read_text()) if own else None
+        if index and hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
             compiled = {
                 expression: CompiledKernel(entry["name"], tuple(entry["parameters"]))
                 for expression, entry in index["kernels"].items()
             }
             return Image(image_path, compiled, cached=True)
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pass  # the entry is missing or damaged
     image, compiled, _ = compile_source(nvrtc, source, kernels, architecture, constants)
     index = {

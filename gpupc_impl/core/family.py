@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.files import open_arrays, open_regular
 from gpupc_impl.core.problem import InvalidProblem, Problem
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
@@ -161,7 +161,7 @@ def load_problem(path: str | Path) -> Problem:
         InvalidProblem: the file holds none, or one of a family that is not known here.
         OSError: it cannot be opened.
     """
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         try:
             with open_arrays(file) as stored:
                 family = str(stored["family"])

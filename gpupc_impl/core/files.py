@@ -1,12 +1,24 @@
-"""Files that are written atomically, and JSON, CSV and archives of arrays."""
+"""Files that are written atomically, and JSON, CSV and archives of arrays.
+
+Folders may be open to other users of the machine, and files may hold anything. Everything that is read goes through
+`open_regular`, so that nothing waits for a pipe and no file is larger than its kind can be; everything that is written
+is a new file without a name that could be guessed, or one that `open_own` has checked.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import errno
+import fcntl
+import hashlib
+import io
 import json
 import math
 import os
+import stat
+import unicodedata
+import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +26,86 @@ from typing import IO, Any
 
 import numpy as np
 
+from gpupc_impl.ownership import is_own
+
 DEFLATE_RATIO = 1032
 """The upper bound on the bytes to which one byte of zlib's output decompresses."""
 
+MAX_TEXT = 1 << 28
+"""Upper bound on the bytes of JSON, YAML and other text that is read at once."""
+
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def open_regular(path: str | Path, limit: int | None = None) -> IO[bytes]:
+    """Open a regular file for reading; the caller closes it.
+
+    Args:
+        limit: upper bound on its bytes.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or is larger.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+    except ValueError as error:  # a null character, or half a character
+        raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
+    return os.fdopen(_checked(descriptor, path, limit), "rb")
+
+
+def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
+    """Open a file for writing whose name others may know: a new one, or one of the caller's, but no link to another.
+
+    Args:
+        append: whether its content stays.
+
+    Raises:
+        OSError: it cannot be opened, or is a link, no regular file or another user's.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_APPEND if append else 0)
+    descriptor = _checked(os.open(path, flags, 0o666), path)
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid() or status.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.EPERM, "it belongs to another user, or has another name as well; remove it", str(path))
+    if not append:
+        os.ftruncate(descriptor, 0)
+    return os.fdopen(descriptor, "ab" if append else "wb")
+
+
+def remove_foreign(path: Path) -> None:
+    """Remove what lies at a path, unless it is a regular file of the caller to which no other user may write."""
+    if os.path.lexists(path) and not is_own(path):
+        path.unlink()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is created if it is missing and which the system unlocks if the process dies.
+
+    Raises:
+        OSError: the file is a link or no regular file, or cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = _checked(os.open(path, flags, 0o666), path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _checked(descriptor: int, path: str | Path, limit: int | None = None) -> int:
+    """The descriptor of a regular file with at most `limit` bytes; it is closed if it is none."""
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
 @contextlib.contextmanager
@@ -25,7 +113,8 @@ def write_whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, renamed to `path` when the block ends without an error; else deleted."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    temporary = path.with_name(f".{path.stem[:80]}.{uuid.uuid4().hex}{path.suffix}")
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
     try:
         yield temporary
         with open(temporary, "rb+") as file:
@@ -41,14 +130,49 @@ def save_json(content: Any, path: Path) -> None:
         temporary.write_text(json.dumps(content, indent=1) + "\n")
 
 
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file of at most `MAX_TEXT` bytes.
+
+    Raises:
+        OSError: it cannot be read, or is larger.
+        UnicodeDecodeError: it is no UTF-8.
+    """
+    with open_regular(path, MAX_TEXT) as file:
+        return file.read().decode("utf-8")
+
+
 def read_json(path: str | Path) -> Any:
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+    """The content of a JSON file.
+
+    Raises:
+        OSError: it cannot be read, or is larger than `MAX_TEXT`.
+        ValueError: it is no JSON.
+    """
+    return parse_json(read_text(path))
+
+
+def parse_json(text: str) -> Any:
+    """The content of a text in JSON.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def shortened(text: str, length: int = 1000) -> str:
+    """A text for a message: the middle of a long one is left out, since a file may hold anything."""
+    half = length // 2
+    return text if len(text) <= length else f"{text[:half]} ({len(text) - 2 * half:,} characters) {text[-half:]}"
 
 
 def read_csv(path: str | Path) -> list[dict[str, str]]:
     """The rows of a CSV file with a header, by column, as text."""
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    with open_regular(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:
@@ -59,22 +183,32 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iter
     """
     names = dict.fromkeys([*columns, *(name for row in rows for name in row)])
     with write_whole(Path(path)) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(names), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        file.write(_csv_line(names))
+        file.writelines(_csv_line([row.get(name) for name in names]) for row in rows)
 
 
-def no_formula(text: str) -> str:
-    """Text for a cell of a CSV that no spreadsheet takes for a formula.
+def _csv_line(values: Iterable[Any]) -> str:
+    """A row of a CSV. A cell with a carriage return is quoted, which `csv` does only if line ends have one."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(map(_no_formula, values))
+    return line.getvalue().removesuffix("\r\n") + "\n"
 
-    Text that begins like a formula and is no number gets an apostrophe in front.
+
+def _no_formula(value: Any) -> Any:
+    """A value as a cell that no spreadsheet takes for a formula.
+
+    Text that begins like a formula, also in full-width characters or after blanks and control characters, and is no
+    number gets an apostrophe in front.
     """
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return text
+    if not isinstance(value, str):
+        return value
+    visible = (each for each in unicodedata.normalize("NFKC", value) if unicodedata.category(each)[0] not in "CZ")
+    if next(visible, "") not in ("=", "+", "-", "@"):
+        return value
     with contextlib.suppress(ValueError):
-        float(text)
-        return text
-    return f"'{text}"
+        float(value)
+        return value
+    return f"'{value}"
 
 
 @contextlib.contextmanager
@@ -88,9 +222,13 @@ def open_arrays(file: str | Path | IO[bytes]) -> Iterator[Mapping[str, Any]]:
         ValueError: a member declares more than it can hold, or is no array. A damaged file can raise nearly anything
             else, when it is opened and when an array is accessed.
     """
-    with np.load(file, allow_pickle=False) as stored:
+    with contextlib.ExitStack() as stack:
+        if isinstance(file, (str, Path)):
+            file = stack.enter_context(open_regular(file))
+        stored = np.load(file, allow_pickle=False)
         if not isinstance(stored, np.lib.npyio.NpzFile):
             raise ValueError("it holds one array, and is no archive of them")
+        stack.enter_context(stored)
         assert stored.zip is not None
         for member in stored.zip.infolist():
             with stored.zip.open(member) as content:
@@ -122,3 +260,61 @@ def check_array(content: IO[bytes], size: int, name: str) -> None:
     shape, _, dtype = _HEADERS[version](content)
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
         raise ValueError(f"{name} declares {shape} of {dtype}, and holds {size:,} bytes")
+
+
+def load_array(path: str | Path, *, mapped: bool = False) -> np.ndarray:
+    """The array of an ``.npy``. Nothing is unpickled, and no memory is taken for what the file does not hold.
+
+    Args:
+        mapped: whether the file is mapped for reading, and not read.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+        ValueError: it is no ``.npy``, or declares more than it holds.
+    """
+    with open_regular(path) as file:
+        try:
+            check_array(file, os.fstat(file.fileno()).st_size, Path(path).name)
+            file.seek(0)
+            array: np.ndarray = np.load(path if mapped else file, mmap_mode="r" if mapped else None, allow_pickle=False)
+            return array
+        except (EOFError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError) as error:
+            raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
+
+
+# --- archives that a program reads back -------------------------------------------------------------------------------
+
+
+def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mapping[str, Any], place: Any = None) -> None:
+    """Write an ``.npz`` of arrays with a description, and a digest over both and the place to which they belong.
+
+    Args:
+        description: values that JSON can hold.
+        place: what the content belongs to, such as a problem and a level, as JSON can hold it; it is not written.
+    """
+    described = {**description, "sha256": _seal(description, arrays, place)}
+    np.savez(file, described=np.array(json.dumps(described, sort_keys=True)), **arrays)
+
+
+def read_sealed(path: str | Path, place: Any = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The description and the arrays that `write_sealed` wrote for this place.
+
+    Raises:
+        OSError: the file cannot be opened.
+        ValueError: its digest is not that of its content at this place. A damaged file can raise nearly anything else.
+    """
+    with open_arrays(path) as stored:
+        arrays = {name: stored[name] for name in stored}
+    description = dict(parse_json(str(arrays.pop("described"))))
+    if description.pop("sha256", None) != _seal(description, arrays, place):
+        raise ValueError("its digest is not that of what it holds, or it belongs elsewhere")
+    return description, arrays
+
+
+def _seal(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], place: Any) -> str:
+    digest = hashlib.sha256(json.dumps([place, description], sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpupc_impl.core.files import read_text
 from gpupc_impl.core.fixed import FixedPairs, sorted_pairs
 from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.yaml_text import parse_yaml
 
 Variable = str | int
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
@@ -82,8 +84,8 @@ class BackgroundKnowledge:
             ) from error
         name = Path(path).name
         try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            content = parse_yaml(read_text(path))
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise InvalidProblem(f"{name} is not a YAML file: {error}") from error
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(content, dict):

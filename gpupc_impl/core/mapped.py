@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core.files import load_array
+
 PIECE_BYTES = 1 << 26
 """How much of a mapped array is read before its pages are released."""
 
@@ -51,7 +53,7 @@ def npy_path(array: Any) -> Path | None:
         return None
     path = Path(array.filename)
     with contextlib.suppress(OSError, ValueError):
-        whole = np.load(path, mmap_mode="r")
+        whole = load_array(path, mapped=True)
         same = ("shape", "dtype", "strides", "offset")
         if isinstance(whole, np.memmap) and all(getattr(whole, name) == getattr(array, name) for name in same):
             return path
@@ -90,10 +92,15 @@ def update_digest(digest: Any, array: np.ndarray) -> None:
         release(array)
 
 
+def spot_rows(matrix: np.ndarray) -> np.ndarray:
+    """(k,) int: up to `SPOT_ROWS` evenly spread rows."""
+    return np.unique(np.linspace(0, len(matrix) - 1, SPOT_ROWS).astype(int))
+
+
 def spot_sha256(matrix: np.ndarray) -> str:
     """A digest of the shape and of `SPOT_ROWS` evenly spread rows: a cheap check whether a matrix is the same."""
     digest = hashlib.sha256(f"{matrix.dtype.str} {matrix.shape}".encode())
-    for row in np.unique(np.linspace(0, len(matrix) - 1, SPOT_ROWS).astype(int)):
+    for row in spot_rows(matrix):
         digest.update(np.ascontiguousarray(matrix[row]).data)
     release(matrix)
     return digest.hexdigest()

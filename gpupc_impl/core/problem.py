@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gpupc_impl.core import mapped, placing
-from gpupc_impl.core.files import open_arrays, write_whole
-from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.core.files import open_arrays, parse_json, write_whole
+from gpupc_impl.core.fixed import FixedPairs, sorted_pairs
 
 
 class InvalidProblem(ValueError):
@@ -105,11 +105,43 @@ class Problem:
         return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
 
     def fault(self) -> str | None:
-        """Why its arrays are inconsistent, as a sentence; None if they are consistent, on which kernels rely.
+        """What is wrong with the problem, as a sentence; None if `from_data` could have made it.
 
-        `from_data` makes consistent problems, but a file may hold anything.
+        `from_data` makes consistent problems, on which methods and kernels rely, but a file may hold anything.
         """
+        try:
+            self.check()
+        except InvalidProblem as error:
+            return str(error)
         return None
+
+    def check(self) -> None:
+        """Check what `from_data` checks and what its result has; families' classes check what is their own.
+
+        Raises:
+            InvalidProblem: something is wrong.
+        """
+        self._check_values(search_parameters(self.alpha, self.max_level) | self.checked_parameters())
+        p = len(self.names)
+        if not p or variable_names(self.names, p) != self.names:
+            raise InvalidProblem("its names are no texts")
+        if self.fixed is not None:
+            _check_fixed(self.fixed, p)
+
+    def checked_parameters(self) -> dict[str, Any]:
+        """The parameters of the family's test by name, checked by the code that checks them in `from_data`.
+
+        Raises:
+            InvalidProblem: one is out of range.
+        """
+        return {}
+
+    def _check_values(self, checked: Mapping[str, Any]) -> None:
+        """Compare fields with their checked values, whose types they must have as well."""
+        for name, value in checked.items():
+            own = getattr(self, name)
+            if type(own) is not type(value) or own != value:
+                raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
 
     def outline(self) -> dict[str, Any]:
         """Facts about the problem for a result: everything but its data."""
@@ -173,7 +205,7 @@ class Problem:
             if "fields" not in stored:
                 raise InvalidProblem(f"{Path(path).name} is no problem that this version wrote; make it again")
             arrays = cls._read_arrays(Path(path), stored)
-            fields = {name: _frozen(value) for name, value in json.loads(str(stored["fields"])).items()}
+            fields = {name: _frozen(value) for name, value in parse_json(str(stored["fields"])).items()}
             if "required_edges" in stored:
                 fields["fixed"] = FixedPairs(stored["required_edges"], stored["forbidden_edges"])
         for array in arrays.values():
@@ -206,6 +238,22 @@ class Problem:
         """The fields that are arrays, from the open file at a path."""
         names = {field.name for field in dataclasses.fields(cls)}
         return {name: stored[name] for name in stored if name in names}
+
+
+def _check_fixed(fixed: FixedPairs, p: int) -> None:
+    """Check required and forbidden edges of p variables.
+
+    Raises:
+        InvalidProblem: they are none.
+    """
+    for pairs in (fixed.required, fixed.forbidden):
+        if pairs.dtype != np.int32 or pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InvalidProblem(f"its fixed pairs are {pairs.dtype} {pairs.shape}")
+        if not np.array_equal(pairs, sorted_pairs(pairs)) or not ((pairs >= 0) & (pairs < p)).all():
+            raise InvalidProblem(f"its fixed pairs are no ascending pairs of {p} variables")
+    every = np.concatenate([fixed.required, fixed.forbidden])
+    if (every[:, 0] == every[:, 1]).any() or len(np.unique(every, axis=0)) != len(every):
+        raise InvalidProblem("a pair is fixed twice, or of a variable with itself")
 
 
 def _frozen(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.files import open_arrays, open_regular
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.shown import Shown
@@ -342,7 +342,7 @@ class Skeleton(Shown):
         """
         if isinstance(path, str):
             path = Path(path)
-        with path.open("rb") as file:
+        with path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path) as file:
             try:
                 with open_arrays(file) as stored:
                     return cls._read(stored)

@@ -106,7 +106,7 @@ class DiscreteProblem(Problem):
         if unknown := sorted(set(categories) - set(names), key=str):
             raise InvalidProblem(f"categories are given for {unknown[0]!r}, which is no variable of the data")
         search = search_parameters(alpha, max_level)
-        _check_parameters(test, df_rule, tests_per_edge, decay)
+        parameters = _checked_parameters(test, df_rule, tests_per_edge, decay)
         coded, labels, declared = [], [], []
         for name, column in zip(names, columns, strict=True):
             codes, own_labels, is_declared = encode(name, column, categories.get(name))
@@ -124,23 +124,29 @@ class DiscreteProblem(Problem):
             categories=_frozen(np.array(list(map(len, labels)), np.int32)),
             declared=_frozen(np.array(declared, bool)),
             labels=tuple(labels),
-            test=test,
-            df_rule=df_rule,
-            tests_per_edge=None if tests_per_edge is None else int(tests_per_edge),
-            decay=None if decay is None else float(decay),
+            **parameters,
         )
 
-    def fault(self) -> str | None:
+    def checked_parameters(self) -> dict[str, Any]:
+        return _checked_parameters(self.test, self.df_rule, self.tests_per_edge, self.decay)
+
+    def check(self) -> None:
+        super().check()
         p, codes = self.n_variables, self.codes
         if codes.dtype not in (np.uint8, np.uint16) or codes.ndim != 2 or len(codes) != p:
-            return f"its codes are {codes.dtype} {codes.shape} for {p} variables"
+            raise InvalidProblem(f"its codes are {codes.dtype} {codes.shape} for {p} variables")
         for name, dtype in (("categories", np.int32), ("declared", np.bool_)):
             if (array := getattr(self, name)).dtype != dtype or array.shape != (p,):
-                return f"its {name} are {array.dtype} {array.shape} for {p} variables"
+                raise InvalidProblem(f"its {name} are {array.dtype} {array.shape} for {p} variables")
         if not codes.flags.c_contiguous:
-            return "its codes are not in C order"
+            raise InvalidProblem("its codes are not in C order")
+        if len(self.labels) != p or any(map(np.not_equal, map(len, self.labels), self.categories)):
+            raise InvalidProblem("it has other labels than categories")
+        if any(len(set(labels)) != len(labels) for labels in self.labels):
+            raise InvalidProblem("two categories of a variable have the same label")
         beyond = codes.max(axis=1, initial=0) >= self.categories if codes.size else np.zeros(p, bool)
-        return f"variable {int(np.argmax(beyond))} has codes of more categories than it has" if beyond.any() else None
+        if beyond.any():
+            raise InvalidProblem(f"variable {int(np.argmax(beyond))} has codes of more categories than it has")
 
     @property
     def n_samples(self) -> int:
@@ -242,7 +248,12 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _check_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay: float | None) -> None:
+def _checked_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay: float | None) -> dict[str, Any]:
+    """The parameters of the test by name, checked.
+
+    Raises:
+        InvalidProblem: one is out of range.
+    """
     if test not in TESTS:
         raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(TESTS)}")
     if df_rule not in DF_RULES:
@@ -255,3 +266,6 @@ def _check_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay
         raise InvalidProblem(f"tests_per_edge is {tests_per_edge!r}; it must be a whole number of at least 1")
     if decay is not None and not 0 < decay < 1:
         raise InvalidProblem(f"decay is {decay!r}; it must lie strictly between 0 and 1")
+    tests = None if tests_per_edge is None else int(tests_per_edge)
+    share = None if decay is None else float(decay)
+    return {"test": test, "df_rule": df_rule, "tests_per_edge": tests, "decay": share}

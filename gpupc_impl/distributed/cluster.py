@@ -14,6 +14,8 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
 from gpupc_impl.distributed.panel_plan import THREADS
 
+LOOPBACK = "127.0.0.1"
+
 
 def missing() -> str | None:
     """The reason why the method cannot run, if Dask is not installed."""
@@ -67,7 +69,7 @@ def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[
     Raises:
         InvalidParameter: there are fewer GPUs than workers; or `workers` is set for a cluster that runs already; or no
             scheduler answers at the address.
-        BackendUnavailable: this machine cannot run kernels on the backend.
+        BackendUnavailable: this machine cannot run kernels on the backend, or lacks the package of its keys.
     """
     from distributed import Client
 
@@ -106,45 +108,45 @@ def _connect(address: str) -> Any:
 def _local_cluster(backend: str, workers: int) -> Any:
     """A cluster of this machine: a process for each GPU, or processes that share the cores.
 
-    A single worker on CPU cores runs in this process.
+    A single worker on CPU cores runs in this process. Whoever reaches a scheduler or a worker can run code in it, so
+    nobody else may: within a process nothing listens for tasks, and processes talk by TLS with a key that only they
+    have. Pages about the state of the cluster are on the loopback interface.
     """
-    from distributed import LocalCluster
+    from distributed import LocalCluster, Nanny, Scheduler, Security, SpecCluster
 
-    # The search counts its memory itself, so Dask must neither spill nor end a worker. All ports are local.
-    common: dict[str, Any] = {"memory_limit": 0, "dashboard_address": "127.0.0.1:0", "threads_per_worker": THREADS}
+    # The search counts its memory itself, so Dask must neither spill nor end a worker.
     if backend == "cuda":
-        return _gpu_cluster(workers, common)
-    workers = workers or 1
-    if workers == 1:
-        return LocalCluster(n_workers=1, processes=False, **common)
-    threads = os.environ.get("GPUPC_HOST_THREADS", str(max(1, available_cores() // workers)))
-    return LocalCluster(n_workers=workers, processes=True, env={"GPUPC_HOST_THREADS": threads}, **common)
+        environments = _gpu_environments(workers)
+    elif workers > 1:
+        threads = os.environ.get("GPUPC_HOST_THREADS", str(max(1, available_cores() // workers)))
+        environments = [{"GPUPC_HOST_THREADS": threads}] * workers
+    else:
+        pages = {"dashboard_address": f"{LOOPBACK}:0", "worker_dashboard_address": f"{LOOPBACK}:0"}
+        return LocalCluster(
+            1, processes=False, protocol="inproc://", threads_per_worker=THREADS, memory_limit=0, **pages
+        )
+    if reason := needs_package("cryptography", "cryptography")():
+        raise BackendUnavailable(f"processes of a cluster cannot be kept from strangers: {reason}")
+    place = {"host": LOOPBACK, "dashboard_address": f"{LOOPBACK}:0", "protocol": "tls://"}
+    place["security"] = security = Security.temporary()
+    options = {**place, "nthreads": THREADS, "memory_limit": 0, "silence_logs": logging.WARNING}
+    specs = {
+        number: {"cls": Nanny, "options": {**options, "env": environment}}
+        for number, environment in enumerate(environments)
+    }
+    scheduler = {"cls": Scheduler, "options": {**place, "dashboard": False, "port": 0}}
+    return SpecCluster(workers=specs, scheduler=scheduler, security=security, silence_logs=logging.WARNING)
 
 
-def _gpu_cluster(workers: int, common: dict[str, Any]) -> Any:
-    from distributed import Nanny, Scheduler, SpecCluster
-
+def _gpu_environments(workers: int) -> list[dict[str, str]]:
+    """The environment variables of each worker, which show it a GPU of its own."""
     devices = _visible_devices()
     workers = workers or len(devices)
     if workers > len(devices):
         raise InvalidParameter(
             f"parameter workers is {workers}; at most {len(devices)} on this machine, a GPU for each: leave it out"
         )
-    specs = {
-        number: {
-            "cls": Nanny,
-            "options": {
-                "nthreads": common["threads_per_worker"],
-                "memory_limit": 0,
-                "dashboard_address": None,
-                "host": "127.0.0.1",
-                "env": {"CUDA_VISIBLE_DEVICES": device, "GPUPC_CUDA_DEVICE": ""},
-            },
-        }
-        for number, device in enumerate(devices[:workers])
-    }
-    scheduler = {"cls": Scheduler, "options": {"dashboard_address": None, "dashboard": False, "host": "127.0.0.1"}}
-    return SpecCluster(workers=specs, scheduler=scheduler, silence_logs=logging.WARNING)
+    return [{"CUDA_VISIBLE_DEVICES": device, "GPUPC_CUDA_DEVICE": ""} for device in devices[:workers]]
 
 
 def _visible_devices() -> list[str]:

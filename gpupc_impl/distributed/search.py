@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, complete_graph
@@ -21,7 +22,7 @@ from gpupc_impl.distributed import cluster, machine, panel_plan, preparation, sh
 from gpupc_impl.distributed.address_space import empty_graph
 from gpupc_impl.distributed.panel_plan import PanelPlan
 from gpupc_impl.distributed.row_tasks import row_groups
-from gpupc_impl.distributed.sharded_sets import BlockShards, ShardedSets
+from gpupc_impl.distributed.sharded_sets import BlockShards, ShardedSets, check_block, check_rows
 from gpupc_impl.distributed.shards import ShardFolder
 from gpupc_impl.distributed.spec import SearchSpec
 from gpupc_impl.distributed.task_runner import TaskRunner
@@ -94,11 +95,12 @@ class DistributedSearch(LevelSearch):
         planned = time.perf_counter()
         preparation.write_numbers(problem, self.run.backend, folder, plan, fingerprinted=owner is None)
         written = time.perf_counter()
-        self._spec = self._describe(folder, plan, backend)
+        self._spec = self._describe(folder, plan, backend, is_temporary=owner is not None)
         self._block_shards = BlockShards(folder, plan, owner)
         self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None)
         self._stack.callback(self._forget, client)
-        folder.key.write_text(self._spec.key)
+        with write_whole(folder.key) as temporary:
+            temporary.write_text(self._spec.key)
         supervision.run_on_workers(client, worker.prepare, self._spec)
         ready = time.perf_counter()
         seconds = {"plan": planned - started, "write_numbers": written - planned, "read_numbers": ready - written}
@@ -116,12 +118,14 @@ class DistributedSearch(LevelSearch):
             *(f"{plan.device_bytes:,}", f"{plan.budget:,}", plan.held, f"{plan.host_bytes:,}"),
         )
 
-    def _describe(self, folder: ShardFolder, plan: PanelPlan, backend: str) -> SearchSpec:
+    def _describe(self, folder: ShardFolder, plan: PanelPlan, backend: str, is_temporary: bool) -> SearchSpec:
         """What workers have to know of the search."""
         problem, is_matrix = self.problem, self.problem.samples is None
         has_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
+        key = uuid.uuid4().hex
         return SearchSpec(
-            key=uuid.uuid4().hex,
+            key=key,
+            identity=key if is_temporary else f"{problem.fingerprint} {plan.rows}",
             code=machine.code_digest(),
             folder=str(folder.path),
             shape=(self.p if is_matrix else problem.n_samples, self.p),
@@ -169,7 +173,11 @@ class DistributedSearch(LevelSearch):
         share = plan.shares(len(self._workers))
         preferred = [self._workers[share[block]] if len(self._workers) > 1 else None for block in blocks]
         paths = [self._spec.shards.block(*block) for block in blocks]
-        outcomes = self._runner.run("levels 0 and 1", worker.block_task, blocks, paths, preferred)
+
+        def check(k: int, outcome: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+            check_block(plan, *blocks[k], outcome, arrays)
+
+        outcomes = self._runner.run("levels 0 and 1", worker.block_task, blocks, paths, preferred, check)
         left, degrees = [], np.empty(self.p, np.int64)
         for (i, j), outcome in zip(blocks, outcomes, strict=True):
             sent = outcome.get("left")
@@ -206,7 +214,11 @@ class DistributedSearch(LevelSearch):
         paths = [folder.rows(level, group.name) for group, _ in groups]
         critical = self.problem.critical_r_squared(level)
         tasks = [(level, critical, group) for group, _ in groups]
-        outcomes = self._runner.run(f"level {level}", worker.rows_task, tasks, paths, [None] * len(groups))
+
+        def check(k: int, outcome: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+            check_rows(level, groups[k][0], outcome, arrays)
+
+        outcomes = self._runner.run(f"level {level}", worker.rows_task, tasks, paths, [None] * len(groups), check)
         keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
         totals: Counter = Counter()
         for (_, slots), path, outcome in zip(groups, paths, outcomes, strict=True):
@@ -214,6 +226,10 @@ class DistributedSearch(LevelSearch):
             totals.update({name: outcome[name] for name in ("tests", "undefined", "pseudo_inverses")})
         keys[required] = NO_KEY
         pairs, sets = graph.separated(keys, level)
+        if (sets[:, :, None] == pairs[:, None]).any():
+            raise shards.MissingShard(
+                f"level {level}: a shard in {folder.path} separates a pair by one of its own; name another folder"
+            )
         self._later_sets.append((pairs, sets))
         to_number = np.array([self.p, 1])
         self._edges = edges[~np.isin(edges @ to_number, pairs @ to_number)]

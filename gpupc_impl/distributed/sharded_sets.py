@@ -4,19 +4,80 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
 from gpupc_impl.distributed import shards
 from gpupc_impl.distributed.panel_plan import PanelPlan, count_bits
 from gpupc_impl.distributed.shards import ShardFolder
+from gpupc_impl.distributed.spec import RowGroup
+from gpupc_impl.engine.graph import NO_KEY
+from gpupc_impl.engine.row_graph import SECOND_SIDE
+from gpupc_impl.integers import ceil_div
 
 BLOCK = ("edges", "left", "members")
 """Arrays of a block's shard: bits of the pairs that are edges after level 0, bits of those that still are after level
 1, and the members of the sets that separate the others, row by row."""
+
+
+def check_block(plan: PanelPlan, i: int, j: int, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Check the invariants of the shard of a block that an earlier search wrote.
+
+    Raises:
+        ValueError: one does not hold.
+    """
+    check_counts(outcome, ("tests", "undefined"))
+    edges, left, members = (arrays[name] for name in BLOCK)
+    rows, columns = (len(range(plan.p)[plan.panel(each)]) for each in (i, j))
+    for bits in (edges, left):
+        if bits.dtype != np.uint32 or bits.shape != (rows, ceil_div(columns, 32)):
+            raise ValueError(f"its bits are {bits.dtype} {bits.shape} for {rows} x {columns} pairs")
+    pairs = np.unpackbits(edges.view(np.uint8), axis=1, bitorder="little")
+    if (left & ~edges).any() or pairs[:, columns:].any() or (i == j and np.tril(pairs[:, :rows]).any()):
+        raise ValueError("it has edges that no level can have left")
+    removed = plan.pairs(i, j, edges & ~left)
+    if members.shape != (len(removed),) or members.dtype.kind not in "iu":
+        raise ValueError(f"it has {members.dtype} {members.shape} members for {len(removed)} pairs")
+    if not ((members >= 0) & (members < plan.p)).all() or (removed == members[:, None]).any():
+        raise ValueError("a pair is separated by one of its own, or by no variable")
+    if i == j:
+        degrees = arrays["degrees"]
+        if degrees.shape != (rows,) or degrees.dtype != np.int32 or not ((degrees >= 0) & (degrees < plan.p)).all():
+            raise ValueError("its degrees are none")
+
+
+def check_rows(level: int, group: RowGroup, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Check the invariants of the shard of a group of rows that an earlier search wrote.
+
+    Raises:
+        ValueError: one does not hold.
+    """
+    check_counts(outcome, ("tests", "undefined", "pseudo_inverses"))
+    keys = arrays["keys"]
+    if keys.dtype != np.uint64 or keys.shape != group.neighbours.shape:
+        raise ValueError(f"its keys are {keys.dtype} {keys.shape} for {len(group.neighbours)} slots")
+    is_set = keys != NO_KEY
+    is_set[group.required] = False
+    rows, near, keys = np.repeat(group.rows, group.degrees)[is_set], group.neighbours[is_set], keys[is_set]
+    owners = np.where(keys & SECOND_SIDE, np.maximum(rows, near), np.minimum(rows, near))
+    order = np.argsort(group.rows)
+    index = order[np.minimum(np.searchsorted(group.rows[order], owners), len(order) - 1)]
+    if (group.rows[index] != owners).any() or (keys & ~SECOND_SIDE >= special.comb(group.degrees[index], level)).any():
+        raise ValueError("a key names no set of a row of the group")
+
+
+def check_counts(outcome: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Check that an outcome has counts of these names.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if any(type(outcome[name]) is not int or outcome[name] < 0 for name in names):
+        raise ValueError("its counts are no whole numbers of at least 0")
 
 
 class BlockShards:

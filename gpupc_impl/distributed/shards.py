@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import logging
 import os
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays, read_json, save_json
+from gpupc_impl.core.files import open_arrays, read_json, read_sealed, save_json, write_sealed
 from gpupc_impl.core.problem import InvalidProblem
 
 logger = logging.getLogger("gpupc_impl.distributed")
@@ -25,7 +23,7 @@ logger = logging.getLogger("gpupc_impl.distributed")
 SETTINGS = "search.json"
 """The file of a folder that names the search which its shards belong to."""
 
-FORMAT = 1
+FORMAT = 2
 
 SEEN_WITHIN = 60.0
 """Seconds within which all machines of a network file system see what one of them wrote."""
@@ -152,35 +150,38 @@ def _attempts(folder: Path) -> Iterator[None]:
         yield
 
 
-def write(path: Path, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
+def write(path: Path, search: str, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
     """Write a shard into an existing folder, whole or not at all, and return its size in bytes.
 
     Equal content gives equal bytes. The file is not synchronised with the disk, because its digest reveals whether a
     power failure damaged it. Two workers may write the same shard, if a task was believed lost.
 
     Args:
+        search: identifies the problem and the plan (`SearchSpec.identity`).
         outcome: what the shard records besides arrays, such as counts: values that JSON can represent.
     """
-    described = {**outcome, "sha256": _digest(arrays)}
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
     try:
-        with open(temporary, "wb") as file:
-            np.savez(file, described=np.array(json.dumps(described, sort_keys=True)), **arrays)
+        with open(temporary, "xb") as file:
+            write_sealed(file, outcome, arrays, _place(path, search))
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return path.stat().st_size
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """The outcome and the arrays of a shard; None if there is none, or it is damaged, which is logged."""
+def read(
+    path: Path, search: str, check: Callable[[dict[str, Any], dict[str, np.ndarray]], None]
+) -> dict[str, Any] | None:
+    """The outcome in a shard of this search; None if there is none.
+
+    A shard that is damaged, that belongs to another search, level or group, or that `check` refuses with an exception
+    counts as none, which is logged.
+    """
     try:
-        with open_arrays(path) as stored:
-            outcome = json.loads(str(stored["described"]))
-            arrays = {name: stored[name] for name in stored if name != "described"}
-        if outcome.pop("sha256") != _digest(arrays):
-            raise ValueError("its digest is not that of its arrays")
-        return outcome, arrays
+        outcome, arrays = read_sealed(path, _place(path, search))
+        check(outcome, arrays)
+        return outcome
     except FileNotFoundError:
         return None
     except MemoryError:
@@ -188,6 +189,10 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     except Exception as error:  # a damaged file may raise nearly any exception
         logger.warning("shard %s is damaged (%s) and is made again", path, error)
         return None
+
+
+def _place(path: Path, search: str) -> list[str]:
+    return [search, path.parent.name, path.name]
 
 
 def read_array(path: Path, name: str) -> np.ndarray:
@@ -211,12 +216,3 @@ def read_array(path: Path, name: str) -> np.ndarray:
             failure = error
             break
     raise MissingShard(f"{path} is gone or damaged ({failure}); search again with the same folder") from failure
-
-
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()

@@ -17,6 +17,7 @@ class SearchSpec:
 
     Attributes:
         key: identifies this run of the search, so that a worker can tell whether its state belongs to it.
+        identity: identifies the problem and the plan in the digests of shards, the same for a search that is resumed.
         code: digest of the client's code.
         folder: path of the shards and of the numbers.
         shape: of the numbers: samples or a correlation matrix.
@@ -29,6 +30,7 @@ class SearchSpec:
     """
 
     key: str
+    identity: str
     code: str
     folder: str
     shape: tuple[int, int]

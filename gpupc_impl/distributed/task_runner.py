@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import time
@@ -46,6 +47,7 @@ class TaskRunner:
         tasks: Sequence[tuple],
         paths: Sequence[Path],
         preferred: Sequence[str | None],
+        check: Callable[[int, dict[str, Any], dict[str, Any]], None],
     ) -> list[dict[str, Any]]:
         """The outcomes of tasks, in their order.
 
@@ -54,6 +56,8 @@ class TaskRunner:
             function: what a task calls, with the spec and the task's arguments.
             tasks: the arguments of each task.
             paths: the shard of each task, all in one folder.
+            check: raises ValueError if the outcome and the arrays in a shard, by the number of its task, cannot be
+                what the task writes.
             preferred: the address of the worker that should run each task; an idle one may run it instead.
 
         Raises:
@@ -61,7 +65,7 @@ class TaskRunner:
         """
         from distributed import KilledWorker
 
-        outcomes = _read_outcomes(paths)
+        outcomes = _read_outcomes(paths, self._spec.identity, check)
         missing = [k for k, outcome in enumerate(outcomes) if outcome is None]
         logger.info("%s: %d tasks, %d of them done before", title, len(tasks), len(tasks) - len(missing))
         started = time.perf_counter()
@@ -147,7 +151,9 @@ class TaskRunner:
         )
 
 
-def _read_outcomes(paths: Sequence[Path]) -> list[Any]:
+def _read_outcomes(
+    paths: Sequence[Path], search: str, check: Callable[[int, dict[str, Any], dict[str, Any]], None]
+) -> list[Any]:
     """The outcome in each intact shard, or None; the shards' folder is created if it does not exist.
 
     The folder is listed, since a network file system may remember for long that a single file was missing.
@@ -156,5 +162,7 @@ def _read_outcomes(paths: Sequence[Path]) -> list[Any]:
     for folder in {path.parent for path in paths}:
         folder.mkdir(exist_ok=True)
         names[folder] = set(os.listdir(folder))
-    contents = (shards.read(path) if path.name in names[path.parent] else None for path in paths)
-    return [None if content is None else content[0] for content in contents]
+    return [
+        shards.read(path, search, functools.partial(check, k)) if path.name in names[path.parent] else None
+        for k, path in enumerate(paths)
+    ]

@@ -164,7 +164,7 @@ def block_task(spec: SearchSpec, i: int, j: int) -> dict[str, Any]:
         arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32, copy=False)
         left = spec.plan.pairs(i, j, arrays["left"]) if panel_plan.count_bits(arrays["left"]) <= MOST_SENT else None
         sent = {"left": left, "degrees": arrays.get("degrees")}
-        return _write(spec.shards.block(i, j), counts, arrays, facts) | sent
+        return _write(spec, spec.shards.block(i, j), counts, arrays, facts) | sent
 
     return _with_state(get_worker(), spec, work)
 
@@ -179,18 +179,18 @@ def rows_task(spec: SearchSpec, level: int, critical: float, group: RowGroup) ->
             state.drop_panels()
             counts, arrays = _with_room(lambda: search_rows(state, level, critical, group))
             facts = state.facts()
-        return _write(spec.shards.rows(level, group.name), counts, arrays, facts)
+        return _write(spec, spec.shards.rows(level, group.name), counts, arrays, facts)
 
     return _with_state(get_worker(), spec, work)
 
 
 def _write(
-    path: Path, counts: dict[str, Any], arrays: Mapping[str, np.ndarray], facts: dict[str, Any]
+    spec: SearchSpec, path: Path, counts: dict[str, Any], arrays: Mapping[str, np.ndarray], facts: dict[str, Any]
 ) -> dict[str, Any]:
     """Write a shard, and return the task's outcome: the counts that the shard holds, and how it was made."""
     from distributed import get_worker
 
     started = time.perf_counter()
-    size = shards.write(path, counts, arrays)
+    size = shards.write(path, spec.identity, counts, arrays)
     facts["seconds"]["write"] = time.perf_counter() - started
     return {**counts, "worker": str(get_worker().name), "bytes": size, "made": facts}

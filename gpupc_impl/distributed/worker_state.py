@@ -12,6 +12,7 @@ import numpy as np
 
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelSource, open_backend
 from gpupc_impl.core import mapped
+from gpupc_impl.core.files import load_array
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.distributed import machine, panel_plan
 from gpupc_impl.distributed.correlations import correlate, correlate_squares, mirror
@@ -101,7 +102,7 @@ class WorkerState:
         numbers = _read_numbers(spec)
         self.fixed: tuple[np.ndarray | None, ...] = (None, None)
         if spec.knowledge:
-            self.fixed = tuple(np.load(path, mmap_mode="r") for path in spec.shards.fixed)
+            self.fixed = tuple(load_array(path, mapped=True) for path in spec.shards.fixed)
         if spec.is_matrix:
             self._matrix = numbers
         else:
@@ -208,7 +209,7 @@ def _read_numbers(spec: SearchSpec) -> np.ndarray:
             "on a file system that all machines share (folder=...), and have no other search use it meanwhile"
         )
     try:
-        numbers: np.ndarray = np.load(path, mmap_mode="r")
+        numbers: np.ndarray = load_array(path, mapped=True)
     except (OSError, ValueError) as error:
         raise InvalidProblem(f"a worker on {host} cannot read {path}: {error}; name another folder") from error
     if numbers.shape != spec.shape or numbers.dtype != np.float64:

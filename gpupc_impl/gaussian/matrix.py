@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core import mapped, placing
+from gpupc_impl.core.files import load_array
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
 
 PANEL = 1024
@@ -147,6 +148,13 @@ def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
     return None
 
 
+def spot(matrix: np.ndarray) -> np.ndarray:
+    """The correlations of `mapped.SPOT_ROWS` evenly spread variables with each other, by which a large matrix is judged
+    whenever it is opened."""
+    rows = mapped.spot_rows(matrix)
+    return np.ascontiguousarray(matrix[np.ix_(rows, rows)])
+
+
 def mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """A mapped matrix, which must be exact, as it is, and its names."""
     _, names = as_matrix(matrix, names)
@@ -169,7 +177,7 @@ def stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndarr
     """The matrix beside the problem file at `path`, mapped."""
     matrix_file = path.parent / str(stored["correlation_file"])
     try:
-        matrix = np.load(matrix_file, mmap_mode="r")
+        matrix = load_array(matrix_file, mapped=True)
     except (OSError, ValueError) as error:
         raise InvalidProblem(
             f"{path.name} is a problem whose correlation matrix lies in {str(stored['correlation_file'])!r} beside it, "

@@ -17,7 +17,14 @@ import scipy
 from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
-from gpupc_impl.gaussian.matrix import correlation_in_memory, correlation_matrix, mapped_correlation, stored_correlation
+from gpupc_impl.gaussian.matrix import (
+    correlation_fault,
+    correlation_in_memory,
+    correlation_matrix,
+    mapped_correlation,
+    spot,
+    stored_correlation,
+)
 
 DF_CONVENTIONS = ("pcalg", "cupc")
 
@@ -115,9 +122,7 @@ class GaussianProblem(Problem):
         Raises:
             InvalidProblem: wrong shape, a value that is missing or infinite, or a bad parameter.
         """
-        values, names = finite_matrix(data, names)
-        if len(values) < 2:
-            raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
+        values, names = finite_samples(data, names)
         parameters = gaussian_parameters(
             len(values), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
         )
@@ -172,12 +177,33 @@ class GaussianProblem(Problem):
         """The same problem with the Moore-Penrose inverse of every M2; cached, so that its fingerprint is as well."""
         return dataclasses.replace(self, pseudo_inverse="always")
 
-    def fault(self) -> str | None:
+    def checked_parameters(self) -> dict[str, Any]:
+        return gaussian_parameters(
+            self.n_samples,
+            self.alpha,
+            self.max_level,
+            self.df_convention,
+            self.residual_tolerance,
+            self.pseudo_inverse,
+        )
+
+    def check(self) -> None:
+        super().check()
         p, matrix = self.n_variables, self.correlation if self.samples is None else self.samples
         shape = (p, p) if self.samples is None else (self.n_samples, p)
         if not isinstance(matrix, np.ndarray) or matrix.dtype != np.float64 or matrix.shape != shape:
-            return f"its numbers are {getattr(matrix, 'dtype', None)} {np.shape(matrix)}, not float64 {shape}"
-        return None if matrix.flags.c_contiguous else "its numbers are not in C order"
+            found = f"{getattr(matrix, 'dtype', None)} {np.shape(matrix)}"
+            raise InvalidProblem(f"its numbers are {found}, not float64 {shape}")
+        if not matrix.flags.c_contiguous:
+            raise InvalidProblem("its numbers are not in C order")
+        if self.correlations != ("host" if self.samples is None else "device"):
+            raise InvalidProblem(f"correlations is {self.correlations!r}, and its numbers are others")
+        if not set(self.constant) <= set(self.names):
+            raise InvalidProblem("its constant variables are not among its variables")
+        if self.samples is not None:
+            finite_samples(self.samples, self.names)
+        elif fault := correlation_fault(matrix if mapped.base_memmap(matrix) is None else spot(matrix)):
+            raise InvalidProblem(f"its correlation matrix cannot be used: {fault}")
 
     def degrees_of_freedom(self, level: int) -> int:
         """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
@@ -267,6 +293,14 @@ class GaussianProblem(Problem):
         if "correlation_file" in stored:
             return {"correlation": stored_correlation(path, stored)}
         return {"correlation": None, **super()._read_arrays(path, stored)}
+
+
+def finite_samples(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """`finite_matrix` of at least two samples."""
+    values, names = finite_matrix(data, names)
+    if len(values) < 2:
+        raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
+    return values, names
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from gpupc_impl.backends.compiling import compiling
+
 T = TypeVar("T")
 
 
@@ -41,5 +43,19 @@ def numba_compilation() -> Iterator[Callable[[], float | None]]:
         yield lambda: None
         return
     listening: Any = event.TimingListener  # numba has no types
-    with event.install_listener("numba:compile", listening()) as listener:
+
+    class Listener(listening):  # type: ignore[misc]
+        """Also tells the observers of compilations."""
+
+        def on_start(self, event: Any) -> None:
+            super().on_start(event)
+            self._ends = getattr(self, "_ends", [])
+            self._ends.append(compiling())
+            self._ends[-1].__enter__()
+
+        def on_end(self, event: Any) -> None:
+            self._ends.pop().__exit__(None, None, None)
+            super().on_end(event)
+
+    with event.install_listener("numba:compile", Listener()) as listener:
         yield lambda: listener.duration if listener.done else None

@@ -44,7 +44,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import psutil
+from gpupc_impl.measurement.compile_clock import CompileClock
+from gpupc_impl.measurement.process_memory import descendants_memory
 
 STATUSES = ("ok", "timeout", "oom", "error", "killed", "skipped")
 
@@ -92,7 +93,7 @@ class Worker:
     """A process, in a session of its own, that runs `serve` and answers one request at a time.
 
     Args:
-        argv: the command, to which the numbers of its two pipes are appended.
+        argv: the command, to which the numbers of its two pipes and its clock are appended.
         env: its environment; None for this process's.
         memory_limit_bytes: the limit on the resident memory of it and its descendants; None for no limit.
         log: where its output goes, line by line, up to `LOG_BYTES`; None for stderr.
@@ -115,24 +116,24 @@ class Worker:
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
         status, status_end = os.pipe()
-        ours = f"{request_end},{reply_end}"
+        self._clock = CompileClock()
+        ours = request_end, reply_end, self._clock.descriptor
         self._guard = subprocess.Popen(
-            [sys.executable, "-P", str(_GUARD), str(status_end), ours, *argv, str(request_end), str(reply_end)],
+            [sys.executable, "-P", str(_GUARD), str(status_end), ",".join(map(str, ours)), *argv, *map(str, ours)],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(request_end, reply_end, status_end),
+            pass_fds=(*ours, status_end),
             start_new_session=True,
         )
-        for descriptor in (request_end, reply_end, status_end):
+        for descriptor in (*ours, status_end):
             os.close(descriptor)
         self._status = os.fdopen(status)
         self._pid: int | None = None
         self._printer = threading.Thread(target=self._print, args=(log or sys.stderr, prefix), daemon=True)
         self._printer.start()
-        self._alive = True
-        self._answered = False
+        self._alive, self._answered = True, False
 
     @property
     def pid(self) -> int:
@@ -165,15 +166,15 @@ class Worker:
         return token
 
     def wait(self, token: str, time_limit_s: float | None = None) -> Outcome:
-        """The outcome of the message that was sent. The time limit begins now."""
+        """The outcome of the message that was sent. The time limit begins now; compiling does not count."""
         began = polled = time.monotonic()
-        deadline = None if time_limit_s is None else began + time_limit_s
+        deadline = float("inf") if time_limit_s is None else began + time_limit_s - self._clock.seconds()
         pause = POLL_SECONDS
         reply = _Reply(token)
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
             while True:
-                remaining = POLL_SECONDS if deadline is None else deadline - time.monotonic()
+                remaining = deadline + self._clock.seconds() - time.monotonic()
                 if selector.select(min(POLL_SECONDS, max(remaining, 0))):
                     part = os.read(self._replies, 1 << 16)
                     if not part:
@@ -189,7 +190,7 @@ class Worker:
                     # A process that it forked may still have its end of the pipe open.
                     return self._died()
                 now = time.monotonic()
-                if deadline is not None and now >= deadline:
+                if now >= deadline + self._clock.seconds():
                     return self._end("timeout", f"no answer within the time limit of {time_limit_s:g} s")
                 if self._answered and not reply.confirmed and now > began + RECEIPT_SECONDS:
                     why = (
@@ -228,6 +229,7 @@ class Worker:
                 os.killpg(self.pid, signal.SIGKILL)
         self._printer.join(1)  # a process that the driver keeps may still have the pipe open
         self._status.close()
+        self._clock.close()
         os.close(self._requests)
         os.close(self._replies)
 
@@ -269,16 +271,6 @@ class Worker:
                     if left <= 0:
                         log.write(f"{prefix}[what it printed after {LOG_BYTES:,} bytes is dropped]\n")
                     log.flush()
-
-
-def descendants_memory(pid: int) -> int:
-    """The resident memory of all descendants of a process, in bytes, without its own."""
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        for process in psutil.Process(pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-    return total
 
 
 class _Reply:
@@ -364,8 +356,10 @@ def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
 
     To be called before importing code that must not get at the pipes. It removes their numbers from ``sys.argv``.
     """
-    pipes = _Pipes(*map(int, sys.argv[-2:]))
-    del sys.argv[-2:]
+    requests, replies, clock = map(int, sys.argv[-3:])
+    CompileClock(clock).observe()
+    del sys.argv[-3:]
+    pipes = _Pipes(requests, replies)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash writes no core file, which would be as large as the data
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory is exhausted, Linux ends this process and not its owner

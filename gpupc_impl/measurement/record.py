@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import save_json
+from gpupc_impl.core.files import parse_json, read_json, save_json, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -336,8 +336,8 @@ def parse(text: bytes, source: str) -> Any:
         InvalidRecord: the text is not JSON in UTF-8; the message names the source.
     """
     try:
-        return json.loads(text.decode())
-    except (ValueError, RecursionError) as error:
+        return parse_json(text.decode())
+    except ValueError as error:
         raise InvalidRecord(f"{source} is not JSON: {error}") from error
 
 
@@ -357,7 +357,8 @@ def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
         return
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
     if error is not None:
-        raise InvalidRecord(f"{source} is not a valid record: at {error.json_path}: {error.message}")
+        place, reason = shortened(error.json_path), shortened(error.message)
+        raise InvalidRecord(f"{source} is not a valid record: at {place}: {reason}")
 
 
 def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any]) -> None:
@@ -366,6 +367,10 @@ def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any
 
 
 def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
-    content: dict[str, Any] = parse(Path(path).read_bytes(), Path(path).name)
-    validate(content, Path(path).name, schema)
+    path = Path(path)
+    try:
+        content: dict[str, Any] = read_json(path)
+    except ValueError as error:
+        raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
+    validate(content, path.name, schema)
     return content

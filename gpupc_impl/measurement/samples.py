@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import save_json
+from gpupc_impl.core.files import read_json, save_json
 from gpupc_impl.measurement.bench import Place, Setting
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import scheduler_job
@@ -132,10 +132,10 @@ class Samples:
     def _stored(self, name: str) -> dict[str, Any] | None:
         """The content of a stored file; None if there is none or it is damaged."""
         try:
-            stored = json.loads((self.folder / name).read_text())
+            stored = read_json(self.folder / name)
             content: dict[str, Any] = stored["content"]
             undamaged = stored["sha256"] == _digest(content)
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
         return content if undamaged else None
 

@@ -83,12 +83,7 @@ class MixedProblem(NonlinearProblem):
         if transform == "ranks":
             values *= 1 / ranks_scale(plain.n_samples)
         values[coded] = matrix.T[coded]
-        too_large = np.flatnonzero(np.abs(values).max(axis=1) >= LARGEST[precision])
-        if len(too_large):
-            raise InvalidProblem(
-                f"variable {names[too_large[0]]!r} reaches {np.abs(values[too_large[0]]).max():.3g}, beyond the "
-                f"limit of {LARGEST[precision]:.3g} for {precision}; rescale it or use another transform"
-            )
+        _check_magnitude(values, names, precision)
         # Ties of distances are broken by the order of the samples, which must therefore carry no information.
         order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
         values = placing.placed(values[:, np.argsort(order, kind="stable")])
@@ -97,16 +92,20 @@ class MixedProblem(NonlinearProblem):
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         return cls(**fields | {"values": values, "categories": numbers})
 
-    def fault(self) -> str | None:
-        p, categories = self.n_variables, self.categories
-        if fault := super().fault():
-            return fault
-        if categories.dtype != np.int32 or categories.shape != (p,):
-            return f"its categories are {categories.dtype} {categories.shape} for {p} variables"
+    def check(self) -> None:
+        p, categories = len(self.names), self.categories
+        if categories.dtype != np.int32 or categories.shape != (p,) or (categories < 0).any():
+            raise InvalidProblem(f"its categories are {categories.dtype} {categories.shape} for {p} variables")
+        super().check()
+        _check_magnitude(self.values, self.names, self.precision)
+        if categories.max() > MAX_CATEGORIES:
+            raise InvalidProblem(f"a variable has {categories.max():,} categories; the most are {MAX_CATEGORIES:,}")
         codes, numbers = self.values[categories > 0], categories[categories > 0, None]
         if not ((codes >= 0) & (codes < numbers) & (codes == np.floor(codes))).all():
-            return "a variable has codes that are none of its categories"
-        return None
+            raise InvalidProblem("a variable has codes that are none of its categories")
+
+    def scaled_ranks(self) -> np.ndarray:
+        return self.values[self.categories == 0] * ranks_scale(self.n_samples)
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
         """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in units of 2^-40; it can be negative."""
@@ -137,6 +136,21 @@ class MixedProblem(NonlinearProblem):
 def ranks_scale(n: int) -> int:
     """The divisor of ranks: the smallest power of two that is at least n, so that the division is exact."""
     return 1 << (n - 1).bit_length()
+
+
+def _check_magnitude(values: np.ndarray, names: Sequence[str], precision: str) -> None:
+    """Check that no number can be taken for a category on a device.
+
+    Raises:
+        InvalidProblem: one can.
+    """
+    largest = np.abs(values).max(axis=1)
+    too_large = np.flatnonzero(largest >= LARGEST[precision])
+    if len(too_large):
+        raise InvalidProblem(
+            f"variable {names[too_large[0]]!r} reaches {largest[too_large[0]]:.3g}, beyond the limit of "
+            f"{LARGEST[precision]:.3g} for {precision}; rescale it or use another transform"
+        )
 
 
 def _named(categories: Any) -> tuple[str, ...]:

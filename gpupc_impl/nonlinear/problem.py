@@ -92,18 +92,12 @@ class NonlinearProblem(Problem):
                 samples, or another bad parameter.
         """
         matrix, names = finite_matrix(data, names)
-        search = search_parameters(alpha, max_level)
-        _check_choice("transform", transform, TRANSFORMS)
-        _check_choice("precision", precision, PRECISIONS)
         n = len(matrix)
-        if not 2 <= n < MAX_SAMPLES:
-            raise InvalidProblem(f"data has {n} sample(s); the test needs 2 to {MAX_SAMPLES - 1}")
-        permutations = _whole("permutations", permutations, 1, MAX_PERMUTATIONS)
-        seed = _whole("seed", seed, 0, 2**64 - 1)
         if isinstance(k_cmi, (float, np.floating)) and 0 < k_cmi < 1:
             k_cmi = max(1, int(k_cmi * n))
-        k_cmi = _neighbours("k_cmi", k_cmi, n)
-        k_perm = _neighbours("k_perm", k_perm, n)
+        parameters = search_parameters(alpha, max_level)
+        parameters |= cmiknn_parameters(n, transform, permutations, k_cmi, k_perm, seed, precision)
+        seed = parameters["seed"]
 
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
@@ -114,29 +108,33 @@ class NonlinearProblem(Problem):
         _check_range(values, names, transform, precision)
         return cls(
             names=names,
-            **search,
+            **parameters,
             values=values,
-            transform=transform,
-            permutations=permutations,
-            k_cmi=k_cmi,
-            k_perm=k_perm,
-            seed=seed,
-            precision=precision,
             constant=name_constants(names, constant),
         )
 
-    def fault(self) -> str | None:
-        p, values = self.n_variables, self.values
-        if values.ndim != 2 or len(values) != p or values.dtype != self.precision:
-            return f"its values are {values.dtype} {values.shape}, for {p} variables of {self.precision}"
+    def checked_parameters(self) -> dict[str, Any]:
+        return cmiknn_parameters(self.n_samples, *(getattr(self, name) for name in NonlinearProblem.PARAMETERS))
+
+    def check(self) -> None:
+        p, values = len(self.names), self.values
+        if values.ndim != 2 or len(values) != p or values.dtype not in PRECISIONS or values.dtype != self.precision:
+            raise InvalidProblem(f"its values are {values.dtype} {values.shape}, for {p} variables of {self.precision}")
         if not values.flags.c_contiguous:
-            return "its values are not in C order"
-        try:
-            for name in ("k_cmi", "k_perm"):
-                _neighbours(name, getattr(self, name), self.n_samples)
-        except InvalidProblem as error:
-            return str(error)
-        return None
+            raise InvalidProblem("its values are not in C order")
+        super().check()
+        if not set(self.constant) <= set(self.names):
+            raise InvalidProblem("its constant variables are not among its variables")
+        finite_matrix(values.T, self.names)
+        _check_range(values, self.names, self.transform, self.precision)
+        if self.transform == "ranks":
+            ranks = self.scaled_ranks()
+            if not ((ranks >= 0) & (ranks < self.n_samples) & (ranks == np.floor(ranks))).all():
+                raise InvalidProblem("its values are no ranks")
+
+    def scaled_ranks(self) -> np.ndarray:
+        """The values that are ranks, as whole numbers."""
+        return self.values
 
     @property
     def n_samples(self) -> int:
@@ -232,6 +230,28 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if whole is None or whole != value or not least <= whole <= most:
         raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
     return whole
+
+
+def cmiknn_parameters(
+    n: int, transform: str, permutations: int, k_cmi: int, k_perm: int, seed: int, precision: str
+) -> dict[str, Any]:
+    """The parameters of the test of n samples by name, in the order of `NonlinearProblem.PARAMETERS`, checked.
+
+    Raises:
+        InvalidProblem: one is out of range, or n is.
+    """
+    _check_choice("transform", transform, TRANSFORMS)
+    _check_choice("precision", precision, PRECISIONS)
+    if not 2 <= n < MAX_SAMPLES:
+        raise InvalidProblem(f"data has {n} sample(s); the test needs 2 to {MAX_SAMPLES - 1}")
+    return {
+        "transform": transform,
+        "permutations": _whole("permutations", permutations, 1, MAX_PERMUTATIONS),
+        "seed": _whole("seed", seed, 0, 2**64 - 1),
+        "k_cmi": _neighbours("k_cmi", k_cmi, n),
+        "k_perm": _neighbours("k_perm", k_perm, n),
+        "precision": precision,
+    }
 
 
 def _neighbours(name: str, value: Any, n: int) -> int:

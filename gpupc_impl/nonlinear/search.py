@@ -55,7 +55,7 @@ class Search(LevelSearch):
         self._checkpoint = None
         if path := run.params["checkpoint"]:
             rule = f"{run.separating_sets}, racing" if racing else run.separating_sets  # its graph is one of many
-            self._checkpoint = Checkpoint(path, problem.fingerprint, rule, run.pmax)
+            self._checkpoint = Checkpoint(path, problem, rule, run.pmax)
             if (state := self._checkpoint.load()) is not None:
                 self.edges, self._outcomes, self._pmax = state.adjacency, state.outcomes, state.pmax
                 logger.info("resuming at level %d from %s", len(self._outcomes), path)

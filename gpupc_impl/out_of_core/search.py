@@ -59,7 +59,7 @@ class BlockSearch(LevelSearch):
         self.checkpoint = None
         self._replayed = 0
         if self.params["checkpoint"]:
-            self.checkpoint = Checkpoint(self.params["checkpoint"], problem.fingerprint, run.separating_sets, run.pmax)
+            self.checkpoint = Checkpoint(self.params["checkpoint"], problem, run.separating_sets, run.pmax)
             self._resume()
         core = self._choose_plans()
         self.timeline = Timeline(self.backend, keep=bool(self.params["timeline"]))

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpupc_impl.api import pc
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import read_json, save_json, write_whole
+from gpupc_impl.core.files import read_json, read_sealed, save_json, write_sealed, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.intake import TableFormat, read_input
@@ -178,12 +178,13 @@ def bootstrap(
     if store is not None:
         answer_options = {name: repr(value) for name, value in options.items() if name not in NEUTRAL_OPTIONS}
         settings = {"seed": seed, "replace": replace, "fraction": fraction, "options": answer_options}
-        _claim(store, {"data": problem.fingerprint, **settings})
+        settings["data"] = problem.fingerprint
+        _claim(store, settings)
     p = len(graph.names)
     counts = np.zeros((2, p, p), np.int32)
     remaining = []
     for k in range(n):
-        stored_edges = None if store is None else _load(_path(store, k), p)
+        stored_edges = None if store is None else _load(_path(store, k), p, [settings, k])
         if stored_edges is None:
             remaining.append(k)
         else:
@@ -196,7 +197,7 @@ def bootstrap(
         warnings.simplefilter("always")
         for k, edges, messages in _search_all(job, remaining, processes, executor):
             if store is not None:
-                _save(edges, _path(store, k))
+                _save(edges, _path(store, k), [settings, k])
             _add(counts, edges)
             for message in messages:
                 if message not in shown_messages:
@@ -372,21 +373,26 @@ def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _path(folder: Path, k: int) -> Path:
-    return folder / f"{k:06d}.npy"
+    return folder / f"{k:06d}.npz"
 
 
-def _save(edges: np.ndarray, path: Path) -> None:
-    with write_whole(path) as part:
-        np.save(part, edges)
+def _save(edges: np.ndarray, path: Path, place: Any) -> None:
+    """Write a resample's edges, bound to the data, settings and number of the resample."""
+    with write_whole(path) as temporary, open(temporary, "wb") as file:
+        write_sealed(file, {}, {"edges": edges}, place)
 
 
-def _load(path: Path, p: int) -> np.ndarray | None:
-    """A resample's edges; None if the file does not exist, or does not hold edges of p variables."""
+def _load(path: Path, p: int, place: Any) -> np.ndarray | None:
+    """A resample's edges; None if the file does not exist, or does not hold edges of p variables of this resample."""
     try:
-        edges = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        edges = read_sealed(path, place)[1]["edges"]
+    except MemoryError:
+        raise
+    except Exception:  # a damaged file can raise nearly anything
         return None
-    is_table = isinstance(edges, np.ndarray) and edges.dtype == np.int32 and edges.ndim == 2 and edges.shape[1] == 3
-    if not is_table or (edges < 0).any() or (edges[:, :2] >= p).any() or (edges[:, 2] > DIRECTED).any():
+    if edges.dtype != np.int32 or edges.ndim != 2 or edges.shape[1] != 3:
         return None
-    return edges
+    i, j, kind = edges.T
+    in_range = (edges >= 0).all() and (edges[:, :2] < p).all() and (kind <= DIRECTED).all()
+    distinct = len(np.unique(np.sort(edges[:, :2], axis=1), axis=0)) == len(edges)
+    return edges if in_range and distinct and (i != j).all() and (i < j)[kind == UNDIRECTED].all() else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.files import no_formula
+from gpupc_impl.core.files import write_csv
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
@@ -38,7 +38,8 @@ def write(result: Result, path: Path) -> None:
 
 
 def _csv(result: Result, path: Path) -> None:
-    result.to_frame().map(no_formula).to_csv(path, index=False)
+    frame = result.to_frame()
+    write_csv(path, frame.to_dict("records"), frame.columns)
 
 
 def _graphml(result: Result, path: Path) -> None:

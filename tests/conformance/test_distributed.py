@@ -4,6 +4,7 @@ import contextlib
 import errno
 import gc
 import importlib.util
+import io
 import json
 import os
 import pickle
@@ -33,6 +34,7 @@ from gpupc_impl import (
 )
 from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.files import write_sealed
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import machine, panel_plan, preparation, row_tasks, shards, supervision, worker_state
 from gpupc_impl.distributed.address_space import empty_graph
@@ -75,7 +77,7 @@ def read_shards(folder: Path) -> dict[str, bytes]:
 def contents(folder: Path) -> dict[str, bytes | str]:
     """The bytes of blocks, and the digest of the keys of rows, since the number of their tests depends on timing."""
     return {
-        name: content if name.startswith("blocks") else json.loads(str(np.load(folder / name)["described"]))["sha256"]
+        name: content if name.startswith("blocks") else np.load(folder / name)["keys"].tobytes()
         for name, content in read_shards(folder).items()
     }
 
@@ -399,7 +401,7 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
     write_text = Path.write_text
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(
-            Path, "write_text", lambda path, text: write_text(path, "old" if path.name == "search.key" else text)
+            Path, "write_text", lambda path, text: write_text(path, "old" if path.suffix == ".key" else text)
         )
         with pytest.raises(InvalidProblem, match=r"does not see.*folder="):
             search(x, folder=str(tmp_path))
@@ -409,6 +411,44 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
             search(x, folder=str(tmp_path))
     assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
     assert_same(search(x, folder=None), in_core(x, 0.05))
+
+
+def test_shards_that_are_altered_or_of_another_place_are_made_again(search, tmp_path, caplog):
+    x = sample(np.random.default_rng(20), 90, 60, 4)
+    expected = search(x, 0.1, folder=tmp_path / "whole", panel=32)
+    assert_same(expected, in_core(x, 0.1))
+    whole = read_shards(tmp_path / "whole")
+    assert len({name.split("/")[0] for name in whole}) >= 3
+    problem = GaussianProblem.from_data(x, alpha=0.1, correlations="device")
+    identity = f"{problem.fingerprint} 32"
+
+    def alterations(path):
+        """Each changed file, also with the digest that it then has to have."""
+        with np.load(path) as stored:
+            arrays = {name: stored[name] for name in stored}
+        outcome = json.loads(str(arrays.pop("described")))
+        for name, array in arrays.items():
+            other = array.copy()
+            other.reshape(-1)[:] = ~other.reshape(-1)[::-1] if other.dtype.kind == "u" else -1
+            buffer = io.BytesIO()
+            np.savez(buffer, described=np.array(json.dumps({**outcome, "tests": 1})), **arrays)
+            yield buffer.getvalue()
+            buffer = io.BytesIO()
+            counts = {key: value for key, value in outcome.items() if key != "sha256"}
+            write_sealed(buffer, counts, {**arrays, name: other}, [identity, path.parent.name, path.name])
+            yield buffer.getvalue()
+
+    folder = tmp_path / "whole"
+    paths = [folder / name for name in whole]
+    for path in [paths[0], paths[1], paths[-1]]:
+        content = path.read_bytes()
+        elsewhere = [other.read_bytes() for other in paths if other != path and other.parent == path.parent]
+        for altered in [*alterations(path), *elsewhere[:1]]:
+            path.write_bytes(altered)
+            caplog.clear()
+            assert_same(search(x, 0.1, folder=folder, panel=32), expected)
+            assert "is made again" in caplog.text
+            path.write_bytes(content)
 
 
 def test_another_searchs_folder_is_refused_before_work(search, tmp_path, monkeypatch):
@@ -475,7 +515,7 @@ def test_a_full_disk(search, tmp_path, monkeypatch):
     """It does not count as a failure of the cluster. Files that killed writers left are removed."""
     x = sample(np.random.default_rng(15), 60, 40, 3)
 
-    def write(path, outcome, arrays):
+    def write(path, *content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:

@@ -301,6 +301,8 @@ def _results() -> list[bytes]:
 def _checkpoints() -> list[bytes]:
     outcomes = [LevelOutcome(5, 3, 6), LevelOutcome(4, 2, 9, np.array([[0, 1]], np.int32), np.array([[2]], np.int32))]
     adjacency = ~np.eye(4, dtype=bool)
+    for i, j in ((2, 3), (0, 1)):  # removed at levels 0 and 1
+        adjacency[i, j] = adjacency[j, i] = False
     return [
         _written(
             lambda path, pmax=pmax: _checkpoint(path, pmax is not None).save(SearchState(adjacency, outcomes, pmax))
@@ -310,7 +312,7 @@ def _checkpoints() -> list[bytes]:
 
 
 def _checkpoint(path: Path, pmax: bool) -> Checkpoint:
-    return Checkpoint(str(path), "f" * 64, "canonical", pmax)
+    return Checkpoint(str(path), GaussianProblem.from_correlation(np.eye(4), n_samples=9), "canonical", pmax)
 
 
 def _records() -> list[bytes]:

@@ -21,7 +21,7 @@ FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed", "kernel"}
 HOMONYMS = {("gpupc_impl.measurement.kernel_times", "kernel")}
 """Modules with a word that is also a family's name: a column of CUDA kernels there."""
 
-UTILITIES = {"integers"}
+UTILITIES = {"integers", "ownership"}
 """Rooms without imports of their own that all others may import; the picture leaves them out."""
 
 MAY_USE = {

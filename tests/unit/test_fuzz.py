@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 import random
 import resource
 import zipfile
@@ -342,6 +343,16 @@ def test_other_members_and_headers_of_archives(tmp_path):
         (3, "categories", np.zeros(2, np.int32)),
         (3, "categories", np.array([0, 2, 0], np.int32)),
         (3, "values", np.full((3, 12), 0.5, np.float32)),
+        (0, "correlation", np.eye(4) + np.eye(4, k=1) / 2),
+        (0, "correlation", 2 * np.eye(4)),
+        (0, "correlation", np.eye(4) + 2 * (np.eye(4, k=1) + np.eye(4, k=-1))),
+        (0, "correlation", np.full((4, 4), np.nan)),
+        (0, "correlation", np.full((4, 4), np.inf)),
+        (1, "categories", np.full(4, 2**31 - 1, np.int32)),
+        (2, "values", np.full((3, 12), np.nan, np.float32)),
+        (2, "values", np.full((3, 12), 12, np.float32)),
+        (3, "values", np.full((3, 12), np.inf, np.float32)),
+        (3, "categories", np.array([-1, 0, 0], np.int32)),
     ],
 )
 def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
@@ -351,6 +362,36 @@ def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
         arrays = dict(stored)
     assert array in arrays
     np.savez(path, **arrays | {array: content})
+    with pytest.raises(InvalidProblem, match=r"problem\.npz"):
+        load_problem(path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("alpha", value) for value in (0, 1, -1, 1.0, math.nan, "0.05", None, True, [0.05])),
+        *(("max_level", value) for value in (-1, 1.5, "2", True)),
+        *(("names", value) for value in (["a"], ["a", "a", "a", "a"], "abcd", [1, 2, 3, 4], None)),
+        *(("n_samples", value) for value in (0, 7.5, -3, "9", 10**400)),
+        *((name, "another") for name in ("df_convention", "pseudo_inverse", "correlations", "test", "df_rule")),
+        *((name, "another") for name in ("transform", "precision", "tests_per_edge", "labels", "constant")),
+        *((name, value) for name in ("residual_tolerance", "decay") for value in (math.nan, 1, 2.0, -1.0)),
+        *(
+            (name, value)
+            for name in ("k_cmi", "k_perm", "permutations", "seed")
+            for value in (-1, 2**64, 0.5, math.inf)
+        ),
+    ],
+)
+def test_problems_with_parameters_that_nobody_can_choose(tmp_path, seed, field, value):
+    path = tmp_path / "problem.npz"
+    with np.load(io.BytesIO(seeds(TARGETS["problem"])[seed])) as stored:
+        arrays = dict(stored)
+    fields = json.loads(str(arrays["fields"]))
+    if field not in fields:
+        return
+    np.savez(path, **arrays | {"fields": json.dumps({**fields, field: value})})
     with pytest.raises(InvalidProblem, match=r"problem\.npz"):
         load_problem(path)
 

@@ -13,7 +13,9 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from datasets import RegistryError, registry
 from gpupc_impl.core.family import families, get_family
+from gpupc_impl.core.files import read_text, shortened
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
+from gpupc_impl.core.yaml_text import parse_yaml
 from gpupc_impl.measurement.single_tests import has_single_test
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.experiments import expand
@@ -35,7 +37,7 @@ def read_config(path: Path) -> dict[str, Any]:
         OSError: the file cannot be opened.
     """
     try:
-        config = yaml.load(path.read_text(encoding="utf-8"), _YAML)
+        config = parse_yaml(read_text(path), _YAML)
     except OSError:
         raise
     except Exception as error:  # YAML's, and those of odd values, such as a number of 5000 digits or a 13th month
@@ -116,7 +118,7 @@ def _schema() -> dict[str, Any]:
 def _sentence(error: ValidationError) -> str:
     where = ".".join(map(str, error.absolute_path)) or "the top level"
     if error.validator != "additionalProperties":
-        return f"{where}: {error.message}"
+        return f"{where}: {shortened(error.message)}"
     known = error.schema.get("properties", {})
     return "; ".join(_unknown(key, known, "key", f"at {where}") for key in error.instance if key not in known)
 

@@ -3,7 +3,7 @@
 The name of a cache entry is the digest of everything that went into it: sources with their includes, flags,
 compiler, and the features of the CPU it was made for. It ends with the digest of its own contents, so that a
 damaged entry is noticed and made again. That digest protects against damage, not against attackers, and what is loaded
-runs as the caller: folders and entries that another user may have written are not used (`open_cache`, `is_own`).
+runs as the caller: folders and entries that another user may have written are not used (ownership.py).
 Entries are renamed into place whole, so any number of processes may share a cache.
 """
 
@@ -16,7 +16,6 @@ import logging
 import os
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -27,9 +26,12 @@ from pathlib import Path
 
 from gpupc_impl.backends.arguments import ASSERTIONS, Struct, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.compiling import compiling
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
+from gpupc_impl.backends.simt.scratch import scratch_folder
 from gpupc_impl.backends.sources import source_name, sources_of
+from gpupc_impl.ownership import fault_of_folder, is_own
 
 log = logging.getLogger("gpupc_impl.host")
 
@@ -51,7 +53,6 @@ _BASE_FLAGS = (
 _NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
 _DIGEST_BYTES = 32
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
@@ -241,6 +242,7 @@ def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
         run_compiler((file.name, *arguments))
 
 
+@compiling()
 def run_compiler(arguments: Iterable[str]) -> None:
     """Run the compiler with the package as include root.
 
@@ -287,29 +289,12 @@ def open_cache(kind: str) -> Path:
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        for place in (folder, cache):
-            if place.stat().st_uid != os.geteuid():
-                raise KernelCompilationError(f"kernels in {place} are not used: it belongs to another user; {way_out}")
-            if place.stat().st_mode & _OTHERS_WRITE:
-                fault = f"others may write to it; run chmod go-w on it after a look at what it holds, or {way_out}"
-                raise KernelCompilationError(f"kernels in {place} are not used: {fault}")
-        for place in cache.resolve().parents:  # who may rename entries of a parent can replace the cache
-            mode = place.stat().st_mode
-            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-                fault = f"everybody may write to {place} above it"
-                raise KernelCompilationError(f"kernels in {cache} are not used: {fault}; {way_out}")
+        for place in (cache, folder):
+            if fault := fault_of_folder(place):
+                raise KernelCompilationError(f"kernels in {place} are not used: {fault}; {way_out}")
     except OSError as error:
         raise KernelCompilationError(f"compiled kernels cannot be kept in {folder}: {error}; {way_out}") from error
     return folder
-
-
-def is_own(path: Path) -> bool:
-    """Whether a file exists that belongs to the caller and to which no other user may write."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
 def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str, ...]], None], suffix: str) -> Path:
@@ -333,21 +318,19 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
         why = "is damaged" if is_own(path) else "may be somebody else's"
         log.warning("the cache entry of %s %s; building it again", label, why)
     started = time.perf_counter()
-    try:
-        scratch = tempfile.TemporaryDirectory(dir=folder, prefix="building-")
-    except OSError as error:
-        raise KernelCompilationError(
-            f"compiled kernels cannot be kept in {folder}: {error}; set GPUPC_CACHE_DIR to a folder that can be "
-            "written by you alone"
-        ) from error
-    with scratch:
-        output = Path(scratch.name) / "output"
+    with scratch_folder(folder) as place:
+        output = place / "output"
         try:
             make(output, (_NATIVE,))
         except KernelCompilationError:
             if _accepts(find_compiler(), _NATIVE):
                 raise
             make(output, ())
+        if not output.is_file():
+            raise KernelCompilationError(
+                f"the C++ compiler {shlex.join(find_compiler().command)} reports success and has written nothing; name "
+                "another one in CXX"
+            )
         content = output.read_bytes()
         with output.open("ab") as file:  # loaders and linkers ignore bytes after the last section
             file.write(hashlib.sha256(content).digest())

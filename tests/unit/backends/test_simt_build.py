@@ -1,17 +1,20 @@
 """Compiling kernels: the cache, its damages and races, and what goes wrong."""
 
+import grp
 import hashlib
 import logging
 import os
 import pwd
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, open_backend
+from gpupc_impl.backends import KernelCompilationError, open_backend, ownership
 from gpupc_impl.backends.simt import build
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
@@ -139,10 +142,12 @@ def test_a_new_cache_is_the_callers_alone(cache, source):
 
 
 @pytest.mark.parametrize("which", ["cache", "host", "above"])
-def test_a_cache_that_others_may_write_to_is_refused(cache, source, which):
+def test_a_cache_that_others_may_write_to_is_refused(cache, source, which, monkeypatch):
     build.build_kernel(source, "add")
     folder = {"cache": cache.parent, "host": cache, "above": cache.parent.parent}[which]
-    for mode in [0o777] if which == "above" else [0o777, 0o770]:
+    monkeypatch.setattr(ownership.grp, "getgrgid", lambda group: grp.struct_group(("team", "x", group, ["another"])))
+    ownership._is_private.cache_clear()
+    for mode in (0o777, 0o770):
         folder.chmod(mode)
         for kind in ["host"] if which == "host" else ["host", "cuda"]:
             with pytest.raises(KernelCompilationError, match=r"are not used: .* set GPUPC_CACHE_DIR to a folder"):
@@ -158,6 +163,55 @@ def test_a_cache_of_another_user_is_refused(cache, source, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(KernelCompilationError, match="belongs to another user; set GPUPC_CACHE_DIR"):
         build.build_kernel(source, "add")
+
+
+def test_a_group_of_the_caller_alone_may_write_to_the_cache(cache, source, monkeypatch):
+    """Debian and others give each user such a group, and some a umask with which it may write."""
+    entry = build.build_kernel(source, "add")
+    cache.parent.parent.chmod(0o775)
+    monkeypatch.setattr(ownership.grp, "getgrgid", lambda group: grp.struct_group(("own", "x", group, [])))
+    own = pwd.getpwuid(os.geteuid())
+    monkeypatch.setattr(ownership.pwd, "getpwall", lambda: [own])
+    ownership._is_private.cache_clear()
+    assert build.build_kernel(source, "add") == entry
+
+
+def test_a_link_in_a_strangers_folder_is_no_way_to_the_cache(cache, source, tmp_path, monkeypatch):
+    build.build_kernel(source, "add")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "open/link").symlink_to(cache.parent)
+    monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "open/link"))
+    with pytest.raises(KernelCompilationError, match=r"others may write to .*open above it"):
+        build.build_kernel(source, "add")
+
+
+def test_a_compiler_that_writes_nothing_is_said(cache, source, tmp_path, monkeypatch):
+    wrapper = tmp_path / "compiler"
+    wrapper.write_text("#!/bin/sh\necho a compiler\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CXX", str(wrapper))
+    with pytest.raises(KernelCompilationError, match="has written nothing; name another one in CXX"):
+        build.build_kernel(source, "add")
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_no_folder_is_left_of_a_compile_that_a_signal_ends(cache, source, tmp_path, monkeypatch, end):
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *--version*) echo slow; exit;; esac\nexec sleep 60\n')
+    compiler.chmod(0o755)
+    script = f"from gpupc_impl.backends.simt.build import *; build_kernel(Path({str(source)!r}), 'add')"
+    with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "CXX": str(compiler)}) as process:
+        while not list(cache.glob("building-*")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(end)
+        assert process.wait(20) == -end
+    for left in cache.glob("building-*"):
+        assert end == signal.SIGKILL, "nobody can clean up after that, but the next compile does"
+        os.utime(left, (0, 0))
+    build.build_kernel(source, "add")
+    assert not list(cache.glob("building-*"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -1,11 +1,15 @@
-"""Processes that compile at the same time share Numba's cache."""
+"""Numba's cache: processes that compile at the same time share it, and strangers cannot fill it."""
 
+import os
+import pickle
 import threading
 import time
 
+import numba
+import pytest
 from numba.core import caching
 
-import baselines._compile  # noqa: F401, which is what is tested
+from baselines._compile import njit
 
 
 def test_code_for_different_types_that_is_saved_at_once_is_told_apart(tmp_path, monkeypatch):
@@ -29,3 +33,54 @@ def test_code_for_different_types_that_is_saved_at_once_is_told_apart(tmp_path, 
     for thread in threads:
         thread.join()
     assert [cache().load(kind) for kind in kinds] == [f"code for {kind}" for kind in kinds]
+
+
+class Planted:
+    """What runs code when it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.marker),)
+
+
+@pytest.mark.parametrize("way", ["folder", "above", "file", "link", "data", "owner"])
+def test_code_of_strangers_is_never_unpickled(tmp_path, way):
+    if way == "owner" and os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    folder, marker = tmp_path / "shared/folder", tmp_path / "ran"
+    folder.mkdir(parents=True)
+    cache = caching.IndexDataCacheFile(str(folder), "function", "stamp")
+    cache.save("types", "code")
+    assert cache.load("types") == "code"
+    index, data = folder / "function.nbi", folder / "function.1.nbc"
+    planted = data if way == "data" else index
+    planted.write_bytes(pickle.dumps(Planted(marker)))
+    if way == "folder":
+        folder.chmod(0o777)
+    elif way == "above":
+        folder.parent.chmod(0o777)
+    elif way in ("file", "data"):
+        planted.chmod(0o666)
+    elif way == "link":
+        index.rename(tmp_path / "theirs")
+        index.symlink_to(tmp_path / "theirs")
+    else:
+        os.chown(index, 65534, 65534)
+    assert cache.load("types") is None
+    cache.save("types", "code")  # leaves it as it is
+    assert not marker.exists()
+
+
+def test_functions_are_compiled_where_nothing_can_be_kept(monkeypatch, caplog):
+    """As with a home folder and an installation that are read-only."""
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "", raising=False)
+
+    @njit(cache=True)
+    def double(x):
+        return 2 * x
+
+    assert double(2) == 4
+    assert "set NUMBA_CACHE_DIR" in caplog.text

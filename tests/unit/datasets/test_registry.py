@@ -1,8 +1,10 @@
 """The registry, the schema's messages, and `load` of what is registered or declared."""
 
 import copy
+import itertools
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,3 +194,27 @@ def test_mirrored_files_load_as_registered(name, tmp_path):
     if name == "mcc":
         pairs = [(170, 390), (562, 563), (585, 586), (837, 838), (1054, 1319)]
         assert all(np.array_equal(data.values[:, i], data.values[:, j]) for i, j in pairs)
+
+
+def test_no_pattern_of_a_schema_admits_a_line_end():
+    """`$` matches before one at the end."""
+    root = Path(__file__).parents[3]
+    schemas = [path for path in root.glob("*/**/*.schema.*") if path.suffix in (".json", ".yaml")]
+    assert len(schemas) == 4
+    for path in schemas:
+        patterns = re.findall(r'pattern"?: "((?:[^"\\]|\\.)*)"', path.read_text(encoding="utf-8"))
+        assert patterns
+        assert not [pattern for pattern in patterns if pattern.endswith("$")]
+
+
+def test_a_registry_of_aliases_has_a_short_message():
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    for before, name in itertools.pairwise("abcdefghi"):
+        lines.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]")
+    with pytest.raises(RegistryError, match="longer than") as error:
+        registry.parse("\n".join(lines))
+    assert len(str(error.value)) < 1000
+    with pytest.raises(RegistryError) as error:
+        registry.validate({"name\n": {}, "odd": ["x" * 10**6]}, "spec")
+    assert "name" in str(error.value)
+    assert len(str(error.value)) < 10_000

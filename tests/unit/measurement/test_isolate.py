@@ -197,6 +197,34 @@ def test_time_limit_stops_compiled_code(worker, what):
     assert not psutil.pid_exists(worker.pid)
 
 
+def test_compiling_does_not_count_against_the_time_limit(log):
+    """In the kernels' compiler and in Numba's, and what follows counts."""
+    server = textwrap.dedent("""
+        import time
+        from gpupc_impl.backends.compiling import compiling
+        from gpupc_impl.measurement.clock import numba_compilation
+        from gpupc_impl.measurement.isolate import serve
+
+        def answer(message):
+            with compiling(), compiling():
+                time.sleep(message["compile"])
+            if message["numba"]:
+                import numba
+                from numba.core import event
+                with numba_compilation(), event.trigger_event("numba:compile", data={"dispatcher": None}):
+                    time.sleep(message["compile"])
+            time.sleep(message["run"])
+            return "done"
+
+        serve(answer)
+    """)
+    with Worker([sys.executable, "-c", server], log=log) as worker:
+        assert worker.request({"compile": 0, "run": 0, "numba": True}, PATIENCE_S).ok  # imports
+        for numba in (False, True):
+            assert worker.request({"compile": 0.8, "run": 0, "numba": numba}, 0.5).value == "done"
+        assert worker.request({"compile": 0.8, "run": 30, "numba": False}, 0.5).status == "timeout"
+
+
 def test_memory_limit(log):
     limit = 200 << 20
     with Worker(ARGV, log=log, memory_limit_bytes=limit) as worker:

@@ -1,5 +1,6 @@
 """A search that was killed resumes from its checkpoint, with the same answer."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -11,8 +12,12 @@ import pytest
 
 from gpupc_impl import GaussianProblem, InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.checkpoint import Checkpoint
+from gpupc_impl.core.fixed import write
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
+
+P = 60
 
 
 class Killed(Exception):
@@ -21,8 +26,8 @@ class Killed(Exception):
 
 def make_problem(seed: int = 0, alpha: float = 0.05) -> GaussianProblem:
     rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((60, 60)) < 0.08, -1) * rng.uniform(0.2, 1, (60, 60))
-    data = np.linalg.solve(np.eye(60) - weights, rng.standard_normal((60, 150))).T
+    weights = np.tril(rng.random((P, P)) < 0.08, -1) * rng.uniform(0.2, 1, (P, P))
+    data = np.linalg.solve(np.eye(P) - weights, rng.standard_normal((P, 150))).T
     return GaussianProblem.from_data(data, alpha=alpha)
 
 
@@ -162,3 +167,52 @@ def test_a_folder_that_cannot_be_made_is_named_before_any_work(tmp_path, monkeyp
     path = str(tmp_path / "file" / "below")
     with pytest.raises(InvalidProblem, match=f"{parameter} '.*below' cannot be written: no folder for it can be made"):
         skeleton(make_problem(), method="out-of-core-block", backend="host", **{parameter: path})
+
+
+ALTERATIONS = {
+    "one direction of an edge": lambda state: state.adjacency.__setitem__((0, slice(1, 9)), ~state.adjacency[0, 1:9]),
+    "an edge": lambda state: write(state.adjacency, np.argwhere(~state.adjacency & ~np.eye(P, dtype=bool))[:1], True),
+    "a degree": lambda state: replace(state, max_degree=state.outcomes[-1].max_degree - 1),
+    "a count": lambda state: replace(state, edges=state.outcomes[-1].edges - 1),
+    "a pair that is an edge": lambda state: state.outcomes[1].pairs.__setitem__(0, np.argwhere(state.adjacency)[0]),
+    "a pair twice": lambda state: state.outcomes[1].pairs.__setitem__(0, state.outcomes[1].pairs[1]),
+    "a set with an end of its own": lambda state: state.outcomes[1].sets.__setitem__(0, state.outcomes[1].pairs[0, 0]),
+    "a set of no neighbours": lambda state: state.outcomes[1].sets.__setitem__(
+        slice(None), (state.outcomes[1].sets + 1) % P
+    ),
+}
+
+
+def replace(state, **counts):
+    state.outcomes[-1] = dataclasses.replace(state.outcomes[-1], **counts)
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_a_state_that_no_search_can_have_is_refused(tmp_path, alteration):
+    """The file is written as a search writes it, its digest included."""
+    problem, path = make_problem(), tmp_path / "checkpoint.npz"
+    with pytest.raises(Killed):
+        search(problem, path, progress=kill_after(1))
+    checkpoint = Checkpoint(str(path), problem, "canonical", False)
+    state = checkpoint.load()
+    ALTERATIONS[alteration](state)
+    checkpoint.save(state)
+    with pytest.raises(InvalidProblem, match=r"checkpoint\.npz' cannot be read: .*; delete it"):
+        search(problem, path)
+
+
+def test_a_checkpoint_with_any_changed_byte_of_content_is_refused(tmp_path):
+    problem, path = make_problem(), tmp_path / "checkpoint.npz"
+    with pytest.raises(Killed):
+        search(problem, path, progress=kill_after(1))
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    for name in arrays:
+        changed = arrays[name].copy()
+        if name == "described":
+            changed = np.array(str(changed).replace('"tests": ', '"tests": 1', 1))
+        else:
+            changed.reshape(-1)[:1] ^= 1
+        np.savez(path, **{**arrays, name: changed})
+        with pytest.raises(InvalidProblem, match="its digest is not that of what it holds"):
+            search(problem, path)

@@ -107,7 +107,7 @@ def test_resumed_is_not_resumed_byte_for_byte(data, plain, tmp_path, monkeypatch
     interrupted_after = 6
     with pytest.raises(KeyboardInterrupt):
         bootstrap(data, N, seed=7, folder=tmp_path / "broken", **OPTIONS)
-    (tmp_path / "broken" / "000002.npy").write_bytes(b"half")
+    (tmp_path / "broken" / "000002.npz").write_bytes(b"half")
     interrupted_after = None
     searched.clear()
     assert_counts(bootstrap(data, N, seed=7, folder=tmp_path / "broken", **OPTIONS), plain)
@@ -210,3 +210,16 @@ def test_settings_say_what_the_folder_is_of(data, tmp_path):
     settings = json.loads((tmp_path / module.SETTINGS).read_text())
     assert settings.keys() == {"data", "seed", "replace", "fraction", "options"}
     assert settings["options"] == {"method": "'cupc-s'"}
+
+
+def test_resamples_that_are_altered_or_of_another_place_are_searched_again(data, tmp_path):
+    expected = bootstrap(data, 4, seed=7, folder=tmp_path, **OPTIONS)
+    paths = sorted(tmp_path.glob("*.npz"))
+    contents = [path.read_bytes() for path in paths]
+    with np.load(paths[0]) as stored:
+        np.savez(tmp_path / "altered.npz", described=stored["described"], edges=stored["edges"][:, [1, 0, 2]])
+    for planted in ((tmp_path / "altered.npz").read_bytes(), contents[1], b""):
+        paths[0].write_bytes(planted)
+        counts = expected.directed, expected.undirected
+        assert_counts(bootstrap(data, 4, seed=7, folder=tmp_path, **OPTIONS), counts)
+        assert paths[0].read_bytes() == contents[0]

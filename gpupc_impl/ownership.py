@@ -1,0 +1,74 @@
+"""Whether other users of the machine may have written a file, or may put another one in its place.
+
+Code that is loaded from a cache runs as its user, so only what nobody else can have written is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def fault_of_folder(folder: Path) -> str | None:
+    """Why code in an existing folder may be another user's, as a clause; None if only the caller can have put it there.
+
+    The folder has to be the caller's own. The folders above it, also those of links on the way, may be the system's.
+
+    Raises:
+        OSError: the folder, or one above it, cannot be examined.
+    """
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if _others_write(status):
+        return "others may write to it (after a look at what it holds, chmod go-w mends that)"
+    system = {
+        0,
+        os.geteuid(),
+        os.stat("/").st_uid,
+    }  # in a user namespace the system's files may be another's than root's
+    for place in _places(folder.absolute()):
+        status = place.lstat()
+        if status.st_uid not in system:
+            return f"{place}, above it, belongs to another user"
+        if not stat.S_ISLNK(status.st_mode) and _others_write(status) and not status.st_mode & stat.S_ISVTX:
+            return f"others may write to {place} above it"
+    return None
+
+
+def is_own(path: Path) -> bool:
+    """Whether a regular file exists that belongs to the caller and to which no other user may write."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_write(status)
+
+
+def _others_write(status: os.stat_result) -> bool:
+    mode = status.st_mode
+    return bool(mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_private(status.st_gid)))
+
+
+@functools.cache
+def _is_private(group: int) -> bool:
+    """Whether the caller is a group's only member, as of the group that many systems give each user."""
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        members = {*grp.getgrgid(group).gr_mem, *(entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == group)}
+    except KeyError:
+        return False
+    return members == {user.pw_name}
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """A path, all folders above it and, for each that is a link, the same of where it leads."""
+    for place in (*reversed(path.parents), path):
+        yield place
+        if place.is_symlink():
+            yield from _places(place.parent / place.readlink())

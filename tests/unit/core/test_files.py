@@ -1,0 +1,162 @@
+"""Files in folders that are open to others, and files that hold anything."""
+
+import csv
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+import yaml
+
+from gpupc_impl import GaussianProblem, InvalidProblem, Skeleton
+from gpupc_impl.core import files
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.knowledge import BackgroundKnowledge
+from gpupc_impl.core.yaml_text import MAX_EXPANDED, parse_yaml
+from gpupc_impl.measurement.record import InvalidRecord, Record
+
+
+@pytest.fixture(params=["pipe", "folder", "link to a pipe", "null character", "half a character", "too long"])
+def no_file(request, tmp_path):
+    """A path at which there is no file that could be read."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    return {
+        "pipe": tmp_path / "pipe",
+        "folder": tmp_path,
+        "link to a pipe": tmp_path / "link",
+        "null character": tmp_path / "a\0b",
+        "half a character": tmp_path / "\ud800",
+        "too long": tmp_path / ("a" * 300),
+    }[request.param]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        files.read_json,
+        files.read_csv,
+        files.load_array,
+        load_problem,
+        Skeleton.load,
+        Record.load,
+        BackgroundKnowledge.from_file,
+    ],
+)
+def test_nothing_waits_for_what_is_no_file(read, no_file):
+    with pytest.raises((OSError, InvalidProblem)):
+        read(no_file)
+
+
+@pytest.mark.parametrize("kind", ["link", "hanging link", "hard link", "pipe", "folder"])
+@pytest.mark.parametrize("append", [False, True])
+def test_what_others_put_at_a_known_name_is_not_written_to(tmp_path, kind, append):
+    (tmp_path / "mine").write_text("mine")
+    path = tmp_path / "known"
+    {
+        "link": lambda: path.symlink_to(tmp_path / "mine"),
+        "hanging link": lambda: path.symlink_to(tmp_path / "none"),
+        "hard link": lambda: path.hardlink_to(tmp_path / "mine"),
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+    }[kind]()
+    with pytest.raises(OSError, match="known"):
+        files.open_own(path, append=append)
+    if kind != "hard link":
+        with pytest.raises(OSError, match="known"), files.locked(path):
+            pass
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_file_of_ones_own_is_replaced_or_continued(tmp_path):
+    for append, content in ((False, b"one"), (True, b"onetwo"), (False, b"two")):
+        with files.open_own(tmp_path / "file", append=append) as file:
+            file.write(content[-3:])
+        assert (tmp_path / "file").read_bytes() == content
+
+
+def test_a_link_at_the_place_of_a_file_is_replaced_and_not_followed(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "known").symlink_to(tmp_path / "mine")
+    files.save_json([], tmp_path / "known")
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not (tmp_path / "known").is_symlink()
+
+
+FORMULAS = [
+    "=1+1",
+    "\r=1+1",
+    "\n=1+1",
+    "\t@a",
+    "＝1+1",
+    " \u200b+1+1",
+    "\ufeff-a",
+    "a\r=1+1",
+    "a\r\n=1+1",
+    '"\r=1+1',
+    "-",
+]
+NUMBERS = ["-1.5", "+2", "-inf"]
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_none_breaks_its_row(tmp_path):
+    rows = [{"name": name, "=column": name, "number": -1.5} for name in (*FORMULAS, *NUMBERS)]
+    files.write_csv(tmp_path / "table.csv", rows)
+    content = (tmp_path / "table.csv").read_bytes().decode()
+    for delimiter in ("\n", "\r", "\r\n"):  # whatever a program takes for a line's end
+        table = list(csv.reader(content.replace("\r\n", "\n").replace("\n", delimiter).splitlines(keepends=True)))
+        assert len(table) == len(rows) + 1
+        assert all(len(row) == 3 for row in table)
+        for cell in (cell for row in table for cell in row):
+            assert cell in NUMBERS or cell.strip()[:1] not in ("=", "+", "-", "@", "＝"), cell
+    assert [row["name"].removeprefix("'") for row in files.read_csv(tmp_path / "table.csv")] == FORMULAS + NUMBERS
+
+
+def test_a_header_that_lies_takes_no_memory(tmp_path):
+    path = tmp_path / "array.npy"
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 45,)})
+    for mapped in (False, True):
+        with pytest.raises(ValueError, match="declares"):
+            files.load_array(path, mapped=mapped)
+
+
+def test_deeply_nested_json_is_said(tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        files.read_json(path)
+    with pytest.raises(InvalidRecord, match="nested too deeply"):
+        Record.load(path)
+
+
+def test_a_record_with_much_in_the_wrong_place_has_a_short_message(tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"schema": ["a" * 1000] * 1000}))
+    with pytest.raises(InvalidRecord) as error:
+        Record.load(path)
+    assert len(str(error.value)) < 3000
+
+
+def test_aliases_cannot_stand_for_gigabytes():
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10)]
+    started = time.monotonic()
+    with pytest.raises(yaml.YAMLError, match=f"longer than {MAX_EXPANDED:,}"):
+        parse_yaml("\n".join(lines))
+    assert time.monotonic() - started < 1
+    assert parse_yaml("a: &a [1, 2]\nb: *a\nc: {<<: {d: 1}}") == {"a": [1, 2], "b": [1, 2], "c": {"d": 1}}
+
+
+def test_a_problem_beside_a_matrix_that_is_no_file(tmp_path):
+    """The name of the matrix is in the problem's file, so it may be anything."""
+    np.save(tmp_path / "matrix.npy", np.eye(3))
+    problem = GaussianProblem.from_correlation(np.load(tmp_path / "matrix.npy", mmap_mode="r"), n_samples=9)
+    problem.save(tmp_path / "problem.npz")
+    assert load_problem(tmp_path / "problem.npz").fingerprint == problem.fingerprint
+    (tmp_path / "matrix.npy").unlink()
+    os.mkfifo(tmp_path / "matrix.npy")
+    with pytest.raises(InvalidProblem, match="cannot be read"):
+        load_problem(tmp_path / "problem.npz")

@@ -1,0 +1,79 @@
+"""Clusters that a search starts on this machine: who may connect to them."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from gpupc_impl.backends import BackendUnavailable
+from gpupc_impl.core.registry import InvalidParameter
+from gpupc_impl.distributed import cluster
+from gpupc_impl.distributed.cluster import ClientAddress, open_client
+
+psutil = pytest.importorskip("psutil")
+distributed = pytest.importorskip("distributed")
+
+
+def listening() -> set[tuple[str, int]]:
+    """Addresses and ports on which this process and its children wait for connections."""
+    own = psutil.Process()
+    return {
+        tuple(connection.laddr)
+        for process in (own, *own.children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN and connection.type == socket.SOCK_STREAM
+    }
+
+
+STRANGER = """
+import sys
+from distributed import Client, Security
+
+for address in sys.argv[1:]:
+    place = address.partition("://")[2]
+    for scheme, security in (("tcp", None), ("tls", Security.temporary())):
+        try:
+            Client(f"{scheme}://{place}", security=security, timeout="1s").run_on_scheduler(print, "inside")
+        except OSError:
+            print("refused")
+"""
+
+
+def test_nobody_else_can_run_code_in_the_processes_of_a_cluster():
+    """Another user has the addresses, since ports are easily listed, and keys that are not ours."""
+    before = listening()
+    with open_client(ClientAddress(""), "host", 2) as client:
+        information = client.scheduler_info(n_workers=-1)
+        addresses = [information["address"], *information["workers"]]
+        assert {address for address, _ in listening() - before} == {"127.0.0.1"}
+        assert all(address.startswith("tls://127.0.0.1:") for address in addresses)
+        command = [sys.executable, "-c", STRANGER, *addresses[:2]]
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert outcome.stdout.split() == ["refused"] * 4, outcome.stderr
+        assert client.submit(os.getpid).result(10) != os.getpid()  # its owner can
+
+
+def test_a_single_worker_listens_for_nobody():
+    before = listening()
+    with open_client(ClientAddress(""), "host", 0) as client:
+        assert client.scheduler.address.startswith("inproc://")
+        assert {address for address, _ in listening() - before} <= {"127.0.0.1"}  # pages, and no tasks
+
+
+def test_a_missing_package_is_said(monkeypatch):
+    monkeypatch.setattr(cluster, "needs_package", lambda *names: lambda: "the package cryptography is not installed")
+    with (
+        pytest.raises(BackendUnavailable, match="strangers: the package cryptography"),
+        open_client(ClientAddress(""), "host", 2),
+    ):
+        pass
+
+
+def test_an_address_without_a_scheduler_is_said():
+    with (
+        pytest.raises(InvalidParameter, match="no scheduler answers"),
+        open_client(ClientAddress("http://[::1"), "host", 0),
+    ):
+        pass
