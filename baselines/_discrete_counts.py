@@ -118,7 +118,7 @@ def begin_pair(space):
 
 @_compiled
 def begin_set(space, changed):
-    """Invalidate what was computed for members from number ``changed`` on, which are not those of the set before."""
+    """Invalidate the counts that depend on members which differ from the previous set: those from index ``changed`` on."""
     space.valid[BITMAPS] = min(space.valid[BITMAPS], changed)
     space.valid[BASE] = min(space.valid[BASE], changed)
 

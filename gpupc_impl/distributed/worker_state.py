@@ -28,7 +28,7 @@ ROW_WARPS = 4
 
 
 class Panel:
-    """Whole rows of a range of variables on the device, with the graph after level 0.
+    """Rows of the correlation matrix for a range of variables, on the device, and the same rows of the level-0 graph.
 
     Attributes:
         rows: correlations, the graph, and flags of twins.

@@ -84,8 +84,10 @@ def save(figure: Figure, *paths: str | Path) -> None:
 
 
 def settle(figure: Figure) -> Bbox:
-    """Lay a figure out for good; returns its edge in inches, with a margin. Else every file would take a layout of its
-    own, and a drawing to find the edge, which take longer than to write it."""
+    """Compute a figure's layout once and freeze it; returns the bounding box of its content in inches, margin included.
+
+    Without this, each file format would compute the layout and draw the figure once more, which takes longer than writing.
+    """
     import matplotlib.pyplot as plt
 
     figure.draw_without_rendering()

@@ -151,7 +151,7 @@ def panels_made(plan: panel_plan.PanelPlan, workers: int) -> int:
 
 @functools.cache
 def busy_seconds(shape: Shape, workers: int) -> dict[str, float]:
-    """Seconds that each resource is busy with levels 0 to 2; those of GPUs are of each of them."""
+    """The seconds for which each resource is busy during levels 0 to 2 together; for GPUs, the seconds of one GPU."""
     plan = plan_of(shape, workers)
     blocks = plan.panels * (plan.panels + 1) // 2
     panel_s = shape.n * plan.rows * shape.p / FMA_S + 16 * plan.rows * shape.p / MEMORY_BYTES_S

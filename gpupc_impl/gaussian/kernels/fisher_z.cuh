@@ -153,7 +153,7 @@ __device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) cons
     }
 }
 
-// Computes the least-squares solutions of F x = C[S, v] and F x = M2 C[S, v].
+// Solves F x = C[S, v] for `left` and F y = M2 C[S, v] for `right`, both in the least-squares sense (see above for F).
 template <int L>
 __device__ void PseudoInverse<L>::project(const double* C, int p, int v, double* left, double* right) const {
     double c[L], m2_c[L];
