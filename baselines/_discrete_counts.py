@@ -118,7 +118,7 @@ def begin_pair(space):
 
 @_compiled
 def begin_set(space, changed):
-    """Invalidate the counts that depend on members which differ from the previous set: those from index ``changed`` on."""
+    """Invalidate the counts that depend on members from index ``changed`` on, which differ from the previous set's."""
     space.valid[BITMAPS] = min(space.valid[BITMAPS], changed)
     space.valid[BASE] = min(space.valid[BASE], changed)
 
