@@ -86,7 +86,7 @@ def save(figure: Figure, *paths: str | Path) -> None:
 def settle(figure: Figure) -> Bbox:
     """Compute a figure's layout once and freeze it; returns the bounding box of its content in inches, margin included.
 
-    Without this, each file format would compute the layout and draw the figure again, which takes longer than writing it.
+    Without this, each file format would compute the layout and draw the figure again, which takes longer than writing.
     """
     import matplotlib.pyplot as plt
 
