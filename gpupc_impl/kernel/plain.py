@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import linalg, optimize, stats
-from scipy.spatial import distance
+import scipy  # whose modules load when they are used first: every worker imports this file
 
 from gpupc_impl.kernel.problem import (
     BESIDE_SECOND,
@@ -53,9 +52,13 @@ class PlainTest:
         residual_f, residual_g, scale = f, g, 1.0
         if members:
             h = self._features([(k, IN_SET) for k in members])
-            factor = linalg.cho_factor(h.T @ h / (n - 1) + RIDGE * np.eye(h.shape[1]))
-            residual_f, residual_g = (each - h @ linalg.cho_solve(factor, h.T @ each / (n - 1)) for each in (f, g))
-            scale = self.problem.weight_scale(len(h.T) - RIDGE * np.trace(linalg.cho_solve(factor, np.eye(len(h.T)))))
+            factor = scipy.linalg.cho_factor(h.T @ h / (n - 1) + RIDGE * np.eye(h.shape[1]))
+            residual_f, residual_g = (
+                each - h @ scipy.linalg.cho_solve(factor, h.T @ each / (n - 1)) for each in (f, g)
+            )
+            scale = self.problem.weight_scale(
+                len(h.T) - RIDGE * np.trace(scipy.linalg.cho_solve(factor, np.eye(len(h.T))))
+            )
         statistic = n * float(np.sum((f.T @ residual_g / (n - 1)) ** 2))
         products = np.einsum("ka,kb->kab", residual_f, residual_g).reshape(n, -1)
         weights = scale * np.linalg.eigvalsh(products.T @ products / n)
@@ -89,7 +92,9 @@ class PlainTest:
         else:
             total, squares = np.trace(k_x) * np.trace(k_y) / n, np.sum(k_x**2) * np.sum(k_y**2) / n**2
         if self.problem.null == "gamma":
-            return float(stats.gamma.sf(statistic, total**2 / (2 * squares), scale=2 * squares / total)), statistic
+            return float(
+                scipy.stats.gamma.sf(statistic, total**2 / (2 * squares), scale=2 * squares / total)
+            ), statistic
         weights = np.linalg.eigvalsh(k_x * k_y) if members else np.outer(*map(np.linalg.eigvalsh, (k_x, k_y))) / n
         weights = np.sort(weights, axis=None)[::-1]
         draws = self.problem.null_draws(bool(members))
@@ -100,10 +105,13 @@ class PlainTest:
         """(n, n) the centered Gaussian kernel matrix of (l, n) values, or its Nystrom approximation."""
         width, n = self.problem.width(level), self.problem.n_samples
         if self.problem.is_exact:
-            matrix = np.exp(-0.5 * distance.cdist(rows.T, rows.T, "sqeuclidean") / width**2)
+            matrix = np.exp(-0.5 * scipy.spatial.distance.cdist(rows.T, rows.T, "sqeuclidean") / width**2)
         else:
             marks = rows[:, self.problem.landmark_samples]
-            near, among = (np.exp(-0.5 * distance.cdist(a.T, marks.T, "sqeuclidean") / width**2) for a in (rows, marks))
+            near, among = (
+                np.exp(-0.5 * scipy.spatial.distance.cdist(a.T, marks.T, "sqeuclidean") / width**2)
+                for a in (rows, marks)
+            )
             matrix = near @ np.linalg.solve(among + NYSTROM_JITTER * np.eye(len(among)), near.T)
         center = np.eye(n) - 1 / n
         return center @ matrix @ center
@@ -113,7 +121,7 @@ def tail(null: str, statistic: float, weights: np.ndarray) -> float:
     """The probability that a sum of chi-square variables with positive weights exceeds the statistic."""
     sums = [float(np.sum(weights**r)) for r in range(1, 9)]
     if null == "satterthwaite-welch":
-        return float(stats.gamma.sf(statistic, sums[0] ** 2 / (2 * sums[1]), scale=2 * sums[1] / sums[0]))
+        return float(scipy.stats.gamma.sf(statistic, sums[0] ** 2 / (2 * sums[1]), scale=2 * sums[1] / sums[0]))
     if null == "lindsay-pilla-basak":
         with np.errstate(all="ignore"):
             try:
@@ -124,7 +132,7 @@ def tail(null: str, statistic: float, weights: np.ndarray) -> float:
             return min(max(p_value, 0.0), 1.0)
     variance, third = 2 * sums[1], 8 * sums[2]
     freedom = 8 * variance**3 / third**2
-    return float(stats.chi2.sf(math.sqrt(2 * freedom / variance) * (statistic - sums[0]) + freedom, freedom))
+    return float(scipy.stats.chi2.sf(math.sqrt(2 * freedom / variance) * (statistic - sums[0]) + freedom, freedom))
 
 
 def _lindsay_pilla_basak(statistic: float, weights: np.ndarray) -> float:
@@ -140,15 +148,15 @@ def _lindsay_pilla_basak(statistic: float, weights: np.ndarray) -> float:
 
     def matrix(spread: float, size: int) -> np.ndarray:
         divided = np.array(moments) / np.cumprod([1, *(1 + r * spread for r in range(8))])
-        return linalg.hankel(divided[:size], divided[size - 1 : 2 * size - 1])
+        return scipy.linalg.hankel(divided[:size], divided[size - 1 : 2 * size - 1])
 
     spread = moments[2] - 1
     for size in (3, 4, 5):
-        spread = optimize.brentq(lambda s, size=size: np.linalg.det(matrix(s, size)), 0, spread, xtol=1e-15)
+        spread = scipy.optimize.brentq(lambda s, size=size: np.linalg.det(matrix(s, size)), 0, spread, xtol=1e-15)
     hankel = matrix(spread, 5)
     polynomial = [(-1) ** r * np.linalg.det(np.delete(hankel[:4], r, axis=1)) for r in range(5)]
     means = np.roots(polynomial[::-1])
     if np.abs(means.imag).max() > 1e-6 * np.abs(means).max() or means.real.min() <= 0:
         raise ValueError
     shares = np.linalg.solve(np.vander(means.real, increasing=True).T, hankel[0, :4])
-    return float(np.sum(shares * stats.gamma.sf(statistic, 1 / spread, scale=means.real * spread)))
+    return float(np.sum(shares * scipy.stats.gamma.sf(statistic, 1 / spread, scale=means.real * spread)))

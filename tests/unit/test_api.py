@@ -197,7 +197,10 @@ def test_a_method_names_its_family(labels):
     ("options", "message"),
     [
         ({"family": "discrete", "method": "cupc-s"}, "method 'cupc-s' is of family 'gaussian', not 'discrete'"),
-        ({"family": "ordinal"}, "family 'ordinal' is not known; choose one of: discrete, gaussian, mixed, nonlinear"),
+        (
+            {"family": "ordinal"},
+            "family 'ordinal' is not known; choose one of: discrete, gaussian, kernel, mixed, nonlinear",
+        ),
         ({"family": "nonlinear", "n_samples": 9}, "a correlation matrix, which a nonlinear test cannot use"),
         ({"family": "nonlinear", "k_cmi": 5000}, "k_cmi"),
     ],

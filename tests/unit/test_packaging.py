@@ -26,6 +26,7 @@ IMPORT_NAMES = {
 """What is imported of a package, or with the types of a package of types, where that is not its own name."""
 
 TOOLS = {
+    "cryptography": ("gpupc_impl/distributed/cluster.py", "cryptography"),  # Dask makes certificates with it
     "anndata": ("gpupc_impl/tables/binary.py", '"anndata", "anndata"'),  # imported by that name
     "asyncssh": ("tests/conformance/test_distributed_ssh.py", 'importorskip("asyncssh"'),  # Dask's SSHCluster needs it
     "openpyxl": ("gpupc_impl/tables/binary.py", '"openpyxl", "excel"'),  # pandas reads with it

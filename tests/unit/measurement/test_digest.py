@@ -128,9 +128,8 @@ def test_every_method_counts_the_kernels_it_can_run_and_no_other_familys_code():
             assert f"gpupc_impl/{method.family}/problem.py" in names
             others = families - built_on.get(method.family, {method.family})
             foreign = [name for name in names if re.match(rf"gpupc_impl/({'|'.join(others)})/", name)]
-            assert not [name for name in foreign if not name.endswith((".cuh", "problem.py", "__init__.py"))], (
-                method.name
-            )
+            beyond = [name for name in foreign if not name.endswith((".cuh", "problem.py", "__init__.py"))]
+            assert not ours or not beyond, method.name  # an authors' program may serve two families by one module
 
 
 def test_sources_of_the_backends():
