@@ -327,7 +327,7 @@ def test_an_experiment_has_data_sets_of_its_own(finished):
     verified = {
         (r["dataset"], r["setting"]): r["status"] for r in rows(finished / "results/verification/ooc_table1.csv")
     }
-    assert verified["regulated-p60", "out-of-core-block"] == "alone"
+    assert verified["regulated-p60", "out-of-core-block"] == "equal"
     assert {r["dataset"] for r in rows(finished / "results/tables/methods_by_dataset.csv")}.isdisjoint(
         {"mcc", "regulated-p60"}
     )
@@ -535,5 +535,5 @@ def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_agai
 
     assert "Nothing to be done" in snakemake(folder, config, "--dry-run", target, plugins=plugins)
     with open(plugins / "planted.py", "a") as file:
-        file.write("# edited\n")
+        file.write("EDITED = True\n")
     assert "Measuring tiny" in snakemake(folder, config, "--dry-run", target, plugins=plugins)
