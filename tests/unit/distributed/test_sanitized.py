@@ -35,7 +35,8 @@ for fixed in (None, np.array([[1, 50], [3, 4]])):
     for path in spec_folder.fixed if knowledge else ():
         np.save(path, fixed)
     spec = SearchSpec(
-        "", "", machine.code_digest(), sys.argv[1], data.shape, False, plan, "host", True, critical, *tolerances, knowledge
+        "", "", machine.code_digest(), sys.argv[1], data.shape, False, plan, "host", True, critical, *tolerances,
+        knowledge,
     )
     state, left = WorkerState(spec), []
     for i, j in plan.blocks():

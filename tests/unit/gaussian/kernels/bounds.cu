@@ -1,5 +1,5 @@
-// Decides tests with one member: may[t] is the bound of level_one_tile.cu, is[t] the decision of fisher_z.cuh, for r_ij,
-// r_ik and r_jk in r[3 * t], r[3 * t + 1] and r[3 * t + 2]. Grid (any), any block.
+// Decides tests with one member: may[t] is the bound of level_one_tile.cu, is[t] the decision of fisher_z.cuh, for
+// r_ij, r_ik and r_jk in r[3 * t], r[3 * t + 1] and r[3 * t + 2]. Grid (any), any block.
 #include "gaussian/kernels/level_one_tile.cu"
 
 template <bool WITH_TOLERANCE>
