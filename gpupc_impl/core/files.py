@@ -190,11 +190,11 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iter
 def _csv_line(values: Iterable[Any]) -> str:
     """A row of a CSV. A cell with a carriage return is quoted, which `csv` does only if line ends have one."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="\r\n").writerow(map(_no_formula, values))
+    csv.writer(line, lineterminator="\r\n").writerow(map(no_formula, values))
     return line.getvalue().removesuffix("\r\n") + "\n"
 
 
-def _no_formula(value: Any) -> Any:
+def no_formula(value: Any) -> Any:
     """A value as a cell that no spreadsheet takes for a formula.
 
     Text that begins like a formula, also in full-width characters or after blanks and control characters, and is no

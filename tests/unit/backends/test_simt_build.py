@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, open_backend, ownership
+from gpupc_impl import ownership
+from gpupc_impl.backends import KernelCompilationError, open_backend
 from gpupc_impl.backends.simt import build
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
