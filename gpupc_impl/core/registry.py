@@ -28,22 +28,23 @@ SEPARATING_SETS = ("canonical", "first-come")
 
 
 class UnknownMethod(ValueError):
-    """No method has that name; the message lists those that exist."""
+    """No method has this name; the message lists those that exist."""
 
 
 class InvalidParameter(ValueError):
-    """A method parameter is unknown or out of range; the message names it, the value and the limit."""
+    """A method parameter is unknown or out of range; the message names the parameter, its value and its limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A parameter of a method. It changes the method's speed, never its answer to the problem that its facts state.
+    """A parameter of a method, which changes the method's speed but not its answer. An exception must state in the
+    result's facts which problem it solves instead.
 
     Attributes:
-        default: the value if none is given; its type is the parameter's type.
-        description: one line, with the symbol of the paper.
-        minimum, maximum: inclusive range of a number.
-        choices: allowed values, instead of a range.
+        default: the value if the user sets none; its type is the parameter's type.
+        description: one line, with the symbol that the paper uses.
+        minimum, maximum: the inclusive range of a number.
+        choices: the allowed values, instead of a range.
     """
 
     default: Any
@@ -53,7 +54,7 @@ class Parameter:
     choices: tuple[Any, ...] | None = None
 
     def parse(self, name: str, value: Any) -> Any:
-        """The value in the parameter's type, into which text from a command line is converted.
+        """Convert a value, perhaps text from a command line, to the parameter's type.
 
         Raises:
             InvalidParameter: the value has another type, or is out of range.
@@ -79,17 +80,17 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """How one search is run. Only `separating_sets` can change the answer.
+    """The way in which one search is run. Of its fields only `separating_sets` can change the answer.
 
     Attributes:
         backend: where kernels run; None for a CPU reference, which has no kernels.
-        params: the method's own parameters, complete and checked.
+        params: all parameters of the method, checked.
         separating_sets: ``"canonical"`` (the set that a serial PC-stable finds, see "One answer" in
-            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds; the sets
-            then vary from run to run).
+            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds, so that
+            sets vary from run to run).
         pmax: whether to record the largest p-value of every pair.
-        progress: called after each level.
-        facts: facts about the run for the result.
+        progress: is called after each level.
+        facts: facts about the run that are added to the result.
     """
 
     backend: Backend | None
@@ -103,7 +104,7 @@ class Run:
 def no_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """The `Method.kernels` of a method whose kernels are compiled as they are needed."""
+    """The `Method.kernels` of a method whose kernels are compiled only when they are needed."""
     return ()
 
 
@@ -112,26 +113,27 @@ class Method:
     """A registered method.
 
     Attributes:
-        name: its name in commands, configs, records and tables.
+        name: the method's name in commands, configs, records and tables.
         family: the family of the problems that it solves (``"gaussian"``, ...).
-        backends: ``("cuda", "host")`` for methods made of kernels, ``("cuda",)`` for programs of other people that
+        backends: ``("cuda", "host")`` for methods with kernels of ours, ``("cuda",)`` for other authors' programs that
             need a GPU, ``("cpu",)`` for references.
         source: the paper, section and algorithm, or the library.
-        summary: what it does, in one line.
-        params: parameters by name.
-        reference: whether it is a CPU reference, over which speedups are computed.
-        canonical: whether its separating sets are canonical; if not, only its adjacency is compared.
-        random: whether its tests draw random numbers of their own, so that its adjacency may differ.
-        knowledge: whether it respects `Problem.fixed`, the required and forbidden edges.
-        cluster: whether it runs on a cluster: its parameters are about machines and memory, while those of other
-            methods shape launches, and it records no largest p-values.
-        problem_defaults: parameters of `from_data` for its problems, unless the user gives others.
+        summary: a description in one line.
+        params: the method's parameters by name.
+        reference: whether the method is a CPU reference, relative to which speedups are computed.
+        canonical: whether its separating sets are canonical; if not, verification compares only its adjacency.
+        random: whether its tests use their own random numbers, so that its adjacency may differ from that of other
+            methods.
+        knowledge: whether it supports `Problem.fixed`, the required and forbidden edges.
+        cluster: whether it runs on a cluster. The parameters of such a method are about machines and memory instead of
+            launch shapes, and it records no largest p-values.
+        problem_defaults: parameters of `from_data` that its problems have unless the user sets others.
         solve: ``(problem, run) -> Skeleton``.
-        unavailable_reason: ``() -> str | None``, for a missing library.
-        kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
-            them first. Equal arguments give the same object, as `Backend.prefetch` takes it.
+        unavailable_reason: ``() -> str | None``: why a library that it needs is missing.
+        kernels: ``(backend, params, pmax, max_level) -> kernels``: the kernels that a search probably needs, in the
+            order of need. Equal arguments return the same object, by which `Backend.prefetch` recognises a request.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
-        module: the Python module that defines it.
+        module: the Python module that defines the method.
     """
 
     name: str
@@ -153,10 +155,10 @@ class Method:
     module: str = ""
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters: the given ones, checked, and the defaults of the others.
+        """Return all parameters: the passed values, checked, and the defaults of the others.
 
         Raises:
-            InvalidParameter: the method has no parameter of that name, or the value is invalid.
+            InvalidParameter: the method has no parameter of this name, or the value is invalid.
         """
         unknown = sorted(set(params) - set(self.params))
         if unknown:
@@ -223,7 +225,8 @@ def method(
 
 
 def needs_package(module: str, package: str) -> Callable[[], str | None]:
-    """The ``unavailable`` of a method that needs a module: says how to install its package if it is missing."""
+    """Return an ``unavailable`` function for a method that needs a module; it says how to install the missing
+    package."""
 
     def unavailable() -> str | None:
         try:
@@ -236,13 +239,13 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
 
 
 def methods(family: str | None = None) -> dict[str, Method]:
-    """All methods by name, or those of one family."""
+    """Return all methods by name, or those of one family."""
     _discover()
     return {name: each for name, each in _METHODS.items() if family in (None, each.family)}
 
 
 def get_method(name: str) -> Method:
-    """The method of that name.
+    """Return the method of this name.
 
     Raises:
         UnknownMethod: there is no such method.
@@ -256,14 +259,14 @@ def get_method(name: str) -> Method:
 
 
 def method_packages() -> list[str]:
-    """The packages and modules with methods: the installed ones that families name, then plug-ins."""
+    """Return the packages and modules with methods: the installed ones that families name, then plug-ins."""
     named = dict.fromkeys(package for family in families().values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
 
 
 @functools.cache
 def _discover() -> None:
-    """Import every public module of the packages, whose decorators register methods."""
+    """Import every public module of the packages, so that their decorators register methods."""
     for name in method_packages():
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
