@@ -29,7 +29,8 @@ MAX_TRIPLES = 2**22
 """The upper bound on the triples in memory at once; a variable with very many neighbours would otherwise exceed it."""
 
 MAX_TESTS = 2**24
-"""The upper bound on the tests of the conservative and the majority rule for the neighbourhood of one variable."""
+"""The upper bound on the tests of the conservative and the majority rule; tests given at most one variable are always
+made."""
 
 TESTS_AT_ONCE = 2**16
 """The upper bound on the tests in a batch."""
@@ -126,7 +127,8 @@ def find(ascending: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Count the separating sets of each triple's two ends, and those of them that contain its middle: (t,) int64 each.
+    """Count for each triple the separating sets of its two ends that contain its middle, and all of them: (t,) int64
+    each.
 
     As in pcalg, a set among the neighbours of both ends counts twice, because either end yields it.
     """

@@ -1,4 +1,4 @@
-"""Folders in which a compiler works, and which are removed however its process ends."""
+"""Folders for temporary files of a compiler, which are removed however the process ends."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gpupc_impl.backends.errors import KernelCompilationError
 PREFIX = "building-"
 
 NEW = 60.0
-"""Seconds within which a folder may not have been locked yet by the process that made it."""
+"""The time in seconds within which a new folder may not have been locked yet by the process that made it."""
 
 
 @contextlib.contextmanager
 def scratch_folder(cache: Path) -> Iterator[Path]:
-    """A new folder in a cache, removed at the end of the block, also where SIGTERM ends the process.
+    """Yield a new folder in a cache, which is removed at the end of the block, even if SIGTERM ends the process.
 
-    Its process locks it. What is not locked was left by one that SIGKILL ended, and is removed as well.
+    The process locks the folder. Unlocked folders belonged to processes that SIGKILL ended, and are removed as well.
 
     Raises:
-        KernelCompilationError: it cannot be made.
+        KernelCompilationError: the folder cannot be made.
     """
     try:
         _remove_abandoned(cache)
@@ -44,19 +44,19 @@ def scratch_folder(cache: Path) -> Iterator[Path]:
 
 
 class _Terminated(BaseException):
-    """SIGTERM came."""
+    """Raised when SIGTERM arrives."""
 
 
 @contextlib.contextmanager
 def _termination_as_exception() -> Iterator[None]:
-    """Let SIGTERM unwind the block before it ends the process, where nobody else handles it."""
+    """Let SIGTERM unwind the block before it ends the process, unless the program handles SIGTERM already."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 
     def unwind(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the cleaning
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A second SIGTERM would interrupt the removal.
         raise _Terminated
 
     signal.signal(signal.SIGTERM, unwind)
@@ -82,7 +82,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _remove_abandoned(cache: Path) -> None:
     for folder in cache.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # another process removes it meanwhile, or it is locked
+        with contextlib.suppress(OSError):  # Another process removes the folder at the same time, or has locked it.
             if time.time() - folder.stat().st_mtime > NEW:
                 descriptor = os.open(folder, os.O_RDONLY)
                 try:
