@@ -30,11 +30,12 @@ EXPECTED = (
     MissingPackage,
     OSError,
 )
-"""Errors that the user can act on, which are shown by their message alone; any other error is a bug."""
+"""Errors that the user can correct, for which only the message is shown; any other error is a bug."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 for a bug, 2 for what the user can correct, 130 for Ctrl-C.
+    """Run a command and return its exit code: 0 for success, 1 for a bug, 2 for an error that the user can correct, 130
+    for Ctrl-C.
 
     With ``GPUPC_DEBUG=1`` in the environment errors keep their traceback.
     """
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has ended, as `head` does
+    except BrokenPipeError:  # The reader of our output has closed it, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except EXPECTED as error:
         if debug:

@@ -1,4 +1,4 @@
-"""The command ``records``: it publishes the runs of a workflow, merges those of several machines, and checks them."""
+"""The command ``records`` publishes the runs of a workflow, merges the runs of several machines, and checks them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ACTIONS = {
         "sets are there, no run stands twice, lines are sorted and compact, and no host name or home folder is told.",
     ),
 }
-"""A summary and a description of each action."""
+"""The summary and the description of each action."""
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the command to those of a parser."""
+    """Add the command to a parser's commands."""
     summary = "publish, merge and check the records of measurements"
     actions = commands.add_parser("records", help=summary, description=summary).add_subparsers(
         metavar="ACTION", dest="action", required=True
@@ -55,10 +55,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run an action and print what it did.
+    """Run an action and print a summary of what it did.
 
     Raises:
-        MergeError: nothing was written, or the folder is not as it should be; the message says why.
+        MergeError: nothing was written, or the folder has faults; the message names the reason.
     """
     if args.action == "check":
         if faults := check(args.folder):

@@ -1,4 +1,4 @@
-"""Arithmetic of device memory, for plans that must not exceed a budget."""
+"""Arithmetic of device memory, with which plans keep within a budget."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.integers import round_up
 
 COUNTER_BYTES = 8 * math.prod(COUNTER_SHAPE)
-"""The counters of a launch."""
+"""The size of a launch's counters, in bytes."""
 
 
 def allocated_bytes(nbytes: int) -> int:
-    """What the device's allocator takes for an array of so many bytes."""
+    """Return the bytes that the device's allocator uses for an array of this many bytes."""
     return round_up(nbytes, 512)
 
 
 def largest_fitting(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """The largest number in [low, high] that fits, by bisection; low - 1 if none does.
+    """Return the largest number in [low, high] that fits, by bisection; low - 1 if no number fits.
 
     Args:
-        fits: must hold for every number below one for which it holds.
+        fits: a monotone function: if it holds for a number, it holds for all smaller ones.
     """
     low -= 1
     while low < high:

@@ -1,4 +1,4 @@
-"""Progress bars by tqdm (extra ``progress``), which are shown on terminals and in notebooks alone."""
+"""Shows progress bars by tqdm (extra ``progress``), but only on terminals and in notebooks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
 
 COMPILING_WIDTH = 45
-"""Characters that the line about compilations takes, and that are blanked after it."""
+"""The number of characters that the line about compilations occupies and that are blanked after it."""
 
 
 def is_interactive() -> bool:
-    """Whether a person would see a bar: standard error is a terminal, or this is a notebook."""
+    """Return whether a person would see a bar: standard error is a terminal, or this is a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", {})
@@ -24,12 +24,12 @@ def is_interactive() -> bool:
 
 @contextlib.contextmanager
 def bar(show: bool | None, total: int | None, title: str, unit: str, done: int = 0) -> Iterator[Any]:
-    """A progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's.
+    """Return a progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's.
 
     Args:
-        show: whether to show the bar; None shows it where a person would see it and tqdm is installed.
-        total: number of units in all; None where it is not known.
-        done: number of units that were complete before.
+        show: whether to show the bar; None shows it if a person would see it and tqdm is installed.
+        total: the number of units in all; None if it is unknown.
+        done: the number of units that were complete before.
 
     Raises:
         MissingPackage: `show` is True and tqdm is not installed.
@@ -45,7 +45,8 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
 
 
 def compile_report(show: bool) -> Callable[[int, int], None] | None:
-    """What shows how many kernels are compiled, of how many, in one line; None where no person would see it.
+    """Return a function that shows on one line how many of the kernels are compiled; None if no person would see the
+    line.
 
     Two zeros remove the line.
     """
@@ -69,7 +70,8 @@ class _NoBar:
 def level_progress(
     progress: Callable[[Progress], None] | bool | None,
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """The function that a search calls after each level: None, the one that is passed, or for True a bar's update."""
+    """Return the function that a search calls after each level: None, the function that was passed, or for True the
+    update of a bar."""
     if not progress or callable(progress):
         yield progress or None
         return

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 EDGES_LISTED = 1000
-"""Upper bound on the edges that the page lists."""
+"""The upper bound on the edges that the page lists."""
 
 HUBS_LISTED, COMPONENTS_LISTED, SHOWN = 15, 8, 8
-"""Upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""
+"""The upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""
 
 
 def write(result: Result, path: str | Path) -> None:
@@ -37,7 +37,7 @@ def write(result: Result, path: str | Path) -> None:
 
 
 def page(result: Result) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     skeleton = skeleton_of(result)
     kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
     rows = edge_rows(result, EDGES_LISTED)
@@ -63,7 +63,7 @@ def page(result: Result) -> str:
 
 
 def _hubs(result: Result) -> str:
-    """Tables of the variables with the most neighbours and of the largest connected components."""
+    """Return tables of the variables with the most neighbours and of the largest connected components."""
     from scipy import sparse
 
     skeleton = skeleton_of(result)
@@ -83,7 +83,7 @@ def _hubs(result: Result) -> str:
 
 
 def _test(result: Result) -> list[tuple[str, str]]:
-    """Names and values of the data, the test and the run, from the result's facts."""
+    """Return names and values of the data, the test and the run, from the result's facts."""
     skeleton = skeleton_of(result)
     run: dict[str, Any] = dict(skeleton.facts)
     problem = run.pop("problem", {})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE = (3.6, 2.3)
-"""Width and height of a figure in inches."""
+"""The width and height of a figure in inches."""
 
 
 def tests_per_level(result: Result) -> Axes:
