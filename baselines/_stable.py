@@ -1,4 +1,4 @@
-"""PC-stable with Fisher's z test on the CPU, for `stable-serial` and `stable-parallel`."""
+"""PC-stable with Fisher's z test on the CPU, which `stable-serial` and `stable-parallel` share."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleto
 
 
 class _FisherZTests:
-    """Fisher's z test on one problem; implements `Tests`."""
+    """Fisher's z test on one problem, which implements `Tests`."""
 
     def __init__(self, problem: GaussianProblem, pmax: bool):
         self._problem, self._record = problem, pmax
@@ -38,11 +38,11 @@ class _FisherZTests:
         else:
             removed, sets, *counts = _fisher_z.separate_edges(*data, level, limits, smallest)
         p_values = None
-        if self._record:  # an edge whose tests are all undefined has no p-value
+        if self._record:  # An edge whose tests are all undefined has no p-value.
             defined = np.isfinite(smallest)
             p_values = np.full(len(edges), np.nan)
             p_values[defined] = problem.p_value(smallest[defined], level)
-        return Tested(removed, sets.copy(), *counts, p_values)  # a view would keep the unused rows alive
+        return Tested(removed, sets.copy(), *counts, p_values)  # A view would keep the unused rows in memory.
 
     def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray):
         return pairs, sets

@@ -1,4 +1,4 @@
-"""The number of threads of references that run on several cores."""
+"""Determines the number of threads of references that run on several cores."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,5 +10,5 @@ PARAMETERS = {"threads": Parameter(0, "number of threads; 0 takes every availabl
 
 
 def threads(params: Mapping[str, Any]) -> int:
-    """The number of threads of a run."""
+    """Return the number of threads of a run."""
     return params["threads"] or available_cores()

@@ -22,13 +22,14 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
     unavailable=needs_package("numba", "numba"),
 )
 def cmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:
-    from baselines._cmiknn_search import cmiknn_skeleton  # imports numba
+    from baselines._cmiknn_search import cmiknn_skeleton  # Loading the module imports numba.
 
     return cmiknn_skeleton(problem, run, threads=threads(run.params))
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value for `measurement.single_tests`; its threads end when it is garbage collected."""
+    """Return the function (i, j, S) -> p-value for `measurement.single_tests`; its threads end when it is garbage
+    collected."""
     from baselines._cmiknn_search import CmiknnTest
 
     pool = concurrent.futures.ThreadPoolExecutor(threads(params))

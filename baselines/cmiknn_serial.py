@@ -1,6 +1,6 @@
-"""PC-stable with CMIknn (GPU-CMIknn, Algorithm 1) on one core, the base of speedups.
+"""PC-stable with CMIknn (GPU-CMIknn, Algorithm 1) on one core, relative to which speedups are computed.
 
-It draws the random numbers of the GPU methods, so its answer is theirs.
+This reference draws the random numbers of the GPU methods, so its answer is theirs.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,13 +21,13 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
     unavailable=needs_package("numba", "numba"),
 )
 def cmiknn_serial(problem: NonlinearProblem, run: Run) -> Skeleton:
-    from baselines._cmiknn_search import cmiknn_skeleton  # imports numba
+    from baselines._cmiknn_search import cmiknn_skeleton  # Loading the module imports numba.
 
     return cmiknn_skeleton(problem, run, threads=1)
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value for `measurement.single_tests`."""
+    """Return the function (i, j, S) -> p-value for `measurement.single_tests`."""
     from baselines._cmiknn_search import CmiknnTest
 
     return CmiknnTest(problem).p_value

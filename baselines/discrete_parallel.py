@@ -1,6 +1,6 @@
 """PC-stable with chi-square or G-square tests (gpuPC, Algorithm 1) on several cores.
 
-It takes the place of the packages bnlearn and parallelPC of the paper's comparison (section 4.1).
+This reference replaces the packages bnlearn and parallelPC of the paper's comparison (section 4.1).
 """
 
 from baselines._threads import PARAMETERS, threads
@@ -20,6 +20,6 @@ from gpupc_impl.core.result import Skeleton
     unavailable=needs_package("numba", "numba"),
 )
 def discrete_parallel(problem: Problem, run: Run) -> Skeleton:
-    from baselines._discrete_search import discrete_skeleton  # imports numba
+    from baselines._discrete_search import discrete_skeleton  # Loading the module imports numba.
 
     return discrete_skeleton(problem, run, threads=threads(run.params))

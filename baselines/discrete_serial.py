@@ -15,6 +15,6 @@ from gpupc_impl.core.result import Skeleton
     unavailable=needs_package("numba", "numba"),
 )
 def discrete_serial(problem: Problem, run: Run) -> Skeleton:
-    from baselines._discrete_search import discrete_skeleton  # imports numba
+    from baselines._discrete_search import discrete_skeleton  # Loading the module imports numba.
 
     return discrete_skeleton(problem, run, threads=1)

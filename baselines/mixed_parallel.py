@@ -17,6 +17,6 @@ from gpupc_impl.mixed.problem import MixedProblem
     unavailable=needs_package("numba", "numba"),
 )
 def mixed_parallel(problem: MixedProblem, run: Run) -> Skeleton:
-    from baselines._mixed_search import mixed_skeleton  # imports numba
+    from baselines._mixed_search import mixed_skeleton  # Loading the module imports numba.
 
     return mixed_skeleton(problem, run, threads=threads(run.params))

@@ -18,13 +18,13 @@ from gpupc_impl.mixed.problem import MixedProblem
     unavailable=needs_package("numba", "numba"),
 )
 def mixed_serial(problem: MixedProblem, run: Run) -> Skeleton:
-    from baselines._mixed_search import mixed_skeleton  # imports numba
+    from baselines._mixed_search import mixed_skeleton  # Loading the module imports numba.
 
     return mixed_skeleton(problem, run, threads=1)
 
 
 def open_test(problem: MixedProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value for `measurement.single_tests`."""
+    """Return the function (i, j, S) -> p-value for `measurement.single_tests`."""
     from baselines._mixed_search import MixedTest
 
     return MixedTest(problem).p_value

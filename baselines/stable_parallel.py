@@ -1,4 +1,4 @@
-"""PC-stable on several cores, in the place of Parallel-PC (cuPC, reference [17])."""
+"""PC-stable on several cores, which replaces Parallel-PC (cuPC, reference [17])."""
 
 from baselines._threads import PARAMETERS, threads
 from gpupc_impl.core.registry import Run, method, needs_package
@@ -17,6 +17,6 @@ from gpupc_impl.gaussian.problem import GaussianProblem
     unavailable=needs_package("numba", "numba"),
 )
 def stable_parallel(problem: GaussianProblem, run: Run) -> Skeleton:
-    from baselines._stable import stable_skeleton  # imports numba
+    from baselines._stable import stable_skeleton  # Loading the module imports numba.
 
     return stable_skeleton(problem, run, threads=threads(run.params))

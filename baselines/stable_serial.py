@@ -1,4 +1,4 @@
-"""PC-stable on one core, in the place of pcalg's Stable.fast, the serial reference of cuPC's Table 2."""
+"""PC-stable on one core, which replaces pcalg's Stable.fast, the serial reference of cuPC's Table 2."""
 
 from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
@@ -15,6 +15,6 @@ from gpupc_impl.gaussian.problem import GaussianProblem
     unavailable=needs_package("numba", "numba"),
 )
 def stable_serial(problem: GaussianProblem, run: Run) -> Skeleton:
-    from baselines._stable import stable_skeleton  # imports numba
+    from baselines._stable import stable_skeleton  # Loading the module imports numba.
 
     return stable_skeleton(problem, run, threads=1)

@@ -116,7 +116,7 @@ class BitGraphs:
         return 4 * graphs * p * row_words(p) + 8 * p + 8 * MOST_LEVELS * len(COUNTERS)
 
     def launch(self, source: str, kernel: str, *arguments: Any, constants: Mapping[str, int] = NO_CONSTANTS) -> None:
-        """Queue a kernel of this module, each of whose warps processes a range of rows."""
+        """Queue a kernel, named by its source and its expression, each of whose warps processes a range of rows."""
         structs = tuple(argument.struct for argument in arguments if isinstance(argument, Filled))
         self.launch_kernel(KernelSource(source, kernel, structs, constants), *arguments)
 

@@ -1,4 +1,4 @@
-"""The file of a problem, protected from methods that change it."""
+"""Protects the file of a problem from methods that change it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpupc_impl.core.problem import Problem
 
 
 class ProblemFile:
-    """A problem's file, which must stay the same for every method; see `kept`.
+    """A problem's file, whose content must stay the same for every method; see `kept`.
 
     Attributes:
-        path: the file.
+        path: the path of the file.
         fingerprint: the problem's fingerprint.
     """
 
@@ -33,9 +33,10 @@ class ProblemFile:
         self._last_states = self._states()
 
     def put_back(self) -> str | None:
-        """Restore the file if it was changed since the last call; returns what happened, as a sentence, or None.
+        """Restore the file if it was changed since the last call; returns a sentence about the change, or None.
 
-        A matrix in a file of its own is too large for a copy and is not restored; opening the problem then fails.
+        If the matrix lies in a file of its own, it is too large for a copy and is not restored; opening the problem
+        then fails.
         """
         states = self._states()
         if states == self._last_states:
@@ -61,7 +62,8 @@ class ProblemFile:
         return digests[0] == digests[1]
 
     def _states(self) -> list[tuple[int, ...] | None]:
-        """For each file what every write changes, of which nobody can reset the change time; None if it is missing."""
+        """Return for each file the facts that every write changes, among them the change time, which nobody can reset;
+        None if the file is missing."""
         states: list[tuple[int, ...] | None] = []
         for path in (self.path, *self._beside):
             try:
@@ -74,7 +76,7 @@ class ProblemFile:
 
 @contextlib.contextmanager
 def kept(path: Path, problem: Problem, folder: Path) -> Iterator[ProblemFile]:
-    """A problem's file with an unnamed copy in a folder, which is deleted at the end of the block or of the process."""
+    """Yield a problem's file with an unnamed copy in a folder, which is deleted when the block or the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as copy:
         yield ProblemFile(path, problem, copy)

@@ -1,4 +1,4 @@
-"""The memory of processes that a process started."""
+"""Measures the memory of the processes that a process started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psutil
 
 
 def descendants_memory(pid: int) -> int:
-    """The resident memory of all descendants of a process, in bytes, without its own."""
+    """Return the resident memory of all descendants of a process, in bytes, without that of the process itself."""
     total = 0
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(pid).children(recursive=True):

@@ -32,7 +32,7 @@ __device__ __forceinline__ bool settled(bool first_come, Key found, Key key) {
 struct BestKeys {
     unsigned long long* keys;  // (p, p), symmetric
     int p;
-    bool first_come;  // the rule; see is_settled
+    bool first_come;  // whether the papers' rule holds instead of the canonical one; see settled
 
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * p + j; }
 
