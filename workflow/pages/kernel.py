@@ -1,7 +1,7 @@
 """Makes the tables and the figure of docs/kernel.md: calibration, power, and accuracy against time.
 
-``python -m workflow.pages.kernel --page docs/kernel.md --figure docs/images/kernel.svg`` replaces what stands between
-the page's marks and draws the figure.
+``python -m workflow.pages.kernel --page docs/kernel.md --figure docs/images/kernel.svg`` replaces the text between the
+page's marks and draws the figure.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gpupc_impl.reporting.tables import markdown
 
 LEVELS = range(4)
 REPLICATES = 50
-"""Independent data sets whose variables are put beside each other in one problem, for speed."""
+"""The number of independent data sets whose variables form one problem, which is faster than separate problems."""
 
 COLUMNS = 3 + 2 * len(LEVELS)
-"""Columns of a replicate: three variables that sets are made of, then x and y of each level."""
+"""The columns of a replicate: three variables that form the sets, then x and y of each level."""
 
 EFFECTS = (np.sin, np.tanh, lambda v: v**2 / 2, lambda v: np.exp(-v * v), lambda v: v)
 
@@ -39,15 +39,16 @@ TESTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 COLOURS = dict(zip(TESTS, ("#0072B2", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#000000"), strict=True))
 CALIBRATED = {200: tuple(TESTS)[:4], 1000: tuple(TESTS)[:3]}
-"""Tests whose calibration is shown, by the number of samples."""
+"""The tests whose calibration is shown, by the number of samples."""
 
 POWER_SAMPLES, GRAPH_VARIABLES, GRAPH_SAMPLES = 300, 8, 300
 
 
 def replicate(rng: np.random.Generator, n: int, strength: float) -> np.ndarray:
-    """(n, COLUMNS) samples in which x and y of a level depend on that many variables, and on each other by `strength`.
+    """Return (n, COLUMNS) samples in which x and y of a level depend on that many variables and, through a common
+    cause, on each other.
 
-    That is the factor of a common cause, which x has as it is and y as its square.
+    `strength` is the factor of the common cause, which enters x linearly and y as its square.
     """
     z = rng.standard_normal((n, 3))
     columns = [z]
@@ -61,7 +62,7 @@ def replicate(rng: np.random.Generator, n: int, strength: float) -> np.ndarray:
 
 
 def p_values(name: str, n: int, seeds: int, strength: float) -> np.ndarray:
-    """(levels, seeds) p-values of a test."""
+    """Return the p-values of a test: (levels, seeds)."""
     family, options = TESTS[name]
     parts = []
     for first in range(0, seeds, REPLICATES):
@@ -96,8 +97,8 @@ def power_table(seeds: int) -> str:
 
 
 def graphs(seeds: int) -> Iterator[tuple[str, float, float]]:
-    """The test, seconds and structural Hamming distance of skeletons of additive-noise graphs."""
-    for seed in range(-1, seeds):  # the first is not counted: it compiles and warms up
+    """Yield the test, the seconds and the structural Hamming distance of skeletons of additive-noise graphs."""
+    for seed in range(-1, seeds):  # The first seed is not counted, because its searches compile and warm up.
         rng = np.random.default_rng([max(seed, 0), 1])
         edges = np.triu(rng.random((GRAPH_VARIABLES, GRAPH_VARIABLES)) < 0.3, 1).T
         data = rng.standard_normal((GRAPH_SAMPLES, GRAPH_VARIABLES))
@@ -121,7 +122,7 @@ def accuracy_table(outcomes: Sequence[tuple[str, float, float]]) -> str:
 
 
 def draw(found: Mapping[tuple[str, int], np.ndarray], outcomes: Sequence[tuple[str, float, float]], path: Path) -> None:
-    """Distributions of p-values under independence, and accuracy against time."""
+    """Draw the distributions of p-values under independence, and accuracy against time."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,4 +1,5 @@
-"""Skeletons are compared edge by edge, and removed edges are tested again; an unexplained difference fails the run."""
+"""Rules that compare skeletons edge by edge and test removed edges again; an unexplained difference makes the workflow
+fail."""
 
 CI_TESTS_VERIFICATION = ["results/verification/ci_tests.csv"] if CI_TESTS["tables"] else []
 
