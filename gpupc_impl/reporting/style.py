@@ -1,4 +1,4 @@
-"""How every figure looks: one style sheet, one colour a method, two widths."""
+"""The appearance of all figures: one style sheet, one colour for each method, two widths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 COLUMN_WIDTH = 3.3
-"""Inches; a figure as wide as a column of a paper."""
+"""The width in inches of a figure that is as wide as a column of a paper."""
 
 PAGE_WIDTH = 7.0
 
@@ -47,15 +47,15 @@ METHOD_COLOURS = {
     "mixed-parallel": "#009E73",
     "tigramite-mixed": "#CC79A7",
 }
-"""Okabe and Ito's palette, told apart in colour-blind vision; a method has the same colour in every figure.
+"""The colour of each method in all figures, from Okabe and Ito's palette, which colour-blind readers can distinguish.
 
-Methods of different families, which share no figure, share colours by what they are: black is a serial reference.
+Methods of different families, which share no figure, share colours by their kind: black is a serial reference.
 """
 
 OTHER_COLOUR = "#7F7F7F"
 
 MARKERS = {"cuda": "s", "host": "o", "cpu": "D"}
-"""By backend."""
+"""The marker of each backend."""
 
 
 def colour(method: str) -> str:
@@ -63,7 +63,7 @@ def colour(method: str) -> str:
 
 
 def use() -> None:
-    """Set the style for the figures made from here on, which no display is needed for."""
+    """Set the style of all figures that are made afterwards; no display is needed."""
     import matplotlib
     import matplotlib.pyplot as plt
 
@@ -72,7 +72,8 @@ def use() -> None:
 
 
 def save(figure: Figure, *paths: str | Path) -> None:
-    """Write the figure by suffix. The same figure gives the same bytes: no dates, no random ids."""
+    """Write the figure in the formats that the suffixes select. Equal figures give equal bytes, without dates and
+    random ids."""
     import matplotlib.pyplot as plt
 
     edge = settle(figure)

@@ -171,7 +171,7 @@ def every_output(wildcards):
 
 
 def introduction(wildcards):
-    """What the report says of this run, a paragraph each."""
+    """Return the paragraphs that introduce the report of this run."""
     devices = ", ".join(Path(folder).name for folder in config["recorded"])
     here = "a GPU" if BACKEND == "cuda" else "CPU cores: the same kernel sources, whose times say nothing about a GPU"
     return [
