@@ -101,7 +101,7 @@ template <bool WITH_SMALLEST>
 struct PairScanner {
     int p, words;
     double critical_r_squared, residual_tolerance;
-    unsigned long long own_tests = 0, own_undefined = 0;  // tests so far, for the thread's own words
+    unsigned long long own_tests = 0, own_undefined = 0;  // the tests so far, for the thread's own words
     double least = NOTHING_TESTED;                        // WITH_SMALLEST: the smallest r^2 of the last pair
 
     __device__ __forceinline__ unsigned long long tests() const { return sum_of_words(own_tests); }
@@ -138,7 +138,7 @@ struct PairScanner {
                 }
             }
             hits &= tested;
-            if (words_where(hits != 0) != 0) {  // hits of Vi and Vj themselves do not count
+            if (words_where(hits != 0) != 0) {  // Hits of Vi and Vj themselves do not count.
                 if (w + own == i / 32) tested &= ~(1u << (i % 32));
                 if (w + own == j / 32) tested &= ~(1u << (j % 32));
                 const unsigned separating_k = hits & tested & ~undefined;
