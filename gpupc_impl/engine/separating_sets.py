@@ -54,6 +54,11 @@ class LevelSets:
         size = 0 if self.offsets is not None else self.members.shape[1]
         return LIST(pairs=self.pairs, offsets=self.offsets, members=self.members, count=len(self.pairs), size=size)
 
+    def download(self, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
+        """The (k, 2) pairs and the (k, level) sets of one level, in host memory."""
+        pairs, members = backend.download_all([self.pairs, self.members])
+        return pairs, members
+
 
 def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets]) -> tuple[np.ndarray, SeparatingSets]:
     """Merge the separating sets of all levels on the device, and return the skeleton and the sets in host memory.

@@ -1,5 +1,5 @@
-"""Writes the headlines of recorded runs between two marks of a page:
-``python -m workflow.pages.headlines README.md``."""
+"""Writes the headlines of recorded runs between two marks of pages:
+``python -m workflow.pages.headlines README.md docs/index.md``."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ def recorded_claims(folders: Sequence[str] | None = None) -> dict[str, list[Mapp
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workflow.pages.headlines", description=__doc__)
-    parser.add_argument("page", type=Path, help="a Markdown file with the two marks")
-    page = parser.parse_args(argv).page
-    text = page.read_text(encoding="utf-8")
-    if BEGIN not in text or END not in text:
-        parser.error(f"{page} lacks the marks {BEGIN.strip()} and {END}")
+    parser.add_argument("pages", type=Path, nargs="+", help="Markdown files with the two marks")
+    pages = parser.parse_args(argv).pages
     table = headlines(recorded_claims(), read_csv(ROOT / "results/reported/headlines.csv"))
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    notes = "\n\n".join(table.notes)
-    page.write_text(f"{before}{BEGIN}\n{in_markdown(table)}\n\n{notes}\n\n{END}{after}", encoding="utf-8")
+    inside = "\n\n".join([in_markdown(table), *table.notes])
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        if BEGIN not in text or END not in text:
+            parser.error(f"{page} lacks the marks {BEGIN.strip()} and {END}")
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        page.write_text(f"{before}{BEGIN}\n{inside}\n\n{END}{after}", encoding="utf-8")
     return 0
 
 

@@ -1,5 +1,6 @@
 """The headlines beside made-up claim tables: words of verdicts, the device that is shown, and the README's table."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,8 @@ def test_every_headline_is_a_claim_and_says_why():
 
 
 @pytest.mark.slow
-def test_readme_has_the_headlines_of_the_records(tmp_path):
-    page = tmp_path / "README.md"
-    page.write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
-    assert main([str(page)]) == 0
-    assert page.read_text(encoding="utf-8") == (ROOT / "README.md").read_text(encoding="utf-8")
+def test_pages_have_the_headlines_of_the_records(tmp_path):
+    pages = [ROOT / "README.md", ROOT / "docs/index.md"]
+    copies = [Path(shutil.copy(page, tmp_path)) for page in pages]
+    assert main(list(map(str, copies))) == 0
+    assert [copy.read_text(encoding="utf-8") for copy in copies] == [page.read_text(encoding="utf-8") for page in pages]
