@@ -65,8 +65,7 @@ def load(
 
     Raises:
         RegistryError: the registry has no entry of this name, or the entry is invalid.
-        DatasetUnavailable: the data cannot be downloaded or made on this machine; the message explains how to provide
-            them.
+        DatasetUnavailable: the data cannot be downloaded or made here; the message explains how to provide them.
         DataError: the file's content differs from what the entry declares.
     """
     entry = registry.resolve(name, spec)

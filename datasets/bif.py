@@ -35,8 +35,7 @@ class Network(NamedTuple):
         names: the variables in the file's order.
         labels: for each variable the labels of its categories, in the file's order.
         parents: for each variable the positions of its parents, in the file's order.
-        tables: for each variable, (configurations of its parents, categories) float64 probabilities, whose rows sum to
-        1.
+        tables: for each variable, (configurations of its parents, categories) float64, whose rows sum to 1.
             The first parent varies slowest, as in an array that is indexed by the parents in their order.
     """
 

@@ -24,8 +24,7 @@ def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
         seed: integer >= 0, of a PCG64 stream from which the variables are drawn one after the other.
 
     Returns:
-        values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be an empty p x p
-        graph.
+        values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be empty.
 
     Raises:
         ValueError: an argument is out of range.

@@ -27,8 +27,7 @@ BACKOFF_S = 1.0
 TIMEOUT_S = 20.0
 CHUNK = 1 << 16
 MAX_BYTES = 1 << 32
-"""The upper bound on a download, since the checksum is compared only at the end and the disk must not fill up
-before."""
+"""The upper bound on a download, whose checksum is compared only at the end."""
 MAX_REDIRECTS = 5
 
 
@@ -41,8 +40,7 @@ def fetch(
     *,
     spec: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Return the path of a verified file: CACHE_DIR/NAME/FILE, or the file in a mirror folder if users build it
-    themselves.
+    """Return the path of a verified file: CACHE_DIR/NAME/FILE, or the mirrored file if users build it.
 
     The file is looked for in the cache, then by its name in the mirror folders, then at its address. A file with a
     wrong checksum is never kept. An interrupted download is resumed, immediately or by a later call. If several
@@ -51,15 +49,13 @@ def fetch(
     Args:
         name: a registered name, or the name of `spec`.
         cache_dir: created when missing; default ``gpupc/datasets`` in the user's cache folder.
-        mirrors: folders that are searched before those of the environment variable GPUPC_MIRRORS (separated as in
-            PATH).
+        mirrors: folders that are searched before those of GPUPC_MIRRORS (separated as in PATH).
         offline: whether the network must not be used.
         progress: whether to show a line on stderr if that is a terminal.
         spec: an entry declared outside the registry.
 
     Raises:
-        DatasetUnavailable: the file is neither cached nor mirrored and cannot be downloaded; the message explains why
-            and how to provide it.
+        DatasetUnavailable: the file cannot be obtained; the message explains why and how to provide it.
         RegistryError: the registry has no entry of this name, or the entry is not a file.
     """
     entry = registry.resolve(name, spec)
@@ -118,8 +114,7 @@ def lacking(
 
 
 def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | None) -> Path:
-    """Return the path of the entry's file in the cache, in which each data set has a folder, so that equal file names
-    do not collide.
+    """Return the path of the entry's file in the cache, in which each data set has a folder.
 
     Entries for the same file in several families share a folder, which the key `cache` names.
 

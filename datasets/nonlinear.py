@@ -56,8 +56,7 @@ def additive_noise(
         n: number of samples, at least 2.
         seed: integer >= 0.
         density: edge probability, in [0, 1]; by default one of 0.1, 0.2, ..., 0.5 with equal probability.
-        degree: the average number of neighbours, as an alternative to a density of degree / (p - 1). The sparse graphs
-            of Table 10 have 1.5.
+        degree: the average number of neighbours, instead of a density; the sparse graphs of Table 10 have 1.5.
         standardize: give every variable mean 0 and standard deviation 1.
 
     Returns:
@@ -153,8 +152,7 @@ def quadratic(x: np.ndarray) -> np.ndarray:
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
-    """Compute tanh by basic operations, to within 4e-16, since libraries differ in the last bit from machine to
-    machine.
+    """Compute tanh by basic operations, to within 4e-16, since the last bits of libraries differ.
 
     Lambert's continued fraction y / (1 + y^2 / (3 + y^2 / (5 + ...))) gives tanh(y) for y = x / 8. Applying tanh(2y) =
     2 tanh(y) / (1 + tanh(y)^2) three times gives tanh(x). Beyond 20, tanh rounds to 1.

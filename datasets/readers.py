@@ -61,8 +61,7 @@ def read_csv(path: str | Path, header: Header = "auto", delimiter: str = ",") ->
 
 
 def read_npz(path: str | Path, array: str | None = None) -> Matrix:
-    """Read a numpy archive: the matrix is `array`, by default the only two-dimensional one; names come from the array
-    ``names``."""
+    """Read a numpy archive: the matrix is `array`, by default the only two-dimensional one; names are in ``names``."""
     return _named(*tables.read_numpy(Path(path), array))
 
 

@@ -31,8 +31,7 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
     """Return the registry entry `name`, or `spec`, an entry of that name declared elsewhere, which is checked.
 
     Raises:
-        RegistryError: the registry has no entry of this name, or the spec is invalid or has the name of a registered
-            data set.
+        RegistryError: there is no such entry, or the spec is invalid or has the name of a registered data set.
     """
     registry = _registry()
     if spec is not None:

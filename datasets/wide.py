@@ -11,8 +11,7 @@ from datasets.generate import check_number, check_whole
 
 
 def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Dataset:
-    """Generate genes each of which depends on one of a few regulators, which are observed and depend on a hidden
-    factor.
+    """Generate genes that depend on one of a few observed regulators, which depend on a hidden factor.
 
     They replace the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators), is R_k =
     sqrt(coupling) Z + sqrt(1 - coupling) E_k. Every other variable is V = L R + sqrt(1 - L^2) E with a random regulator

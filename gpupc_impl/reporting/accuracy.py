@@ -86,8 +86,7 @@ def _cell(values: Sequence[float | None]) -> str:
 def _difference(
     group: str, graphs: Sequence[str], settings: Sequence[str], measured: Mapping[tuple[str, str], Accuracy]
 ) -> list[str]:
-    """Return sentences about the first setting's distance minus that of each other setting, on graphs that both
-    finished."""
+    """Compare the first setting's distance with that of each other one, on graphs that both finished."""
     first, *others = settings
     notes = []
     for other in others:

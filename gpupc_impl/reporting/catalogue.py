@@ -5,8 +5,7 @@
         '''Runtimes and speedups as in cuPC's Table 2 ...'''
 
 The names of the function's parameters select what the function reads (`READERS`), the decorator's arguments select of
-which runs, and the docstring is the caption in the report. The workflow has a target for each entry, and makes those
-for which the config has data.
+which runs, and the docstring is the caption in the report. Each entry is a target of the workflow.
 """
 
 from __future__ import annotations

@@ -192,8 +192,7 @@ def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:
 
 
 def stated(values: Iterable[tuple[str, Iterable[Any]]]) -> str:
-    """Format symbols with their values, for example "n = 100 or 1,000, perm = 50"; a symbol without values is left
-    out."""
+    """Format the symbols that have values, for example "n = 100 or 1,000, perm = 50"."""
     named = ((symbol, " or ".join(f"{value:,}" for value in found)) for symbol, found in values)
     return ", ".join(f"{symbol} = {words}" for symbol, words in named if words)
 
@@ -217,6 +216,5 @@ COLUMNS: dict[str, Callable[[VerifiedRecord], Any]] = {
 
 
 def csv_row(run: VerifiedRecord, columns: str) -> dict[str, Any]:
-    """Return columns of a run; `columns` lists names of `COLUMNS` and of `VerifiedRecord`'s attributes, separated by
-    spaces."""
+    """Return columns of a run, named with spaces between them: `COLUMNS` or attributes of `VerifiedRecord`."""
     return {name: COLUMNS[name](run) if name in COLUMNS else getattr(run, name) for name in columns.split()}

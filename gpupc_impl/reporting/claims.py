@@ -1,16 +1,14 @@
 """Compares each sentence of a paper that has a number with the same quantity from our records.
 
 A claim is a row of results/reported/PAPER_claims.csv: the paper's `section`, the quoted sentence (`quote`), the
-compared `quantity`, the `datasets`, and the stated number as a `check` with the ends `low` and `high` in a `unit`. For
-each claim's `id`, the paper's module has a `Quantity`, which computes the same number from records; `table_of` makes
-the table.
+compared `quantity`, the `datasets`, and the stated number as a `check` with the ends `low` and `high` in a `unit`. The
+paper's module has for each claim's `id` a `Quantity`, which computes the same number from records.
 
 The function `verdict` judges all our numbers for a claim, rounded to the claim's decimals if it is a range:
 
 - holds: our numbers are inside the range (`range`), within 25 % of a single stated number (`about`), at least the
   stated number (`at least`; for "up to 45.6" our largest number counts), or at most the stated number (`at most`).
-- less, more: a number of ours is below or above these bounds, or there are numbers on both sides. A larger speedup does
-  not refute a paper.
+- less, more: a number of ours is below or above the bounds. A larger speedup does not refute a paper.
 - not comparable: the claim states seconds on other hardware (`none`).
 - not run: we have no number; the last column gives the reason.
 """

@@ -1,7 +1,6 @@
 """Writes figures with a CSV of their numbers, and has functions that several figures share.
 
-Functions that draw import matplotlib, but modules do not, because every process of the workflow reads the catalogue and
-most of them draw nothing.
+Only functions that draw import matplotlib, since most processes of the workflow read the catalogue and draw nothing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Writes the report, one self-contained page with the headlines, followed by every table and figure of the catalogue by
-paper."""
+"""Writes the report, one self-contained page with the headlines and every table and figure, by paper."""
 
 from __future__ import annotations
 

@@ -79,8 +79,7 @@ class Comparison:
 
 
 def level_seconds(run: VerifiedRecord | None) -> float | None:
-    """Return the median over the warm runs of the total time of all levels; None if a program does not time its
-    levels."""
+    """Return the median time of all levels together; None if a program does not time its levels."""
     if run is None or run.median is None or not run.time_s.levels:
         return None
     return float(np.median([sum(levels) for levels in run.time_s.levels])) or None

@@ -1,5 +1,4 @@
-"""Computes our numbers for a paper's claims from records: for one data set, for several, and for series of generated
-data.
+"""Computes our numbers for a paper's claims from records, for data sets and series of generated data.
 
 A paper's module combines these functions to a `Quantity` for each claim, which `claims.table_of` judges.
 """
@@ -42,8 +41,7 @@ class Evidence:
     If a configuration was measured with the papers' rule for separating sets, its runs with our rule are left out.
 
     Args:
-        selected: for each method, the parameters that stand for the paper's, in order of preference; ``{}`` matches
-            any.
+        selected: for each method, the parameters that stand for the paper's, the preferred ones first.
     """
 
     def __init__(self, runs: Iterable[VerifiedRecord], backend: str, selected: Mapping[str, Sequence[Params]]):
@@ -193,12 +191,10 @@ def together(*quantities: Quantity) -> Quantity:
 # --- generated data, described by few numbers ------------------------------------------------------------------------
 
 Describe = Callable[[Any], Mapping[str, float] | None]
-"""A function that returns the numbers that describe a run's data and problem, by symbol; None for data of another
-kind."""
+"""A function that returns numbers that describe a run's data, by symbol; None for data of another kind."""
 
 Compute = Callable[[list[float], list[float]], Sequence[float] | float]
-"""A function from the ascending values of a varied number, and our numbers at these, to what a claim states; raises
-`Missing`."""
+"""A function from ascending values and our numbers at these to what a claim states; raises `Missing`."""
 
 
 def described(evidence: Any, describe: Describe) -> dict[str, Mapping[str, float]]:
@@ -208,8 +204,7 @@ def described(evidence: Any, describe: Describe) -> dict[str, Mapping[str, float
 
 
 def along(describe: Describe, axis: str, measures: Mapping[str, Measure], compute: Compute) -> Quantity:
-    """Return a quantity of the longest series of generated data in which only `axis` varies, computed for each measure
-    by name.
+    """Return a quantity of the longest series of generated data in which only `axis` varies, by measure.
 
     If several data sets have the same size, their median counts.
     """
@@ -286,8 +281,7 @@ def by_size(
 
 
 def at_size(describe: Describe, size: Mapping[str, float], measure: Measure) -> Quantity:
-    """Return the median over the generated data of one size; numbers that `size` does not contain may have any
-    value."""
+    """Return the median over the generated data of one size, which need not contain all numbers."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         chosen = [dataset for dataset, its in described(evidence, describe).items() if size.items() <= its.items()]

@@ -1,5 +1,4 @@
-"""Prints the published runs of a device as Markdown: ``python -m gpupc_impl.reporting.recorded
-results/recorded/DEVICE``."""
+"""Prints published runs as Markdown: ``python -m gpupc_impl.reporting.recorded results/recorded/DEVICE``."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ def markdown(records: Iterable[Record]) -> str:
 
 
 def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
-    """Return a table of each method's grid on each data set: the configurations with the fastest and the slowest
-    levels."""
+    """Return a table of the configurations of each grid with the fastest and the slowest levels."""
     rows = []
     for (dataset, method), grid in sorted(grids.items(), key=lambda item: (item[0][1], _variables(item[1]))):
         finished = sorted((record for record in grid if record.ok), key=_levels)
@@ -79,8 +77,7 @@ def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
 
 
 def single_tests(timings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a table of the medians of single CI tests in milliseconds, with one row per case and one column per
-    implementation."""
+    """Return the medians of single CI tests in milliseconds, with a row per case and a column per implementation."""
     names = list(dict.fromkeys(cell["implementation"] for table in timings.values() for cell in table["cells"]))
     header = ["table", "n", "perm", "k", "|S|", *names]
     rows = []
@@ -102,8 +99,7 @@ def _variables(records: Sequence[Record]) -> int:
 
 
 def _cell(records: Sequence[Record]) -> str:
-    """Format the times of a run, or of several seeds: the median and the 20-80 % band of their medians, and the number
-    of seeds that failed."""
+    """Format the times of a run; for several seeds, the band of their medians and the number of failures."""
     finished = [record for record in records if record.ok]
     failed = grouped((status_word(record.status), record.dataset) for record in records if not record.ok)
     words = [f"{len(names)} {word}" if len(records) > 1 else word for word, names in failed.items()]
@@ -125,8 +121,7 @@ def _levels(record: Record) -> float:
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:
-    """Return one line per machine and commit, which names its data sets if they are only one or two, and a line about
-    repeats."""
+    """Return a line per machine and commit, with its data sets if there are only two, and a line about repeats."""
     groups = grouped((_machine(record), record.dataset) for record in records)
     fewest = min(map(len, groups.values()), default=0)
     lines = [

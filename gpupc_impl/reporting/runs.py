@@ -31,8 +31,7 @@ class VerifiedRecord(Record):
     Attributes:
         skeleton_file: the file of the skeleton, which need not exist.
         verification: the status in the verification's table.
-        differing_edges: the number of edges in which the skeleton differs from the reference's, as text; empty if
-            nothing was compared.
+        differing_edges: the number of edges that differ from the reference's, as text; empty if not compared.
         stale: whether the run was recorded with code that has changed since.
     """
 
@@ -66,8 +65,7 @@ def load(source: Source) -> list[VerifiedRecord]:
     A published verification may be older than the statuses ``alone`` and ``explained``, so both are derived here.
 
     Raises:
-        KeyError: a run of this machine is missing in the tables of the verification; a published run may be missing
-            there.
+        KeyError: the verification lacks a run of this machine; it may lack a published run.
     """
     if source.folder is not None:
         published = open_published(source.folder)
@@ -140,8 +138,7 @@ def is_stale(method: str, backend: str, code: str) -> bool:
 
 
 def in_grid(run: VerifiedRecord) -> bool:
-    """Return whether a run's setting is one configuration of a grid, which is named after its parameters:
-    ``cupc-e-2-32``."""
+    """Return whether a setting is a configuration of a grid, named after its parameters: ``cupc-e-2-32``."""
     return re.fullmatch(rf"{re.escape(run.method)}(-\d+)+", run.setting) is not None
 
 

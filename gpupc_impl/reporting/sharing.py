@@ -50,8 +50,7 @@ def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
 def count_sharing(
     record_paths: Sequence[str | Path], verification: Sequence[Mapping[str, str]], kind: str
 ) -> list[dict[str, Any]]:
-    """Return the histogram of one data set, from the first setting whose skeleton equals the reference's or is the only
-    one.
+    """Return the histogram of one data set, from the first setting with a verified skeleton.
 
     A separating set has the size of the level that removed its pair, so every setting gives the same graph.
 
@@ -108,7 +107,6 @@ def load(lines: Sequence[Mapping[str, str]]) -> list[Sharing]:
 
 
 def largest(sharings: Sequence[Sharing]) -> Sharing | None:
-    """Return the data set with the most sets to compute, among the measured (not generated) data sets if there are
-    any."""
+    """Return the data set with the most sets to compute, among files if there are any."""
     measured = [sharing for sharing in sharings if sharing.kind == "file"] or sharings
     return max(measured, key=lambda sharing: sharing.appearances, default=None)

@@ -97,8 +97,7 @@ def _picture(figure: Figure, edge: Bbox) -> Picture:
 
 
 def _strip(heading: Heading, width: float) -> Figure:
-    """Return a strip as wide as its panel, which names the machine and whose colours distinguish a GPU from CPU
-    cores."""
+    """Return a strip as wide as its panel with the machine's name; colours distinguish GPUs from CPU cores."""
     word_colour, ground = STRIPS[heading.gpu]
     lines = textwrap.wrap(heading.text, max(8, int((width - WORD - 8) / (0.62 * FONT))))
     height = LINE * max(1, len(lines)) + 4

@@ -1,5 +1,4 @@
-"""The machine on which the numbers of a table or figure were measured: this machine, or a device with published
-runs."""
+"""The source of the numbers of a table or figure: this machine, or a device with published runs."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ class Source:
     Attributes:
         folder: a folder of published runs (see `measurement.published`); None for the results of this machine.
         backend: the backend on which its config ran kernels: ``"cuda"`` or ``"host"``.
-        files: paths by kind (see `catalogue.READERS`); if the data come from a published folder, ``published`` lists
-            its files.
+        files: paths by kind (see `catalogue.READERS`); ``published`` lists the files of a published folder.
         given: the arguments that come from its config (see `catalogue.GIVEN`).
         runs: the published runs of the table or figure, as (data set, setting).
         datasets: the data sets whose published facts it reads.
@@ -103,8 +101,7 @@ def heading(source: Source, contents: Mapping[str, Any]) -> Heading:
 
 
 def absent_note(source: Source) -> list[str]:
-    """Return a sentence about the runs that a published source lacks, grouped by settings; no sentence if it has
-    all."""
+    """Return a sentence about the runs that a published source lacks, if any, grouped by settings."""
     if not source.absent:
         return []
     by_dataset: dict[str, list[str]] = {}
@@ -118,8 +115,7 @@ def absent_note(source: Source) -> list[str]:
 
 
 def _environments(source: Source, contents: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the backends and environments of the runs or single tests that were read, otherwise of the source's
-    runs."""
+    """Return the backends and environments of what was read, otherwise of the source's runs."""
     if "tests" in contents:
         return list(contents["tests"]["environments"].items())
     runs = contents.get("runs")
@@ -129,8 +125,7 @@ def _environments(source: Source, contents: Mapping[str, Any]) -> list[tuple[str
 
 
 def _stale(contents: Mapping[str, Any]) -> str:
-    """Return a text with the number of values that were measured with code that has changed since; empty if there are
-    none."""
+    """Return a text with the number of values whose code has changed since; empty if there are none."""
     timed = [run.stale for run in contents.get("runs", ()) if run.median is not None]
     timed += [cell.get("stale", False) for cell in contents.get("tests", {}).get("cells", ()) if cell["status"] == "ok"]
     return f"stale {STALE}: {sum(timed)} of {len(timed)} runs" if any(timed) else ""

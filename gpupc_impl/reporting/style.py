@@ -72,8 +72,7 @@ def use() -> None:
 
 
 def save(figure: Figure, *paths: str | Path) -> None:
-    """Write the figure in the formats that the suffixes select. Equal figures give equal bytes, without dates and
-    random ids."""
+    """Write the figure in the formats that the suffixes select. Equal figures give equal bytes."""
     import matplotlib.pyplot as plt
 
     edge = settle(figure)

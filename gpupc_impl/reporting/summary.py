@@ -1,5 +1,4 @@
-"""Outputs that belong to no paper: every setting on every data set, as a figure and as a table, and the provenance of
-records."""
+"""Outputs that belong to no paper: every setting on every data set, and the provenance of records."""
 
 from __future__ import annotations
 

@@ -49,8 +49,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def complete(config: dict[str, Any]) -> None:
-    """Check a config against the schema, the registries of data sets and methods and the catalogue of outputs, and fill
-    in the defaults.
+    """Check a config against the schema, the registries and the catalogue of outputs, and fill in the defaults.
 
     Raises:
         InvalidConfig: the config has faults.
@@ -92,8 +91,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def _key_faults(part: Any, where: str, seen: set[int]) -> Iterator[str]:
-    """Yield the faults of keys that YAML does not read as text, such as 0 or null; parts that aliases share are visited
-    once."""
+    """Yield the faults of keys that YAML does not read as text; parts that aliases share are visited once."""
     if not isinstance(part, (dict, list)) or id(part) in seen:
         return
     seen.add(id(part))
@@ -104,8 +102,7 @@ def _key_faults(part: Any, where: str, seen: set[int]) -> Iterator[str]:
 
 
 def _schema() -> dict[str, Any]:
-    """Return the schema, which allows only the experiments and tables of single tests that the catalogue's outputs
-    show."""
+    """Return the schema, with the experiments and tables of single tests that the catalogue's outputs show."""
     schema = read_config(SCHEMA)
     experiments = [name for entry in entries().values() for name in entry.experiments]
     tables = [entry.tests for entry in entries().values() if entry.tests]

@@ -105,8 +105,7 @@ class Durations:
         }
 
     def search(self, measurement: Measurement, dataset: str, name: str) -> Estimate:
-        """Return the duration of all runs of a setting: the cold run and the repeats; one repeat if a run is long, and
-        none if it exceeds its limit."""
+        """Return the duration of all runs of a setting: one repeat of a long run, none of one over its limit."""
         choice, config = measurement.settings[name], self.plan.config
         if dataset not in choice.get("only", [dataset]):
             return Estimate(0)
@@ -160,8 +159,7 @@ class Durations:
 
 
 def _is_of(method: str, params: Mapping[str, Any], setting: Setting) -> bool:
-    """Return whether a recorded method with its parameters is this setting; parameters that were added to the method
-    later are ignored."""
+    """Return whether a recorded run has this setting, ignoring parameters that were added later."""
     return method == setting.method and params.items() <= setting.all_params.items()
 
 
@@ -203,8 +201,7 @@ def write_estimates(plan: Plan, path: Path) -> None:
 
 
 def show(plan: Plan, durations: Durations, names: Collection[str]) -> str:
-    """Return a Markdown table of the runs that the results lack, in the order in which a workflow with a deadline makes
-    them.
+    """Return a Markdown table of the missing runs, in the order in which a workflow with a deadline makes them.
 
     Args:
         names: families, experiments and tables of single tests, or tables and figures that show them; empty for all.

@@ -138,8 +138,7 @@ def grid_settings(
     product: tuple[int, int] = (0, math.inf),
     separating_sets: str = "canonical",
 ) -> dict[str, dict[str, Any]]:
-    """Return a setting for each combination of values whose product is within bounds, named as in the paper:
-    cupc-e-2-32."""
+    """Return a setting for each combination of values with a product within bounds, named like cupc-e-2-32."""
     shared = {"method": method} | ({} if separating_sets == "canonical" else {"separating_sets": separating_sets})
     return {
         "-".join([method, *map(str, params.values())]): shared | {"params": params}

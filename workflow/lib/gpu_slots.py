@@ -16,8 +16,7 @@ LOOK_S = 0.2
 
 @contextlib.contextmanager
 def own_gpu(slots: int, folder: Path = Path("results")) -> Iterator[None]:
-    """Assign one of the visible GPUs and an equal part of the cores to this process, and to no other job at the same
-    time.
+    """Assign one of the visible GPUs and an equal part of the cores exclusively to this process.
 
     Snakemake counts how many jobs may measure at a time but does not assign GPUs, so each GPU has a lock on a file.
 

@@ -13,8 +13,7 @@ from typing import Any
 from gpupc_impl.measurement.bench import START_LIMIT_S
 
 OVERHEAD_MB = 2000
-"""The memory of a job beside its runs: that of Snakemake, both in the job and in its step, and of the process that
-measures."""
+"""The memory of a job beside its runs: that of two Snakemake processes and of the one that measures."""
 
 
 def for_searches(
@@ -27,8 +26,7 @@ def for_searches(
 ) -> dict[str, int]:
     """Return the minutes and megabytes of a job that measures settings on data sets, one data set after another.
 
-    After its cold run a setting is run once more if the cold run took longer than ``timing.long_run_s``, else
-    ``repeats`` times.
+    A setting whose cold run exceeds ``timing.long_run_s`` has one repeat, any other ``repeats``.
 
     Args:
         timing, limits, cluster: these parts of the config.
@@ -43,14 +41,12 @@ def for_searches(
 def for_single_tests(
     cells: int, implementations: int, time_limit_s: float, limits: Mapping[str, Any], cluster: Mapping[str, Any]
 ) -> dict[str, int]:
-    """Return the minutes and megabytes of a job that times single tests; a time limit holds for all runs of a cell
-    together."""
+    """Return the minutes and megabytes of a job that times single tests; a limit holds for a whole cell."""
     return _resources(implementations * START_LIMIT_S + cells * time_limit_s, implementations, limits, cluster)
 
 
 def _resources(seconds: float, processes: int, limits: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, int]:
-    """Return the resources under Snakemake's names. Each process may use the memory limit of a run; 0 MB means no
-    limit."""
+    """Return the resources under Snakemake's names; 0 MB means no limit."""
     memory = limits["memory_mb"]
     return {
         "runtime": min(math.ceil(seconds / 60), cluster["job_minutes"]),

@@ -11,8 +11,7 @@ LOOK_S = 0.5
 
 
 def end_with_parent() -> None:
-    """End this process, and the workers that it started, as soon as its parent has ended, for example if Snakemake is
-    killed.
+    """End this process and its workers as soon as its parent has ended, for example if Snakemake is killed.
 
     Otherwise the process would continue beside the jobs of the next call, on the same cores and the same files.
     """

@@ -1,5 +1,4 @@
-"""Plans what a config requests: the measurements of each data set, their files, and the files that each output
-reads."""
+"""Plans the measurements of a config, their files, and the files that each output reads."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ from workflow.lib.experiments import Experiment, expand, own_parameters
 ROOT = Path(__file__).parents[2]
 
 MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
-"""The kinds of files; a published folder has nothing to show in an output if it lacks files of the first kind that the
-output reads."""
+"""A published folder has nothing to show in an output without files of the first kind that this reads."""
 
 RECORDED, CONFIG = "results/recorded", "config.yaml"
 """The project's folder of recorded runs, and the file in each recorded folder that holds the config of its runs."""
@@ -82,8 +80,7 @@ class Plan:
 
     @property
     def order(self) -> list[str]:
-        """The names of families, tables of single tests and experiments in the config's order, the most informative
-        first."""
+        """The names of families, tables of single tests and experiments, in the config's order."""
         return [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
 
     def of_kind(self, file: bool) -> list[str]:
@@ -113,8 +110,7 @@ class Plan:
         }
 
     def mirrored(self, files: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Return the copies of data sets in mirror folders, on which jobs depend: a new copy lets a missing data set be
-        made again."""
+        """Return copies of data sets in mirror folders; a new copy lets a missing data set be made again."""
         in_files = [entry for entry in files if entry["kind"] == "file"]
         return [str(path) for entry in in_files for path in mirrored_paths(entry, self.config["mirrors"])]
 
@@ -133,8 +129,7 @@ class Plan:
         return self.problem_parameters(self.entries[dataset]["family"], own)
 
     def source_of(self, name: str, dataset: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """Return the registry's entry of a data set that a family or experiment measures, and its problem's
-        parameters."""
+        """Return the registry's entry of a data set of a family or experiment, and its problem's parameters."""
         experiment = self.experiments.get(name)
         if experiment is None or not experiment.graphs:
             return self.entries[dataset], self.parameters_of(dataset)
@@ -190,8 +185,7 @@ class Plan:
         return measured
 
     def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """Return for each setting the version of its method's code. An edit of a method changes only that method's
-        version."""
+        """Return for each setting the version of its method's code."""
         methods = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
         backend = self.config["backend"]
         versions = {
@@ -201,8 +195,7 @@ class Plan:
         return {setting: versions[method.name] for setting, method in methods.items()}
 
     def timelines(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return the block-based settings whose timeline is recorded, by data set: one data set for each experiment
-        that shows a timeline."""
+        """Return the block-based settings whose timeline is recorded, by data set, one for each experiment."""
         settings_of = {}
         for entry in self.outputs().values():
             if "timeline" in entry.reads:

@@ -26,8 +26,7 @@ def write_problem(
 ) -> None:
     """Write the problem that all methods receive, and its facts; the problem's file is empty if there is no problem.
 
-    If the true graph is known and has at most `TRUE_EDGES` edges, the facts contain ``true_edges``, pairs [i, j] for i
-    -> j.
+    The facts contain up to `TRUE_EDGES` known ``true_edges``, pairs [i, j] for i -> j.
 
     Args:
         data: the data set, or the reason why it is not available.
@@ -56,8 +55,7 @@ def write_problem(
 
 
 def makers(entries: Iterable[Mapping[str, Any]], family: str | None) -> list[str]:
-    """Return the modules that generate data sets and prepare problems: the entries' generators and the family's
-    modules."""
+    """Return the modules that generate the entries' data sets and prepare the family's problems."""
     generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
     prepares = [get_family(family).problem, get_family(family).prepare_large] if family else []
     return sorted(generators | {maker.__module__ for maker in prepares})

@@ -74,8 +74,7 @@ def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 def table_cases(
     table: Mapping[str, Any], spec: Mapping[str, Any], tests: int, parameters: Mapping[str, Any], folder: Path
 ) -> tuple[list[list[Case]], dict[str, str]]:
-    """Return the cases in groups with the same value of the varied dimension, and the source of the data by number of
-    samples.
+    """Return groups of cases with equal values of the varied dimension, and the data's source by samples.
 
     Args:
         table: the table's part of the config, with the varied dimension and the values of each dimension.

@@ -23,8 +23,7 @@ def record_timeline(
     backend: str,
     out: str | Path,
 ) -> str | None:
-    """Run the first of the settings twice, and write the second run's steps as CSV; if it cannot run, write only a
-    header.
+    """Run the first setting twice, and write the second run's steps as CSV; only a header if it cannot run.
 
     Args:
         facts: the problem's facts, as `workflow.lib.problems.write_problem` writes them.

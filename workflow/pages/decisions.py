@@ -93,8 +93,7 @@ def margins(correlation, starts, neighbours, edges, level, limits, bounds, liste
 
 @_compiled
 def pcalg_level(correlation, starts, neighbours, edges, level, threshold):
-    """Return the separating sets, (k, level), of the edges at a level >= 1 by pcalg's test; -1 for an edge that
-    stays."""
+    """Return the separating sets, (k, level), of edges at a level >= 1 by pcalg's test; -1 if an edge stays."""
     sets = np.full((len(edges), level), -1, np.int32)
     candidates, members = np.empty(len(correlation), np.int32), np.empty(level, np.int32)
     factor = new_factor(level)
@@ -117,8 +116,7 @@ def pcalg_level(correlation, starts, neighbours, edges, level, threshold):
 
 @_compiled
 def pcalg_r(correlation, i, j, members, factor):
-    """Return the partial correlation as pcalg computes it: by the recursion formula given one variable, by the
-    pseudo-inverse given more.
+    """Return the partial correlation as in pcalg: by recursion given one variable, by the pseudo-inverse given more.
 
     If no pivot is small, Cholesky's factorization gives the same result within rounding, in less time.
     """
@@ -198,8 +196,7 @@ def why_they_differ(problem: GaussianProblem, one: Answer, other: Answer, i: int
 
 
 def correlations_of_r(values: np.ndarray) -> np.ndarray:
-    """Return the (p, p) correlations of (m, p) samples as R's ``cor`` computes them, with sums in extended
-    precision."""
+    """Return the correlations of (m, p) samples as R's ``cor`` does, with sums in extended precision."""
     samples = values.astype(np.longdouble)
     means = samples.mean(axis=0)
     means += (samples - means).mean(axis=0)
@@ -256,8 +253,7 @@ def by_cupc(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) ->
 
 
 def in_fifty_digits(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) -> bool:
-    """Compare the p-value, computed in 50 digits from the given correlations, with alpha; the correlations of S must be
-    regular."""
+    """Compare the p-value in 50 digits with alpha; the correlations of S must be regular."""
     freedom = problem.degrees_of_freedom(len(members))
     with mp.workdps(50):
         part = mp.matrix(problem.correlation[np.ix_((i, j, *members), (i, j, *members))].tolist())
@@ -274,8 +270,7 @@ PROGRAMS: dict[str, Callable[..., bool]] = {
     "cuPC": by_cupc,
     "50 digits": in_fifty_digits,
 }
-"""Functions that return whether S separates i and j by the arithmetic of each program; no program computes in 50
-digits."""
+"""Functions that return whether S separates i and j by the arithmetic of each program."""
 
 
 def limits_of(problem: GaussianProblem, level: int) -> tuple[float, float, float, float]:

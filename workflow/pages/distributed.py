@@ -1,5 +1,4 @@
-"""Measures how the method `distributed` scales with its workers, on generated data of the TCGA shape
-(docs/distributed.md).
+"""Measures how the method `distributed` scales with its workers, on generated data (docs/distributed.md).
 
     python -m workflow.pages.distributed --workers 1 2 4 --out scaling.json
     python -m workflow.pages.distributed --variables 600 --samples 200 --workers 1 2 --backend host --panel 96

@@ -45,8 +45,7 @@ POWER_SAMPLES, GRAPH_VARIABLES, GRAPH_SAMPLES = 300, 8, 300
 
 
 def replicate(rng: np.random.Generator, n: int, strength: float) -> np.ndarray:
-    """Return (n, COLUMNS) samples in which x and y of a level depend on that many variables and, through a common
-    cause, on each other.
+    """Return (n, COLUMNS) samples: x and y of a level depend on that many variables and on a common cause.
 
     `strength` is the factor of the common cause, which enters x linearly and y as its square.
     """

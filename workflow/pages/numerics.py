@@ -1,5 +1,4 @@
-"""Makes the tables of docs/numerics.md: the distance of real decisions from their threshold, and the effect of
-identical columns.
+"""Makes the tables of docs/numerics.md: distances of decisions from their threshold, and identical columns.
 
 ``python -m workflow.pages.numerics nci-60 mcc br-51 s-aureus --copies mcc`` prints the tables; the data must be on this
 machine (datasets/README.md).
@@ -71,8 +70,7 @@ def nearness(problem: GaussianProblem, skeleton: Skeleton) -> Nearness:
 
 
 def nearness_tables(names: Sequence[str], alpha: float) -> Iterator[str]:
-    """Yield a table of the decisions of each data set, and a table of every program's answer to the nearest
-    decisions."""
+    """Yield a table of each data set's decisions, and a table of every program's answer to the nearest ones."""
     counts, verdicts = [], []
     for name in names:
         data = datasets.load(name, offline=True)

@@ -40,8 +40,7 @@ GPUS = (1, 16, 128, 1024)
 """The numbers of workers in the tables."""
 
 FMA_S = 8.5e12
-"""The fused multiply-adds per second of the kernel that computes correlations: 28 panels of 55,572 variables in 0.57
-s."""
+"""The fused multiply-adds per second of the kernel that computes correlations, as measured."""
 
 MEMORY_BYTES_S, MEMORY_BYTES = 4.8e12, int(0.9 * 141e9)
 """The bandwidth and nine tenths of the capacity of an H200's device memory, by its data sheet."""
@@ -81,8 +80,7 @@ class Shape:
 
     @property
     def level_one_tests(self) -> float:
-        """The number of tests: `tests_a_pair` for a pair that level 1 separates, and one for each neighbour of an end
-        for any other pair."""
+        """A pair that level 1 separates takes `tests_a_pair` tests, any other pair one per neighbour of an end."""
         before, after = self.edges
         either = self.p * (1 - (1 - self.density) ** 2)
         return (before - after) * min(self.tests_a_pair, either) + after * either
@@ -93,8 +91,7 @@ class Shape:
 
     @property
     def shard_bytes(self) -> float:
-        """The size of the shards: a bit for each pair after level 0, and four bytes for each pair that level 1
-        removes."""
+        """The shards have a bit for each pair after level 0, and four bytes for each pair that level 1 removes."""
         return self.p**2 / 8 + 4 * (self.edges[0] - self.edges[1])
 
 
@@ -117,8 +114,7 @@ def shapes() -> list[Shape]:
 
 @functools.cache
 def recorded_rate(level: int) -> tuple[float, Record]:
-    """Return the largest median of tests per second of `pair-scan` at a level, and the record in which it was
-    measured."""
+    """Return the highest rate of tests per second of `pair-scan` at a level, and its record."""
     rates = []
     for record in open_published(DEVICE).records():
         if record.setting == "pair-scan" and record.result and len(record.result.tests_per_level) > level:
@@ -185,8 +181,7 @@ def seconds(shape: Shape, workers: int) -> float:
 
 
 def predictions(measured: Mapping[str, Any]) -> Iterator[tuple[int, float, float]]:
-    """Yield for each measured run the workers, the seconds of all levels, and the prediction from the run with the
-    fewest workers.
+    """Yield the workers, the seconds and the prediction from the run with the fewest workers, for each run.
 
     That run provides the seconds to make a panel, and the seconds of all other work, which workers share evenly.
 

@@ -1,5 +1,4 @@
-"""Runs the tutorials, which are scripts in docs/tutorials, and writes pages with the output and the figures of their
-cells.
+"""Runs the tutorials (scripts in docs/tutorials), and writes pages with the output of their cells.
 
     python -m workflow.pages.tutorials [NAME ...]
 
@@ -94,8 +93,7 @@ def _picture(figure: Figure, path: Path) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Write the pages of some scripts, or of all; returns 1 if data are not available, in which case the page stays
-    unchanged."""
+    """Write the pages of some scripts, or of all; returns 1 if data are not available and a page stays unchanged."""
     missing = 0
     for script in sorted(FOLDER.glob("*.py")):
         if names and script.stem not in names:

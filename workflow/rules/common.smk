@@ -61,8 +61,7 @@ FIRST = 0 if DEADLINE is None else 2 * len(PLAN.order) + 2  # the priority of fe
 
 
 def priority_of(name):
-    """Return the priority of preparing a family or experiment, one below that of measuring it; without a deadline,
-    0."""
+    """Return the priority of preparing a family or experiment, one below that of measuring it."""
     return 0 if DEADLINE is None else 2 * (len(PLAN.order) - PLAN.order.index(name))
 
 
@@ -89,8 +88,7 @@ def attempt_of(wildcards, attempt):
 
 
 def graphs_of(experiment, wildcards):
-    """Return the graphs that a job generates, by name: one graph of an experiment with large graphs, otherwise all
-    graphs."""
+    """Return the graphs that a job generates, by name: a large graph, otherwise all graphs of an experiment."""
     chosen = [wildcards.dataset] if experiment.large else experiment.graphs
     return {name: experiment.graphs[name] for name in chosen}
 
@@ -136,8 +134,7 @@ def in_report(path, category, label, caption="output"):
 
 @cache
 def recorded():
-    """Return the plans of the recorded runs. Reading them takes a while, so only jobs that show recorded runs call
-    this."""
+    """Return the plans of the recorded runs, whose reading takes a while."""
     try:
         return recorded_plans(config)
     except ValueError as error:

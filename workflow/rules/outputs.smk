@@ -1,8 +1,7 @@
 """Rules for tables and figures, each an entry of the catalogue, and for the files that collect what they read."""
 
 
-# These rules take seconds each, so they run on the machine on which the workflow was called even if measurements are
-# sent to a cluster.
+# These rules take seconds, so they run where the workflow was called even if measurements are sent to a cluster.
 localrules:
     collect_records,
     count_sharing,

@@ -1,5 +1,4 @@
-"""Rules that compare skeletons edge by edge and test removed edges again; an unexplained difference makes the workflow
-fail."""
+"""Rules that compare skeletons and test removed edges again; an unexplained difference fails the workflow."""
 
 CI_TESTS_VERIFICATION = ["results/verification/ci_tests.csv"] if CI_TESTS["tables"] else []
 

@@ -31,8 +31,7 @@ METHODS = {"GPU": (SINGLE, INSERTION), "CPU": (REFERENCE, SINGLE_THREADED)}
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """The single tests with one k_CMI, perm, |S| and n; a case takes the place that a generated data set has in other
-    claims."""
+    """The single tests with one k_CMI, perm, |S| and n, in place of the generated data set of other claims."""
 
     size: Mapping[str, float]
 

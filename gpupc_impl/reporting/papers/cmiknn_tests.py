@@ -16,8 +16,7 @@ from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
 
 DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samples": "n"}
-"""The keys that describe a cell in files of timed tests, with the paper's symbols. Each of Tables 1 to 4 varies one of
-them."""
+"""The keys of a cell in files of timed tests, with the paper's symbols. Each of Tables 1 to 4 varies one."""
 
 MEDIAN = (0.5,)
 PERCENTILES = (0.05, 0.5, 0.95)
@@ -30,8 +29,7 @@ def single_tests(
     reported: Sequence[Mapping[str, str]],
     percentiles: Sequence[float] = MEDIAN,
 ) -> Table:
-    """Return a table of seconds of single CI tests, with a column for each value of the varied dimension and a row for
-    each implementation and k.
+    """Return the seconds of single CI tests: a column for each varied value, a row for each implementation and k.
 
     Args:
         timed: the result of `measure_tests`.
@@ -158,8 +156,7 @@ def _cell(cell: Mapping[str, Any], percentile: float) -> str:
 
 
 def _ratio(slow: Mapping[str, Any] | None, fast: Mapping[str, Any]) -> str:
-    """Format how many times faster a cell is than the reference's. A time limit gives no bound here, since it holds for
-    all tests together."""
+    """Format the speedup over the reference; a limit is no bound, since it holds for all tests together."""
     if slow is None or slow["status"] != "ok" or fast["status"] != "ok":
         return "–"
     return f"{number(float(np.median(slow['seconds']) / np.median(fast['seconds'])))}×"

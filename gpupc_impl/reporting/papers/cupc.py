@@ -1,5 +1,4 @@
-"""Tables 1 and 2 of cuPC (doi:10.1109/TPDS.2019.2939126), from records only, and functions that its other outputs
-share."""
+"""Tables 1 and 2 of cuPC (doi:10.1109/TPDS.2019.2939126), and functions that its other outputs share."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ SELECTED = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta":
 
 
 RULES = ("first-come", "canonical")
-"""The rules for separating sets in order of preference: the paper's rule, and ours if a method was not measured with
-it."""
+"""The rules for separating sets in order of preference: the paper's rule, then ours."""
 
 
 def runs_of(runs: Runs, method: str, rules: Sequence[str] = RULES) -> list[VerifiedRecord]:
@@ -93,8 +91,7 @@ SPEEDUPS = (
     ("T3/T4", "T3/T4", SERIAL, "cupc-e"),
     ("T3/T5", "T3/T5", SERIAL, "cupc-s"),
 )
-"""The paper's ratios, our ratios beside them (the paper's Stable, T1, is not among our references), the slow and the
-fast method."""
+"""The paper's ratios, our ratios beside them (we have no T1, Stable), the slow and the fast method."""
 
 
 @table("cupc_table2", "Table 2: runtimes and speedups", paper=PAPER, family="gaussian", methods=CUPC)
@@ -198,8 +195,7 @@ def mean_speedup(
     fasts: Mapping[str, VerifiedRecord],
     others: Sequence[Mapping[str, VerifiedRecord]],
 ) -> tuple[float | None, int]:
-    """Return the geometric mean over the data sets on which all compared methods finished, and the number of these data
-    sets."""
+    """Return the geometric mean over the data sets that all compared methods finished, and their number."""
     ratios = [
         slow.median / fasts[dataset].median
         for dataset, slow in slows.items()

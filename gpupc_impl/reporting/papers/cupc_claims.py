@@ -78,8 +78,7 @@ def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
 
 
 def configurations(evidence: Evidence, dataset: str, method: str) -> list[float]:
-    """Return the performance of every configuration of a grid relative to the selected configuration, as Figs. 7 and 8
-    show it.
+    """Return the performance of every configuration relative to the selected one, as in Figs. 7 and 8.
 
     The selected configuration must itself be part of the grid, since other runs with its parameters may have another
     rule for separating sets or another date.

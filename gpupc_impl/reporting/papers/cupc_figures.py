@@ -180,8 +180,7 @@ def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> st
 
 
 def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
-    """Return the median percentage of the runtime for each level and for the time outside of levels; None without a
-    time."""
+    """Return the median percentage of each level and of the time outside of levels; None without a time."""
     times = run.time_s
     if run.median is None:
         return None
@@ -311,8 +310,7 @@ LEAST_IN_A_BOX = 3
 
 
 def _boxes(axes: Axes, shown: Runs, graphs: Mapping[str, float]) -> None:
-    """Draw quartiles, whiskers to the last point within 1.5 IQR, outliers as circles, and triangles at an exceeded time
-    limit.
+    """Draw quartiles, whiskers within 1.5 IQR, outliers as circles, triangles at an exceeded time limit.
 
     Fewer than `LEAST_IN_A_BOX` graphs are drawn as squares, because their box would be a line without a colour.
     """

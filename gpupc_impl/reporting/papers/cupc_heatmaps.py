@@ -1,5 +1,4 @@
-"""Figures 7 and 8 of cuPC (doi:10.1109/TPDS.2019.2939126): the configurations of its two algorithms, from records
-only."""
+"""Figures 7 and 8 of cuPC (doi:10.1109/TPDS.2019.2939126): the configurations of its two algorithms."""
 
 from __future__ import annotations
 

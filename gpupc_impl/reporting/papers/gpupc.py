@@ -48,8 +48,7 @@ CHOICES = {
 
 
 def chosen_runs(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, list[VerifiedRecord]]]:
-    """Return, for each choice and method, the runs of one setting; the choice "best" lacks a method whose best setting
-    is the paper's."""
+    """Return the runs of one setting by choice and method; "best" omits settings that equal the paper's."""
     runs = list(runs)
     found = {
         choice: {method: of_method(runs, method, **params) for method in (BASELINE, GPUPC)}
@@ -202,8 +201,7 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
 
 
 def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
-    """Return what `speedup` returns, but infinity if the slow run exhausted memory and the fast one did not, as in the
-    paper."""
+    """Return the speedup, or infinity if only the slow run exhausted memory, as in the paper."""
     if slow is not None and fast is not None and slow.status == "oom" and fast.median is not None:
         return Speedup(None, why=INFINITY)
     return speedup(slow, fast)
@@ -328,8 +326,7 @@ def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Cs
 def _distances(
     runs: Iterable[VerifiedRecord], problems: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return the numbers of missing and additional edges, by data set and setting, of skeletons whose true network is
-    known."""
+    """Return the numbers of missing and additional edges by data set and setting, if the truth is known."""
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
     return {
         (run.dataset, run.setting): skeleton_differences(answer, dag_of_edges(truths[run.dataset], len(answer.names)))
@@ -349,8 +346,7 @@ def _table3_row(run: VerifiedRecord, distance: tuple[int, int] | None) -> dict[s
 
 
 def _reported_times(times: Mapping[str, float], shown: Iterable[str], best: Sequence[str]) -> list[str]:
-    """Return the cells of the paper: its times in the columns that are shown, and its speedups before and after those
-    of ``best``."""
+    """Return the paper's cells: times in the shown columns, and speedups before and after those of ``best``."""
     cells = [f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown]
     over_baseline, over_parallel = (f"{number(times[name] / times[GPUPC])}×" for name in (BASELINE, "bnlearn"))
     return [*cells, over_baseline, *best, over_parallel, "–"]

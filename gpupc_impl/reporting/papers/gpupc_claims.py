@@ -48,8 +48,7 @@ def at(place: float) -> quantities.Compute:
 
 
 def steps_over_steps(last: float) -> quantities.Compute:
-    """Compute for each step, up to a value of the varied dimension, the growth of the numbers divided by the growth of
-    that dimension."""
+    """Divide, for each step up to a value, the growth of the numbers by that of the varied dimension."""
 
     def compute(places: list[float], found: list[float]) -> list[float]:
         pairs = itertools.pairwise(zip(places, found, strict=True))

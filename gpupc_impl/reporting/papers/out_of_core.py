@@ -25,8 +25,7 @@ PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 
 
 def compared(runs: Runs) -> set[str]:
-    """Return the settings that stand for the paper's two methods: square blocks, and unified memory with the same
-    kernels."""
+    """Return the paper's two settings: square blocks, and unified memory with the same kernels."""
     return {run.setting for method, params in AS_PUBLISHED.items() for run in of_method(runs, method, **params)}
 
 
@@ -88,23 +87,20 @@ def _settings(runs: Iterable[VerifiedRecord]) -> dict[str, str]:
 
 
 def _look(method: str, is_main: bool) -> dict[str, Any]:
-    """Return the style of a setting: each method has a colour, and settings that do not stand for their method are
-    dashed."""
+    """Return the style of a setting; a setting that does not stand for its method is dashed."""
     marker = {UM: "o", BLOCK: "s"}[method]
     look = {"color": style.colour(method), "marker": marker, "markersize": 3}
     return look if is_main else look | {"linestyle": "--", "markerfacecolor": "none"}
 
 
 def level_seconds(run: VerifiedRecord, level: int) -> tuple[float | None, float | None, float | None]:
-    """Return the 20 % quantile, median and 80 % quantile of a level's time over the warm runs; None each without a
-    time."""
+    """Return the 20 % quantile, median and 80 % quantile of a level's time; None each without a time."""
     levels = run.time_s.levels if run.median is not None else []
     return band([times[level] for times in levels if len(times) > level])
 
 
 def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> float | None:
-    """Return the number of variables at which the in-core data structures fill the device memory; None if it is
-    unknown.
+    """Return the number of variables at which the in-core data structures fill the device memory, if known.
 
     The memory that they need is extrapolated from the unified-memory run on the largest problem that finished: its peak
     is scaled with the square of the variables, because the data structures are matrices.
@@ -124,8 +120,7 @@ def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> fl
 
 
 def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
-    """Draw one setting's medians with their bands, triangles at an exceeded time limit, and crosses at the bottom for
-    other failures."""
+    """Draw a setting's medians with bands, triangles at an exceeded time limit, crosses for other failures."""
     rows, points = [], []
     for run in runs:
         size, colour = sizes[run.dataset], style.colour(run.method)
@@ -154,8 +149,7 @@ def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main:
 
 
 def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: CsvRows) -> list[str]:
-    """Return sentences on how many times faster the paper's faster method is in each level: ours for the smallest and
-    the largest data, and the paper's numbers."""
+    """Return the speedups of the paper's faster method in each level: ours at both ends, and the paper's."""
     seconds: dict[tuple[int, str, int], dict[str, float]] = {}
     for row in rows:
         if row["median_s"] and row["setting"] in main:
@@ -352,8 +346,7 @@ def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def hidden_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the share of the time of all other steps that passes while a kernel runs; None if there are no other
-    steps."""
+    """Return the share of the other steps' time that passes while a kernel runs; None without other steps."""
     kernels = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] == "kernel"])
     others = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] != "kernel"])
     total = sum(end - start for start, end in others)

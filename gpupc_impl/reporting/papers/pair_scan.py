@@ -1,5 +1,4 @@
-"""A figure of our own method `pair-scan` (docs/design/gaussian.md): the growth of its time with the number of
-variables."""
+"""The growth of the time of our own method `pair-scan` with the number of variables, as a figure."""
 
 from __future__ import annotations
 
@@ -83,8 +82,7 @@ def _seconds(run: VerifiedRecord, part: str) -> float:
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """Return the exponent of the power law through (x, y) points, which is the slope of the logarithms by least
-    squares."""
+    """Return the exponent of the power law through (x, y) points, by least squares of the logarithms."""
     x, y = np.log(np.transpose(points))
     return float(np.polyfit(x, y, 1)[0])
 
