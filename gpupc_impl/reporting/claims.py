@@ -85,18 +85,9 @@ def table_of(
             judged = verdict(claim, found.all)
             verdicts[backend][judged] += 1
             on, lacking = "; ".join(found.values), _listed(found.missing)
-            rows.append(
-                [
-                    claim["section"],
-                    claim["quote"],
-                    claim["quantity"],
-                    reported_value(claim),
-                    our_value(found.all, claim["unit"]),
-                    backend,
-                    judged,
-                    "; ".join(filter(None, [on, lacking and f"missing: {lacking}"])),
-                ]
-            )
+            cells = [claim[name] for name in ("section", "quote", "quantity")]
+            cells += [reported_value(claim), our_value(found.all, claim["unit"]), backend, judged]
+            rows.append([*cells, "; ".join(filter(None, [on, lacking and f"missing: {lacking}"]))])
             plain.append(
                 {name: claim[name] for name in ("id", "section", "quote", "quantity", "datasets", "check")}
                 | {"reported_low": claim["low"], "reported_high": claim["high"], "unit": claim["unit"]}

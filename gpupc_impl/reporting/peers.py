@@ -138,29 +138,20 @@ def peers(runs: Runs) -> Table:
     header = ["program", "data set", "its ms", "its levels, ms", "beside", "ours", "our ms", "our levels, ms"]
     header += ["whole call", "levels", "edges, its / ours", "its edges against the reference's", "test"]
     theirs = [run for run in runs if run.method in LIKE]
+    any_random = any(run.verification == "random" for run in theirs)
     notes = [
         "Milliseconds: medians of the warm runs. Whole call: from the prepared input in host memory to adjacency and "
         "separating sets in host memory, including allocations and transfers but not the translation of the program's "
         "answer. Levels: the search loop alone; a program that does not time it has a dash.",
         "Like for like: our method of the same algorithm, with the papers' rule for separating sets (first-come) if "
         "that was measured, since the programs use it. Fastest: the fastest of our methods with a verified skeleton.",
-        *(
-            ["~ The program draws its own random numbers, so edges may differ."]
-            if any(r.verification == "random" for r in theirs)
-            else []
-        ),
+        *(["~ The program draws its own random numbers, so edges may differ."] * any_random),
         *places(runs if theirs else []),
         *remarks(theirs),
         *([] if theirs else [MISSING]),
     ]
-    return Table(
-        "Ours over the authors' programs",
-        header,
-        rows,
-        notes,
-        plain or [{"program": ""}],
-        left=(0, 1, 4, 5, 11, 12),
-    )
+    plain = plain or [{"program": ""}]
+    return Table("Ours over the authors' programs", header, rows, notes, plain, left=(0, 1, 4, 5, 11, 12))
 
 
 def _times(run: VerifiedRecord | None) -> list[str]:
@@ -175,15 +166,10 @@ def _times(run: VerifiedRecord | None) -> list[str]:
 def _beside(each: Comparison) -> list[str]:
     ours, theirs = each.ours, each.theirs
     name = "–" if ours is None else label(ours.setting)
-    return [
-        name,
-        *_times(ours),
-        str(each.whole) + mark(theirs, ours),
-        "–" if each.levels is None else f"{number(each.levels)}×",
-        f"{count(theirs.edges)} / {count(ours.edges if ours else None)}",
-        _differing(theirs),
-        conventions_of(theirs, ours),
-    ]
+    levels = "–" if each.levels is None else f"{number(each.levels)}×"
+    edges = f"{count(theirs.edges)} / {count(ours.edges if ours else None)}"
+    cells = [name, *_times(ours), str(each.whole) + mark(theirs, ours), levels, edges]
+    return [*cells, _differing(theirs), conventions_of(theirs, ours)]
 
 
 def _differing(run: VerifiedRecord) -> str:

@@ -88,30 +88,17 @@ def methods_by_dataset(runs: Runs) -> Table:
     """The table shows runtime, edges, levels, tests, tests per second and the verification of every setting on every
     data set. Notes below the table give the reason for each setting without a time.
     """
-    columns = (
-        "family dataset setting method reference backend status why median low high repeats cold limit edges levels"
-    )
+    columns = "family dataset setting method reference backend status why median low high repeats cold limit edges "
+    columns += "levels tests verification known_difference machine commit"
     rows, plain = [], []
     for run in runs:
         rate = run.tests / run.median if run.median and run.tests is not None else None
-        plain.append(
-            csv_row(run, f"{columns} tests verification known_difference machine commit") | {"tests_per_s": rate}
-        )
-        rows.append(
-            [
-                run.dataset,
-                run.setting,
-                run.backend,
-                time_cell(run),
-                "–" if run.time_s.cold is None else number(run.time_s.cold),
-                str(run.repeats or "–"),
-                count(run.edges),
-                count(run.levels),
-                count(run.tests),
-                "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate),
-                run.verification,
-            ]
-        )
+        plain.append(csv_row(run, columns) | {"tests_per_s": rate})
+        cold = "–" if run.time_s.cold is None else number(run.time_s.cold)
+        speed = "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate)
+        counts = map(count, (run.edges, run.levels, run.tests))
+        times = (time_cell(run), cold, str(run.repeats or "–"))
+        rows.append([run.dataset, run.setting, run.backend, *times, *counts, speed, run.verification])
     header = ["data set", "setting", "backend", "seconds (20–80 %)", "cold s", "runs", "edges", "levels"]
     header += ["tests", "tests/s", "verification"]
     notes = [

@@ -87,11 +87,7 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
         f"How many times faster than {REFERENCE} with one worker, the paper's single-threaded CPU version; medians "
         f"over graphs, ours {' or '.join(map(str, graphs)) or 'none'} of each kind, the paper's 10. "
         f"Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
-        *(
-            ["Cells in seconds are medians over the graphs that finished, on which that version was not run."]
-            if missing
-            else []
-        ),
+        *(["Cells in seconds are medians over the graphs that finished, on which that version was not run."] * missing),
         *places(runs),
         *remarks(runs),
         *(f"{CITED}, Table 5, {line}." for line in hardware(reported)),
@@ -117,12 +113,7 @@ def _search(runs: Iterable[VerifiedRecord]) -> str:
     return stated((symbol, sorted({problem[name] for problem in problems})) for name, symbol in names.items())
 
 
-@table(
-    "cmiknn_table10",
-    "Table 10: sparse graphs and gene expressions",
-    paper=PAPER,
-    experiments=("cmiknn_table10",),
-)
+@table("cmiknn_table10", "Table 10: sparse graphs and gene expressions", paper=PAPER, experiments=("cmiknn_table10",))
 def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
     """The table shows seconds on sparse generated graphs and gene expressions, as GPU-CMIknn's Table 10: ours above the
     paper's (Nvidia A40; eight cores of an AMD EPYC 7343). DNF means that a method did not finish within the time limit.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import (
@@ -21,9 +21,6 @@ from gpupc_impl.reporting.cells import (
 )
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_backend, datasets_of, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
-
-if TYPE_CHECKING:
-    pass
 
 PAPER = "cuPC"
 CUPC = ("cupc-e", "cupc-s")
@@ -62,18 +59,10 @@ def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Tab
             | {key: facts.get(key) for key in ("licence", "citation", "note", "sha256")}
             | {"why_not": facts["why"]}
         )
-        rows.append(
-            [
-                theirs.get("label", facts["name"]),
-                "available" if facts["available"] else "not available",
-                count(ours["n_variables"]),
-                count(theirs.get("variables")),
-                count(ours["n_samples"]),
-                count(theirs.get("samples")),
-                facts.get("licence") or "–",
-                facts.get("source") or facts.get("url") or "–",
-            ]
-        )
+        shape = ours["n_variables"], theirs.get("variables"), ours["n_samples"], theirs.get("samples")
+        status = "available" if facts["available"] else "not available"
+        source = [facts.get("licence") or "–", facts.get("source") or facts.get("url") or "–"]
+        rows.append([theirs.get("label", facts["name"]), status, *map(count, shape), *source])
         if facts["why"]:
             reasons.append(facts["why"])
     header = ["data set", "status", "n", "n (paper)", "m", "m (paper)", "licence", "source"]

@@ -77,16 +77,9 @@ def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Ta
         ours = facts if facts["available"] else {}
         edges = None if facts.get("true_edges") is None else len(facts["true_edges"])
         shape = [cell for key, name in columns.items() for cell in (count(ours.get(key)), count(theirs.get(name)))]
-        rows.append(
-            [
-                facts["name"],
-                *shape,
-                _declared(ours),
-                count(ours.get("constant_variables")),
-                count(edges),
-                facts.get("source") or facts.get("url") or "–",
-            ]
-        )
+        source = facts.get("source") or facts.get("url") or "–"
+        counts = count(ours.get("constant_variables")), count(edges)
+        rows.append([facts["name"], *shape, _declared(ours), *counts, source])
         own = {name: ours.get(key) for key, name in columns.items()}
         plain.append(
             {"dataset": facts["name"], "available": facts["available"], **own}
@@ -284,16 +277,11 @@ def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Cs
                 ratios.append((group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)))
             compared = [distances.get((dataset, run.setting)) for run in (fast, *group.values()) if run]
             distance = next(filter(None, compared), None)
-            rows.append(
-                [
-                    dataset,
-                    f"ours: {backend}",
-                    *(time_cell(group.get(name), oom=INFINITY) for name in shown),
-                    *(str(speedup_or_infinity(*pair)) + mark(*pair) for pair in ratios),
-                    str(speedup(parallel.get(dataset), fast)) + mark(parallel.get(dataset), fast),
-                    f"{sum(distance)} (−{distance[0]} +{distance[1]})" if distance else "–",
-                ]
-            )
+            cells = [time_cell(group.get(name), oom=INFINITY) for name in shown]
+            cells += [str(speedup_or_infinity(*pair)) + mark(*pair) for pair in ratios]
+            cells.append(str(speedup(parallel.get(dataset), fast)) + mark(parallel.get(dataset), fast))
+            cells.append(f"{sum(distance)} (−{distance[0]} +{distance[1]})" if distance else "–")
+            rows.append([dataset, f"ours: {backend}", *cells])
             plain += [_table3_row(run, distances.get((dataset, run.setting))) for run in group.values()]
         if dataset in paper:
             best = ["–"] * ("best" in chosen)

@@ -109,14 +109,10 @@ def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> fl
     if not finished:
         return None
     largest = max(finished, key=lambda run: sizes[run.dataset])
-    limit = largest.limits.device_memory_bytes
-    if held := largest.params.get("device_mb"):  # the memory that the device appears to have
-        limit = 1_000_000 * held
-    if limit is None:
-        limit = (largest.environment["device"] or {}).get("memory_bytes")
-    if limit is None:
-        return None
-    return sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
+    apparent = 1_000_000 * largest.params.get("device_mb", 0)  # the memory that the device appears to have
+    of_device = (largest.environment["device"] or {}).get("memory_bytes")
+    limit = apparent or largest.limits.device_memory_bytes or of_device
+    return limit and sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
 
 
 def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
@@ -159,21 +155,13 @@ def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], report
     for level in LEVELS:
         theirs = [row for row in reported if (row["level"], row["quantity"]) == (str(level), "runtime")]
         fast, slow = PAPER_NAMES[theirs[0]["method"]], PAPER_NAMES[theirs[0]["over"]]
-        ratios = {
-            place[1:]: times[slow] / times[fast]
-            for place, times in seconds.items()
-            if place[0] == level and len(times) == 2
-        }
+        both = ((place, times) for place, times in seconds.items() if place[0] == level and len(times) == 2)
+        ratios = {place[1:]: times[slow] / times[fast] for place, times in both}
         ends = [choose(ratios, key=lambda place: place[1]) for choose in (min, max)] if ratios else []
         ours = ", ".join(f"{number(ratios[place])}× at {place[1]:,}" for place in dict.fromkeys(ends))
         paper = ", ".join(f"{_reported(row)}× at {int(row['variables']):,}" for row in theirs)
         lines.append(f"Level {level}, {label(fast)} over {label(slow)}: ours {ours or 'not measured'}; paper {paper}")
-    removed = {
-        row["dataset"]
-        for row in rows
-        if row["edges_left"] not in (None, row["variables"] * (row["variables"] - 1) // 2)
-    }
-    if removed:
+    if removed := {r["dataset"] for r in rows if r["edges_left"] not in (None, math.comb(r["variables"], 2))}:
         lines.append(f"Not fully connected, edges were removed: {', '.join(sorted(removed))}")
     return lines
 
@@ -202,19 +190,12 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
             # The paper's blocks come before other layouts.
             blocks.sort(key=lambda run: run.params.get("layout") != "blocks")
             facts = here[0].problem or {}
-            rows += [
-                [
-                    dataset,
-                    f"ours: {backend}" + (f", {block.setting}" if len(blocks) > 1 else ""),
-                    *(f"{facts[key]:,}" if key in facts else "–" for key in ("n_variables", "n_samples")),
-                    _left_after(block or um),
-                    *map(time_cell, (reference, um, block)),
-                    _ratio(um, block),
-                    _ratio(reference, block),
-                    _device_memory(block),
-                ]
-                for block in blocks or [None]
-            ]
+            shape = [f"{facts[key]:,}" if key in facts else "–" for key in ("n_variables", "n_samples")]
+            for block in blocks or [None]:
+                who = f"ours: {backend}" + (f", {block.setting}" if len(blocks) > 1 else "")
+                times = map(time_cell, (reference, um, block))
+                ratios = _ratio(um, block), _ratio(reference, block)
+                rows.append([dataset, who, *shape, _left_after(block or um), *times, *ratios, _device_memory(block)])
             plain += [
                 {"dataset": dataset, "source": "ours"}
                 | csv_row(run, "setting method backend machine")
@@ -228,19 +209,10 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
     about = reported[0]
     stated = {PAPER_NAMES.get(row["method"], "cpu"): float(row["value"]) for row in reported}
     hours = [stated[who] for who in ("cpu", UM, BLOCK)]
-    rows.append(
-        [
-            about["dataset"],
-            "paper",
-            f"{int(about['variables']):,}",
-            f"{int(about['samples']):,}",
-            "67 %",
-            *(f"{number(3600 * value)} ({value:g} h)" for value in hours),
-            f"{hours[1] / hours[2]:.0f}×",
-            f"{hours[0] / hours[2]:.0f}×",
-            "–",
-        ]
-    )
+    shape = [f"{int(about[key]):,}" for key in ("variables", "samples")]
+    times = [f"{number(3600 * value)} ({value:g} h)" for value in hours]
+    ratios = [f"{hours[k] / hours[2]:.0f}×" for k in (1, 0)]
+    rows.append([about["dataset"], "paper", *shape, "67 %", *times, *ratios, "–"])
     plain += [
         {"dataset": row["dataset"], "source": "paper", "method": row["method"], "machine": row["hardware"]}
         | {"variables": row["variables"], "samples": row["samples"], "median_s": 3600 * float(row["value"])}
@@ -313,11 +285,8 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
         here = [row for row in steps if row["level"] == level]
         blocks = sorted({row["block"] for row in here})
         _bars(axes, [row for row in here if row["block"] in blocks[:SHOWN]])
-        shown = (
-            f"the first {SHOWN} of {len(blocks)} blocks"
-            if len(blocks) > SHOWN
-            else f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
-        )
+        number_of_blocks = f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
+        shown = f"the first {SHOWN} of {number_of_blocks}" if len(blocks) > SHOWN else number_of_blocks
         axes.set_title(f"level {level}: {shown}", loc="left")
         hidden = hidden_share(here)
         if hidden is not None:
