@@ -1,8 +1,8 @@
 """Fisher's z test on partial correlations, compiled with numba, which `stable-serial` and `stable-parallel` share.
 
-The test is the canonical evaluation of docs/ci-tests.md. It performs the operations of the kernels in the same order
-and gives the same bits, but shares no code with them. The members of S are eliminated one at a time in ascending order,
-so that sets which follow each other lexicographically share the work for their common prefix.
+The test is the canonical evaluation of docs/ci-tests.md. This code performs the operations of the kernels in the same
+order and gives the same bits, but shares no code with the kernels. The members of S are eliminated one at a time in
+ascending order, so that sets which follow each other lexicographically share the work for their common prefix.
 
 ``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE). The first three come
 from the problem. The last one is an argument because numba's cache would not notice if a constant of another module

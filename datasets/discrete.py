@@ -12,8 +12,8 @@ def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
     """Generate independent variables, each uniform over the same number of categories.
 
     The paper varies the number of variables N, the largest number of categories and the number of samples n, but does
-    not say how the data are drawn. It fixes the number of tests for each edge, and the fraction of edges that each
-    level removes whatever the results of the tests (the problem's ``tests_per_edge`` and ``decay``). Dependences
+    not say how the data are drawn. The paper fixes the number of tests for each edge, and the fraction of edges that
+    each level removes whatever the results of the tests (the problem's ``tests_per_edge`` and ``decay``). Dependences
     therefore do not matter; with independent variables the table of every test is as large and as evenly filled as the
     setting allows.
 

@@ -13,9 +13,10 @@ from datasets.generate import check_number, check_whole
 def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Dataset:
     """Generate genes that depend on one of a few observed regulators, which depend on a hidden factor.
 
-    They replace the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators), is R_k =
-    sqrt(coupling) Z + sqrt(1 - coupling) E_k. Every other variable is V = L R + sqrt(1 - L^2) E with a random regulator
-    R and a loading L of random sign, |L| uniform in [weakest, 1]. Z, E_k and E are independent standard normal.
+    These data replace the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators), is
+    R_k = sqrt(coupling) Z + sqrt(1 - coupling) E_k. Every other variable is V = L R + sqrt(1 - L^2) E with a random
+    regulator R and a loading L of random sign, |L| uniform in [weakest, 1]. Z, E_k and E are independent standard
+    normal.
 
     Two genes of one regulator have the correlation L L', and two genes of different regulators have the correlation
     coupling L L'; in both cases the regulator of either gene separates them. `coupling` therefore determines which

@@ -1,7 +1,7 @@
 """The authors' program of GPU-CMIknn, a shared library that the user builds from their repository (docs/peers.md).
 
-Their host functions and kernels make the tests; the two searches here follow ``gpu_row`` and ``gpu_single`` of their
-Python program, which needs a different version of Python and different packages from ours.
+The authors' host functions and kernels make the tests; the two searches here follow ``gpu_row`` and ``gpu_single`` of
+their Python program, which needs a different version of Python and different packages from ours.
 """
 
 import ctypes
@@ -58,9 +58,9 @@ OUT_OF_MEMORY = 2
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
     """Run the authors' search on the problem's transformed samples, in float32 as their whole program.
 
-    Its significance level lies between two multiples of 1 / permutations, so that its p > alpha separates where the
-    problem's p >= alpha does. The program draws its own random numbers, and threads race for samples, so runs are not
-    reproducible.
+    The program's significance level lies between two multiples of 1 / permutations, so that its rule p > alpha
+    separates exactly if the problem's rule p >= alpha does. The program draws its own random numbers, and threads race
+    for samples, so runs are not reproducible.
 
     Raises:
         InvalidProblem: the program's kernels cannot solve the problem, see `_check`.

@@ -85,7 +85,8 @@ class Backend(abc.ABC):
         paths."""
 
     def device_key(self) -> str | None:
-        """Text that identifies the GPU among those of all machines; None on CPU cores. It is not written to records."""
+        """Text that identifies the GPU among those of all machines; None on CPU cores. This text is not written to
+        records."""
         return None
 
     # --- memory ------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def reset_peak(self) -> None:
-        """Set `memory_peak` to what is in use now."""
+        """Set `memory_peak` to the memory in use now."""
 
     @property
     @abc.abstractmethod

@@ -50,7 +50,7 @@ class Triples:
 
 
 def default_rule(problem: Problem) -> str:
-    """Return the rule that ``"auto"`` stands for: that of the problem's family, or the standard rule if each pair of
+    """Return the rule that ``"auto"`` selects: the rule of the problem's family, or the standard rule if each pair of
     variables has a sample size of its own, because no retest supports that."""
     family = get_family(problem.family)
     has_retest = family.pairwise is None or not isinstance(problem, family.pairwise[0])

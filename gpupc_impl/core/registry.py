@@ -80,7 +80,7 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The way in which one search is run. Of its fields only `separating_sets` can change the answer.
+    """The options of one search, of which only `separating_sets` can change the answer.
 
     Attributes:
         backend: where kernels run; None for a CPU reference, which has no kernels.

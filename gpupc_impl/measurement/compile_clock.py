@@ -15,8 +15,8 @@ LIMIT_S = 120.0
 
 
 class CompileClock:
-    """A clock in memory that two processes share. It holds the seconds of finished compilations, and the start of a
-    running one.
+    """A clock in memory that two processes share. The memory contains the seconds of finished compilations, and the
+    start of a running one.
 
     Args:
         descriptor: the descriptor of another process's clock, which is then closed; None makes a new clock.

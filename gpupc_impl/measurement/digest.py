@@ -1,6 +1,7 @@
 """Computes a digest of the sources that an output depends on; an output is stale if its digest has changed since.
 
-All rules of the workflow and all measured methods use the same closure. It starts at a script or a module and follows
+All rules of the workflow and all measured methods use the same closure. The closure starts at a script or a module and
+follows
 
 - imports, inside functions as well. Imports under ``if TYPE_CHECKING:`` are never executed and are not followed. A
   package's ``__init__`` counts with its modules, but that of a top-level package (which offers the public names) only

@@ -1,4 +1,4 @@
-"""Lists what the digests leave out, each with its reason: what cannot change the output, or what is compared
+"""Lists the code that digests leave out, each with its reason: it cannot change the output, or it is compared
 separately.
 
 Keys are patterns of file names relative to the project's folder; ``"FILE:NAME"`` is a function or a class in a file, by

@@ -3,7 +3,7 @@ imports it.
 
     guard.py STATUS PASSED COMMAND...
 
-The guard starts the command in a session of its own with the descriptors PASSED (comma separated). It writes the
+The guard starts the command in a session of its own with the descriptors PASSED (comma separated). The guard writes the
 command's process id and, after the command's end, its exit code (negative for a signal) to the descriptor STATUS, each
 on a line. When the command ends, or when standard input ends because the owner closed it or died, the guard kills all
 its descendants and ends.

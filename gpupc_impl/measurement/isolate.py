@@ -355,8 +355,8 @@ class _Pipes:
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
     """Answer requests in the worker until the pipe ends. An exception becomes a status and a sentence.
 
-    This must be called before code is imported that must not access the pipes. It removes their numbers from
-    ``sys.argv``.
+    This must be called before code is imported that must not access the pipes. The function removes the pipes' numbers
+    from ``sys.argv``.
     """
     requests, replies, clock = map(int, sys.argv[-3:])
     CompileClock(clock).observe()

@@ -24,8 +24,8 @@ def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
     A set {a, b} appears in row i when a and b are neighbours of i and row i has a third neighbour to test them with
     (cuPC, Algorithm 5). Early termination, which may skip some sets of a row, is ignored.
 
-    The product of the rows' incidence matrix with itself counts the rows of all pairs at once. It is computed in
-    blocks, so that the sets, of which there may be hundreds of millions, are never listed. float32 is exact here,
+    The product of the rows' incidence matrix with itself counts the rows of all pairs at once. The product is computed
+    in blocks, so that the sets, of which there may be hundreds of millions, are never listed. float32 is exact here,
     because the terms are zeros and ones, and their sums are at most the number of rows, which is far below 2^24.
 
     Args:

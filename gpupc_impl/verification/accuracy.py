@@ -22,7 +22,8 @@ def dag_of_edges(edges: Iterable[Sequence[int]], p: int) -> np.ndarray:
 def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]:
     """Count the edges of the true skeleton that are missing, and the edges of the result that the true skeleton lacks.
 
-    Their sum is the structural Hamming distance of the two skeletons. A DAG and its CPDAG have the same skeleton.
+    The sum of the two counts is the structural Hamming distance of the skeletons. A DAG and its CPDAG have the same
+    skeleton.
     """
     true = dag | dag.T
     missing, extra = true & ~skeleton.adjacency, skeleton.adjacency & ~true

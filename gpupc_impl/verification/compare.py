@@ -20,7 +20,7 @@ An answer is `alone` if no other setting finished. A difference is `explained` i
 
 EXPLAINED_AT_MOST = 1000
 """The upper bound on the differences that are examined; further differences count as unexplained, and the row of the
-table says so."""
+table states this."""
 
 
 def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -7,9 +7,9 @@
 ``python -m workflow.pages.distributed --out`` writes the file of measured runs. The rates of the run with the fewest
 workers predict the other runs.
 
-The model adds up how long each resource is busy. It assumes that workers share the work evenly (a free worker takes the
-next block) and never wait for one another, so its times are lower bounds. The resource that is busy longest is the
-bottleneck.
+The model adds up how long each resource is busy. The model assumes that workers share the work evenly (a free worker
+takes the next block) and never wait for one another, so its times are lower bounds. The resource that is busy longest
+is the bottleneck.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def busy_seconds(shape: Shape, workers: int) -> dict[str, float]:
 def seconds(shape: Shape, workers: int) -> float:
     """Return a lower bound on the seconds of levels 0 to 2.
 
-    Work on GPUs, scheduling and writing overlap. Machines read the samples one after another and begin then; the number
-    of participating machines is the one that ends soonest.
+    Work on GPUs, scheduling and writing overlap. Machines read the samples one after another, and each begins when it
+    has read them. The number of participating machines is chosen such that the work ends soonest.
     """
     busy, machines = busy_seconds(shape, workers), ceil_div(workers, MACHINE_GPUS)
     reading = busy["reading samples"] / machines

@@ -49,7 +49,7 @@ struct Launch {
     unsigned grid[3], block[3];
     size_t shared_bytes = 0;
     std::vector<Argument> arguments;
-    std::vector<void*> memories;  // Each memory is an allocation of its own.
+    std::vector<void*> memories;  // Each memory is a separate allocation.
 
     explicit Launch(const std::string& path) {
         std::ifstream file(path, std::ios::binary);

@@ -4,8 +4,8 @@
 #include "backends/simt/portable.cuh"
 
 // The number of samples whose codes a thread adds up at a time, and the number of bits of planes that it reads at once.
-// A core needs enough of them to fill its vector registers. PLANE_MEMBERS is the size of the largest set for whose
-// planes counting has registers.
+// On a core both numbers must be large enough to fill the vector registers. PLANE_MEMBERS is the size of the largest
+// set for whose planes counting has registers.
 constexpr int HOST_ROWS_AT_ONCE = 256;
 
 #ifdef GPUPC_HOST
@@ -59,11 +59,12 @@ constexpr int MAX_THREADS = 512;  // the threads of a block
 constexpr int MAX_SAMPLES = 0x7fffffff - 0x3ffff;
 static_assert(MAX_SAMPLES + MAX_THREADS * HOST_ROWS_AT_ONCE > 0, "the step beyond the last sample has a 32-bit number");
 
-// The samples of p variables. Category v of variable x has a plane: bit k tells whether sample k has it. Variables with
-// too many categories have no planes.
+// The samples of p variables. Category v of variable x has a plane, whose bit k is set if sample k has that category.
+// Variables with too many categories have no planes.
 template <class Code>
 struct Data {
-    const Code* codes;  // (p, stride): zeros after the last sample; stride is a multiple of what is read at once
+    // (p, stride): zeros after the last sample; stride is a multiple of the codes that are read at once
+    const Code* codes;
     long long stride;
     int n;
     const int* categories;             // (p)

@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                 sets = level.sets_to_try(i, j);
             }
             for (;;) {
-                if (team.rank == 0) {  // Its threads choose the next tests.
+                if (team.rank == 0) {  // The threads of the block choose the next tests.
                     unit.testing = 0;
                     for (; t < sets && unit.testing == 0; t += static_cast<unsigned long long>(places.splits) * gamma) {
                         const unsigned long long key = set_key(i, j, t);

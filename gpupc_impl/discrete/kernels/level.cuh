@@ -13,8 +13,8 @@ struct Level {
     unsigned long long* counters;       // see Tally
 
     // The number of row i's sets that are tried for its edge to j in this launch. A set of side 1 can be the answer
-    // only where none of side 0 separates, so each side has a launch of its own. A workload tries the first
-    // tests_per_edge sets of an edge, those from the neighbours of the smaller index first (gpuPC, section 4.1).
+    // only if no set of side 0 separates, so each side has its own launch. A workload tries the first tests_per_edge
+    // sets of an edge, those from the neighbours of the smaller index first (gpuPC, section 4.1).
     __device__ __forceinline__ unsigned long long sets_to_try(int i, int j) const {
         if ((i < j) != (side == 0)) return 0;
         const unsigned long long sets = rows.binomial(rows.degrees[i] - 1, level);

@@ -3,7 +3,7 @@
 
 #include "discrete/kernels/data.cuh"
 
-// Reads ROWS_AT_ONCE codes. Those after the last sample are padding, which the caller does not count.
+// Reads ROWS_AT_ONCE codes. Codes after the last sample are padding, which the caller does not count.
 template <class Code>
 __device__ __forceinline__ void load_codes(const Code* codes, unsigned (&out)[ROWS_AT_ONCE]) {
 #ifdef GPUPC_HOST
@@ -80,7 +80,7 @@ __device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, u
     }
 }
 
-// The same for 16-bit codes.
+// Adds `stride` times each 16-bit code to the number of its sample's cell.
 __device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, unsigned (&cells)[4]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) cells[k] += codes.words[k] * stride;

@@ -3,7 +3,7 @@
 
 #include "backends/simt/portable.cuh"
 
-// There are COUNTER_STRIPES copies of the counters, 64 bytes apart, so that few threads contend for one of them. The
+// There are COUNTER_STRIPES copies of the counters, 64 bytes apart, so that few threads contend for the same copy. The
 // first three counters of a stripe are the numbers of tests, undefined tests and pseudo-inverses.
 constexpr int COUNTER_STRIPES = 64, COUNTER_STRIDE = 8;
 

@@ -7,8 +7,8 @@
 
 #include "backends/simt/portable.cuh"
 
-// The rank tolerance of Algorithm 7; gaussian/problem.py defines it and explains it. The other tolerances belong to the
-// problem and are arguments.
+// The rank tolerance of Algorithm 7; gaussian/problem.py defines it and explains it. The other tolerances are
+// arguments, since they belong to the problem.
 constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
 
 // Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads have sets that differ in their last member
@@ -186,7 +186,8 @@ __device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, i
     return h;
 }
 
-// A conditioning set S of L variables in ascending order. Its M2 is factorised once for all tests that share S and Vi.
+// A conditioning set S of L variables in ascending order. M2 of the set is factorised once for all tests that share S
+// and Vi.
 template <int L>
 struct ConditioningSet {
     int members[L];

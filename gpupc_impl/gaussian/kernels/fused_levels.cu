@@ -1,8 +1,8 @@
 // pair-scan, several levels in one cooperative launch, for small problems, where launches take longer than the work.
 //
-// The thread blocks of the launch wait for each other between the steps of a level. Its steps, its tests and its lists
-// are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. If the launch has no
-// memory for a level, it ends, and the host continues with launches of single levels.
+// The thread blocks of the launch wait for each other between the steps of a level. The steps, tests and lists of a
+// level are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. If the launch has
+// no memory for a level, it ends, and the host continues with launches of single levels.
 #include "engine/kernels/grid_barrier.cuh"
 #include "engine/kernels/separating_sets.cuh"
 #include "gaussian/kernels/prefix_level.cuh"

@@ -1,9 +1,10 @@
 // Level 1 on tiles of pairs, for graphs with many edges of which few are removed.
 //
-// Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. Where
-// few sets separate, nearly every test ends with "no", and a bound in single precision says so in three instructions.
-// Only a test that the bound lets through, about one in a hundred thousand beside those that separate, is decided by
-// the canonical evaluation (fisher_z.cuh) in double precision. So the answer has the bits of every other method.
+// Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. If
+// few sets separate, nearly every test does not separate, which a bound in single precision shows in three
+// instructions. Only a test that the bound lets through, about one in a hundred thousand beside those that separate, is
+// decided by the canonical evaluation (fisher_z.cuh) in double precision. The answer therefore has the bits of every
+// other method.
 //
 // Why the bound never rules out a set that separates: let u = 2^-24 be the relative error of one rounding. The left
 // side is off by at most 5 u (its two factors, r_ij and the difference, each of which is at most 2). The right side is
@@ -11,13 +12,13 @@
 // Adding SLACK = 16 u to the right side covers both.
 //
 // With a residual tolerance of zero, a correlation above one counts as its inverse, so a set also separates if the
-// right side is at most c times the left one. That comparison is off by at most 7.5 u sqrt(c) + 11 u c, which
+// right side is at most c times the left one. The error of that comparison is at most 7.5 u sqrt(c) + 11 u c, which
 // INVERSE_SLACK sqrt(c) covers.
 //
 // A thread block takes a tile of TILE x TILE pairs of a `PairBlock`, and each of its SIDE x SIDE threads EACH x EACH
-// pairs, whose correlations stay in registers. The block goes through the possible members of a set STEP at a time: it
-// stages their correlations with the tile's variables in shared memory, counts the tests from words of adjacency, asks
-// the bound for all pairs and members, and decides what the bound lets through.
+// pairs, whose correlations stay in registers. The block processes the possible members of a set STEP at a time: it
+// stages their correlations with the tile's variables in shared memory, counts the tests from words of adjacency,
+// evaluates the bound for all pairs and members, and decides the tests that the bound does not rule out.
 #include "gaussian/kernels/pair_block.cuh"
 
 constexpr int TILE = 64, STEP = 32;           // the variables on a side of a tile; the members in a step

@@ -10,8 +10,9 @@
 
 constexpr int MOST_THREADS = 512;  // the threads of a thread block
 
-// Thread blocks of MOST_THREADS for which a multiprocessor shall have registers: as many as the level allows without
-// many spills. Without this bound the compiler's choice varies with details of the code by a factor of two either way.
+// The number of thread blocks of MOST_THREADS for which a multiprocessor must have registers: the largest number that
+// causes few spills at this level. Without this bound the compiler's choice varies with details of the code by a factor
+// of two either way.
 template <int L>
 constexpr int BLOCKS_AT_ONCE = L < 3 ? 4 - L : 1;
 

@@ -20,7 +20,7 @@ __device__ __forceinline__ int run_of(int requested) {
     return requested != 0 ? requested : L == 2 ? 2 : L == 3 ? 8 : 16;
 }
 
-// Runs in a row of n variables: none where it is too short for sets of L beside a partner.
+// Returns the number of runs in a row of n variables; 0 if the row is too short for a set of L members and a partner.
 template <int L>
 __device__ __forceinline__ unsigned long long runs_of(const Binomials& binomial, int n, int run) {
     return n < L + 1 ? 0 : (binomial(n - 1, L - 1) + run - 1) / run;

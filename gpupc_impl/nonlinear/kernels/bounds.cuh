@@ -3,8 +3,8 @@
 
 #include "backends/simt/portable.cuh"
 
-// Fast approximations of x^y, 1 / x and the square root of x. They only choose limits; the counts at these limits are
-// exact.
+// Fast approximations of x^y, 1 / x and the square root of x. These functions only choose limits; the counts at these
+// limits are exact.
 __device__ __forceinline__ float power(float x, float y) {
 #ifdef GPUPC_HOST
     return powf(x, y);

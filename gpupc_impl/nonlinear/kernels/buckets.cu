@@ -249,7 +249,7 @@ struct Walk {
         return near;
     }
 
-    // The same in the joint space, without the sample itself.
+    // Counts the samples nearer than the radius in the joint space, without the sample itself.
     __device__ __forceinline__ int count_joint(Key radius, int rim) const {
         int joint = 0;
         for (int j = 0; j * STEP<T> < here.header->starts[0][rim + 1]; ++j) {
@@ -262,7 +262,7 @@ struct Walk {
         return joint;
     }
 
-    // The same in (V_i, S) and in S, with the sample itself.
+    // Counts the samples nearer than the radius in (V_i, S) and in S, with the sample itself.
     __device__ __forceinline__ void count_x_and_z(Key radius, int rim, int& near_x, int& near_z) const {
         const Header& header = *here.header;
         const Ball<T, Rule> ball{own, radius};

@@ -53,8 +53,8 @@ struct Pair {
         return p;
     }
     // Converts two shorts. The bits of a short up to END, read as a 16-bit floating-point number, are the subnormal or
-    // small number 2^-24 times the short, so two multiplications by 2^12 convert it. Those of the largest short are a
-    // NaN, which is below no limit.
+    // small number 2^-24 times the short, so two multiplications by 2^12 convert it. The bits of the largest short are
+    // a NaN, which is below no limit.
     __device__ __forceinline__ static Pair of_shorts(unsigned both) {
         Pair p;
         asm("{ .reg .b32 part; mul.rn.f16x2 part, %1, %2; mul.rn.f16x2 %0, part, %2; }"
@@ -152,9 +152,9 @@ struct Duty {
 // Sums of zeros and ones over the threads of a warp, one for each replicate.
 //
 // Tensor cores add them up. The octets of a warp are a matrix of 16 rows and 16 columns, in which row g (or 8 + g) has
-// the numbers of 4 threads for replicates 0 to 3 (or 4 to 7). It is multiplied by a matrix whose ones add up the
-// columns of each replicate; these ones occur twice side by side, so that every thread gets sums over 4 threads for the
-// replicates of its word. Before compute capability 8.0, and on the host, additions and shuffles do the same.
+// the numbers of 4 threads for replicates 0 to 3 (or 4 to 7). This matrix is multiplied by a matrix whose ones add up
+// the columns of each replicate; these ones occur twice side by side, so that every thread gets sums over 4 threads for
+// the replicates of its word. Before compute capability 8.0, and on the host, additions and shuffles do the same.
 struct Tally {
 #if GPUPC_TENSOR
     unsigned sums[SUMS][2] = {};

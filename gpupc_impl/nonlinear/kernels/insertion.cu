@@ -6,8 +6,8 @@
 // memory, and each thread goes through the tile.
 #include "nonlinear/kernels/tests.cuh"
 
-// The k smallest distances so far. They take CAPACITY registers, the first CAPACITY - k of which hold -1 throughout;
-// or, if CAPACITY is 0, k places in memory, `stride` apart.
+// The k smallest distances so far. The distances take CAPACITY registers, the first CAPACITY - k of which hold -1
+// throughout; or, if CAPACITY is 0, k places in memory, `stride` apart.
 template <class Key, int CAPACITY>
 struct Nearest {
     Key slots[CAPACITY];

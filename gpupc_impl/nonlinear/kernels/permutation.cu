@@ -409,9 +409,9 @@ __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid
 
 // Draws the permutations of level 0: sample a gets the value of the sample with the a-th smallest priority.
 //
-// This is a sort of n random numbers. Their leading bits are uniform, so a bucket sort with n buckets puts about one
-// into each, and insertion sorts within the buckets. Each block draws a permutation. Relies on shared memory or scratch
-// of n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
+// This is a sort of n random numbers. The leading bits of these numbers are uniform, so a bucket sort with n buckets
+// puts about one into each, and insertion sorts within the buckets. Each block draws a permutation. Relies on shared
+// memory or scratch of n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
 template <class T>
 __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned long long seed,
                                unsigned long long* scratch, T* rows) {

@@ -1,10 +1,10 @@
 // Any level from 1 on, on sub-matrices of the correlation matrix that do not need the whole matrix on the device.
 //
-// The tests of a row i draw their sets S from adj(i) and test each neighbour j outside S. They therefore read only the
-// correlations among i and adj(i). The host gathers that sub-matrix for a group of rows with common neighbours, and
-// renumbers its variables in ascending order. Renumbering keeps the order of variables, so that ranks, sides, and with
-// them keys, are those of the whole graph. The loops are cuPC-S's (cuPC, section 3.4, Algorithm 5): the pseudo-inverse
-// of C[S, S] is computed once for each S, and shared by the tests of all j.
+// The tests of a row i draw their sets S from adj(i) and test each neighbour j outside S. These tests therefore read
+// only the correlations among i and adj(i). The host gathers that sub-matrix for a group of rows with common
+// neighbours, and renumbers its variables in ascending order. Renumbering keeps the order of variables, so that ranks,
+// sides, and with them keys, are those of the whole graph. The loops are cuPC-S's (cuPC, section 3.4, Algorithm 5): the
+// pseudo-inverse of C[S, S] is computed once for each S, and shared by the tests of all j.
 //
 // blockIdx.x is the row; its sets are divided among gridDim.y thread blocks, and a thread takes one set after another.
 #include "out_of_core/kernels/row_search.cuh"

@@ -97,8 +97,8 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
 
 
 def median_speedup(ratios: Sequence[Speedup]) -> Speedup:
-    """Return the median of ratios. It is a bound if some ratios are bounds of the same kind, and missing if ratios are
-    missing or are bounds of both kinds."""
+    """Return the median of ratios. The result is a bound if some ratios are bounds of the same kind, and missing if
+    ratios are missing or are bounds of both kinds."""
     known = [ratio for ratio in ratios if ratio.value is not None]
     bounds = {ratio.bound for ratio in known} - {""}
     if not known or len(known) < len(ratios) or len(bounds) > 1:
