@@ -19,6 +19,7 @@ from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DF_RULES, TESTS, DiscreteProblem
+from tests.conformance.affordable import affordable
 
 pytestmark = pytest.mark.xdist_group("discrete")  # else two processes compile the twins at once
 
@@ -26,7 +27,7 @@ STRUCTURES = ("sparse", "dense", "chain", "independent")
 MOST_SETS = 20_000
 """Tests that the deepest level of a drawn problem could need if no edge were removed."""
 MOST_SAMPLES_READ = 20_000_000
-"""Tests times samples that discrete-serial reads on a problem that goes to the other methods."""
+"""Upper bound on the tests of a level, times the samples."""
 DISC_CUPC_CELLS = 2000
 """Cells of tables that disc-cupc has memory for, whatever its launch parameters."""
 CERTIFIED = 4
@@ -113,14 +114,6 @@ def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
 
 def reference(problem: DiscreteProblem, **options) -> Skeleton:
     return skeleton(problem, method="discrete-serial", **options)
-
-
-def affordable(problem: DiscreteProblem) -> DiscreteProblem:
-    """The problem up to the deepest level that all methods can be asked for."""
-    read = np.cumsum(reference(problem).tests_per_level) * problem.n_samples
-    if (read <= MOST_SAMPLES_READ).all():
-        return problem
-    return dataclasses.replace(problem, max_level=max(int(np.argmin(read <= MOST_SAMPLES_READ)) - 1, 0))
 
 
 def largest_table(problem: DiscreteProblem, levels: int) -> int:
@@ -238,7 +231,8 @@ def test_statistics_of_all_table_sizes(compiled, test):
 @settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_method_finds_the_same(data):
-    problem = affordable(data.draw(problems(), label="problem"))
+    problem = data.draw(problems(), label="problem")
+    problem, _ = affordable(problem, "discrete-serial", MOST_SAMPLES_READ // problem.n_samples)
     expected = reference(problem, pmax=True)
     event(f"levels: {expected.levels_run}")
     some = st.lists(st.sampled_from(sorted(USABLE)), min_size=2, max_size=2, unique=True)
