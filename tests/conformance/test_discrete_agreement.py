@@ -193,7 +193,7 @@ def compiled():
     return test
 
 
-@settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_statistics_are_scipys(compiled, data):
     problem = data.draw(problems(most_variables=7, most_samples=2000), label="problem")
@@ -218,7 +218,7 @@ def test_statistics_are_scipys(compiled, data):
 def test_statistics_of_all_table_sizes(compiled, test):
     """Bitmaps, histogram and sorted samples count alike; here all three take part, from one sample to 20,000."""
     rng = np.random.default_rng(0)
-    for n, categories in itertools.product((1, 2, 63, 64, 65, 700), ((2, 2, 2), (4, 3, 5), (20, 3, 20), (7, 40, 300))):
+    for n, categories in itertools.product((1, 2, 63, 64, 65, 700), ((2, 2, 2), (4, 3, 5), (20, 3, 20), (7, 40, 250))):
         codes = draw_codes(rng, "chain", np.array(categories), n, 2)
         problem = make_problem(codes, {f"V{v}": int(k) for v, k in enumerate(codes.max(axis=0) + 1)}, test=test)
         for i, j, members in ((0, 1, ()), (0, 2, ()), (0, 1, (2,)), (0, 2, (1,)), (1, 2, (0,))):
@@ -228,7 +228,7 @@ def test_statistics_of_all_table_sizes(compiled, test):
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_method_finds_the_same(data):
     problem = data.draw(problems(), label="problem")
@@ -328,7 +328,7 @@ def test_decisions_agree_to_the_last_bit(data):
     event(f"answers differ: {len(answers) > 1}")
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_workload_is_the_same_for_all(data):
     """The paper's proxy of section 4.1: a fixed number of tests an edge, and a decay after every level."""
