@@ -210,6 +210,10 @@ def read_rows(data: bytes, of_runs: bool = True) -> list[dict[str, str]]:
 
 def _yaml(data: bytes) -> Any:
     try:
-        return parse_yaml(data.decode())
+        import yaml  # type: ignore[import-untyped]
     except ImportError as error:
         raise ValueError("comparing configs needs the package pyyaml; pip install pyyaml") from error
+    try:
+        return parse_yaml(data.decode())
+    except yaml.YAMLError as error:
+        raise ValueError(f"it is no YAML: {error}") from error

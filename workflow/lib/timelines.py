@@ -11,8 +11,9 @@ from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_csv
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import open_method_backend, solve
-from gpupc_impl.out_of_core.pipelines import COLUMNS
 from workflow.lib.searches import in_bytes
+
+COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
 
 
 def record_timeline(
