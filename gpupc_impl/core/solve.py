@@ -89,8 +89,8 @@ def prefetched(
     if backend is None:
         yield
         return
-    backend.prefetch(method.kernels(backend, params, pmax, max_level))
     try:
+        backend.prefetch(method.kernels(backend, params, pmax, max_level))
         yield
     except BaseException:
         backend.drop_prefetched()

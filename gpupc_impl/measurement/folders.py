@@ -13,6 +13,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ PLAIN_FILES = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/c
 """The files that are copied whole."""
 
 EXPERIMENTS, SHARING = "experiments.json", "sharing.csv"
+
+EXPERIMENT = re.compile("[A-Za-z0-9][A-Za-z0-9._=+-]{0,149}")
+"""The names that a config may give to an experiment; files are called like them."""
 
 KEPT_SKELETON_BYTES = 1 << 18
 """Skeletons of graphs whose truth is known are published up to this size, because tables count their errors."""
@@ -114,6 +118,9 @@ class Reader:
             self.faults.append(f"{self.folder} has no {EXPERIMENTS}; run the workflow again, which writes it")
             return
         asked = parse(read_bytes(path), EXPERIMENTS)
+        for name in asked:
+            if not EXPERIMENT.fullmatch(name):
+                raise ValueError(f"{shortened(ascii(name), 100)} is no name of an experiment")
         experiments = {(d, s): name for name, its in asked.items() for d in its["datasets"] for s in its["settings"]}
         for path in sorted(self.folder.glob("problems/*.json")):
             with self._naming(path):

@@ -197,6 +197,10 @@ BOMB = "\n".join(["a0: &a0 [lol]", *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 
         ("verification/gaussian.csv", "dataset,setting\na,b,c\n", r"gaussian\.csv is damaged: it is no CSV: a row has"),
         ("config.yaml", BOMB, r"config\.yaml is damaged: it is no YAML: with its aliases expanded it is longer"),
         ("experiments.json", "[]", r"experiments\.json is damaged"),
+        *(
+            ("experiments.json", json.dumps({name: {"datasets": ["d"], "settings": ["s"]}}), "is no name of an exper")
+            for name in ("../../planted", "/planted", "", "a" * 300, "a\0", "a\n")
+        ),
         ("sharing.csv", "dataset,rows\nd,1\n", r"sharing\.csv is damaged: it has no column setting"),
         ("tests/t.json", "{}", r"t\.json is damaged"),
     ],
