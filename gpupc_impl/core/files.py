@@ -37,7 +37,7 @@ MAX_TEXT = 1 << 28
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def open_regular(path: str | Path, limit: int | None = None) -> IO[bytes]:
+def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
     """Open a regular file for reading; the caller closes it.
 
     Args:

@@ -201,6 +201,7 @@ BOMB = "\n".join(["a0: &a0 [lol]", *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 
             ("experiments.json", json.dumps({name: {"datasets": ["d"], "settings": ["s"]}}), "is no name of an exper")
             for name in ("../../planted", "/planted", "", "a" * 300, "a\0", "a\n")
         ),
+        ("verification/gaussian.csv", 'dataset,setting\n"d"x,s\n', r"gaussian\.csv is damaged: it is no CSV"),
         ("sharing.csv", "dataset,rows\nd,1\n", r"sharing\.csv is damaged: it has no column setting"),
         ("tests/t.json", "{}", r"t\.json is damaged"),
     ],
