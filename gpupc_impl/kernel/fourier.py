@@ -5,8 +5,8 @@ in RCIT) and h of S, all standardized over the samples, the residuals on S are f
 g likewise. The statistic is n ||cov(f, residuals of g)||^2, and the weights of its null distribution are the
 eigenvalues of the second moments of all products of a residual of f and one of g.
 
-All products of two residuals a, b of x and two residuals c, d of y come from f (f + 1) / 2 products within x and as many
-within y, so a test is one product of two tables of a few rows: features, products of residuals, residuals.
+A product of two such products is one of two residuals of x and two of y. So a test is one product of a table of x and
+one of y, whose rows are features, the f (f + 1) / 2 products of two residuals, and residuals.
 
 The code is the same for NumPy and CuPy (`Backend.array_library`). Arrays have the samples last. Features of a variable
 are made once; those of a set, their covariance and the tables of variables serve all tests of a batch with that set."""
@@ -54,14 +54,12 @@ class FourierTest:
         needed = 8 * p * n * (f + 1) + self._set_bytes + 2 * self._entry_bytes + self._test_bytes
         if needed > free:
             raise DeviceMemoryError(needed, backend.memory_used, backend.memory_limit)
-        self._sets_budget, self._set_budget = (
-            min(bound[backend.name], free // 2) for bound in (SETS_BYTES, SET_BYTES)
-        )
+        self._sets_budget, self._set_budget = (min(bound[backend.name], free // 2) for bound in (SETS_BYTES, SET_BYTES))
         self._rows = np.stack(np.triu_indices(f))  # the two residuals of each product
-        self._row_of = np.zeros((f, f), np.int64)
-        self._row_of[*self._rows] = self._row_of[*self._rows[::-1]] = np.arange(products)
+        row_of = np.zeros((f, f), np.int64)
+        row_of[*self._rows] = row_of[*self._rows[::-1]] = np.arange(products)
         with backend.array_library() as xp:
-            self._values = xp.asarray(problem.values)
+            self._values, self._row_of = xp.asarray(problem.values), xp.asarray(row_of)
             first, second = problem.width_pairs.T
             self._squares = xp.asarray((problem.values[:, first] - problem.values[:, second]) ** 2)
             counts = {OWN: f, IN_SET: d, SECOND: f, BESIDE_SECOND: f}
@@ -199,7 +197,15 @@ class FourierTest:
         three, four = xp.matmul(two, one), xp.matmul(two, two)
         traces = [
             (left * right).sum(axis=(1, 2))
-            for left, right in ((one, one), (two, one), (two, two), (four, one), (four, two), (four, three), (four, four))
+            for left, right in (
+                (one, one),
+                (two, one),
+                (two, two),
+                (four, one),
+                (four, two),
+                (four, three),
+                (four, four),
+            )
         ]
         return self._backend.download(xp.stack([statistics, xp.trace(one, axis1=1, axis2=2), *traces], axis=1))
 
