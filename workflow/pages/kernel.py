@@ -21,7 +21,7 @@ from workflow.pages import kernel_runs as runs
 COLOURS = dict(
     zip(
         runs.TESTS,
-        ("#0072B2", "#56B4E9", "#009E73", "#8FD3B6", "#999999", "#D55E00", "#CC79A7", "#000000"),
+        ("#0072B2", "#56B4E9", "#009E73", "#999999", "#D55E00", "#CC79A7", "#000000"),
         strict=True,
     )
 )
@@ -155,8 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backend", choices=PARTS, default="host", help="where to measure (default: %(default)s)")
     parser.add_argument("--parts", nargs="+", choices=PARTS["host"], help="what to measure (default: all)")
     parser.add_argument("--seeds", type=int, default=2000, help="draws of the calibration (default: %(default)s)")
-    parser.add_argument("--power-seeds", type=int, default=500, help="draws of the power (default: %(default)s)")
-    parser.add_argument("--graphs", type=int, default=20, help="graphs of the accuracy (default: %(default)s)")
+    parser.add_argument("--power-seeds", type=int, default=200, help="draws of the power (default: %(default)s)")
+    parser.add_argument("--graphs", type=int, default=10, help="graphs of the accuracy (default: %(default)s)")
     options = parser.parse_args(arguments)
     if options.page or options.figure:
         lines = runs.read(options.results)
