@@ -20,9 +20,6 @@ NULLS = {
 }
 """The tests, each with the null distributions that it may have; the first is what ``"auto"`` means."""
 
-SET_FEATURES = {"rcit": 100, "rcot": 25, "kci": 0}
-"""Random features of a conditioning set by test, as in the R package RCIT; KCI has none."""
-
 SAMPLES_PER_FEATURE = 4
 """A set has at most one feature for so many samples: with as many features as samples no residual would be left."""
 
@@ -89,7 +86,7 @@ class KernelProblem(Problem):
         "test": "rcit",
         "null": "auto",
         "features": 5,
-        "set_features": 0,
+        "set_features": 100,
         "weights": "corrected",
         "landmarks": 300,
         "seed": 0,
@@ -116,7 +113,7 @@ class KernelProblem(Problem):
         test: str = "rcit",
         null: str = "auto",
         features: int = 5,
-        set_features: int = 0,
+        set_features: int = 100,
         weights: str = "corrected",
         landmarks: int = 300,
         seed: int = 0,
@@ -125,7 +122,6 @@ class KernelProblem(Problem):
 
         Args:
             null: ``"auto"`` takes Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
-            set_features: 0 takes the R package's number: 100 for RCIT, 25 for RCoT.
 
         A constant variable is independent of all others: its tests have p = 1. A warning names it.
 
@@ -258,7 +254,7 @@ def kernel_parameters(
         "test": test,
         "null": null,
         "features": _whole("features", features, 1, MAX_FEATURES),
-        "set_features": _whole("set_features", set_features, 0, MAX_SET_FEATURES) or SET_FEATURES[test],
+        "set_features": _whole("set_features", set_features, 1, MAX_SET_FEATURES),
         "weights": weights,
         "landmarks": _whole("landmarks", landmarks, 10, EXACT_SAMPLES),
         "seed": _whole("seed", seed, 0, 2**64 - 1),
