@@ -53,6 +53,7 @@ SCANS = tuple(
     KernelSource(SOURCE, f"scan_block<{flag}>", (FILTER, EDGE_ROWS, CANDIDATES), CONSTANTS)
     for flag in ("false", "true")
 )
+ALL_KERNELS = (COUNT, LIST, KEEP, *SCANS)
 
 WARPS = 8
 """Warps of a thread block."""
@@ -232,7 +233,7 @@ class FilteredLevels:
         """
         while first < self.p:
             last, edges = self._level_zero(first)
-            self.lap("level 0")
+            self.lap("level 0: edges")
             is_whole = slice(first, last) == slice(0, self.p)
             with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
             if with_level_one and edges:
@@ -261,8 +262,9 @@ class FilteredLevels:
                 count = min(self.p - row, height)
                 columns = row + count
                 tile = self._products(slice(row, columns), slice(0, columns))
+                self.lap("level 0: products")
                 parts = ceil_div(columns, COLUMNS_A_WARP)
-                counts = backend.empty(count * parts, np.int32)
+                counts = backend.empty(count * parts, np.int64)
                 self._launch(COUNT, count * parts, [self._filter, tile, counts])
                 ends = backend.empty(count * parts, np.int64)
                 with backend.array_library() as library:
@@ -279,6 +281,7 @@ class FilteredLevels:
                     LIST, count * parts, [self._filter, tile, ends, np.int64(edges), rows_struct, self.degrees]
                 )
                 edges, row = edges + more, columns
+                self.lap("level 0: edges")
                 update(count)
         return row, edges
 
@@ -293,12 +296,13 @@ class FilteredLevels:
                 candidates = CANDIDATES(first=block.start, count=block.stop - block.start, **self._candidates)
                 for variables in mapped.pieces(last, max(1, self._tile.size // self.width)):
                     tile = self._products(variables, block)
+                    self.lap(f"sets from {side}: products")
                     self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
-                self.lap(f"panels, sets from {side}")
+                    self.lap(f"sets from {side}: panels")
                 arguments = [self._filter, rows_struct, candidates, np.int32(first), counters]
                 threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
                 backend.kernel(*SCANS[from_row])((last - first,), (threads,), arguments)
-                self.lap(f"tests, sets from {side}")
+                self.lap(f"sets from {side}: tests")
                 update(block.stop - block.start)
         self.counts += backend.download(counters).sum(axis=0)[:3].astype(np.int64)
 

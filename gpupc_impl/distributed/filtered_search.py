@@ -113,7 +113,8 @@ class FilteredSearch(SparseSearch):
         seconds = levels.seconds
         self._shards = results
         self._keep_edges(results.left())
-        elapsed, zero_seconds = time.perf_counter() - started, seconds["samples"] + seconds["level 0"]
+        elapsed = time.perf_counter() - started
+        zero_seconds = sum(seconds[step] for step in ("samples", "memory", "level 0: products", "level 0: edges"))
         self.report |= {
             "candidates": levels.width,
             "seconds": dict(seconds),

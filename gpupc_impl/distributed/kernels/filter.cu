@@ -1,14 +1,14 @@
 // Levels 0 and 1 of very many variables from products of standardised samples that a library of matrix products makes.
 //
 // A product is not the canonical correlation of correlate.cu, since a library adds in an order of its own, but it is so
-// close that it decides all but very few tests. A test that its error bound leaves open is decided by the chain of fused
-// multiply-adds that is canonical. Answers are therefore those of correlate.cu and level_one.cuh.
+// close that it decides all but very few tests. A test that its error bound leaves open is decided by the chain of
+// fused multiply-adds that is canonical. Answers are therefore those of correlate.cu and level_one.cuh.
 //
 // Edges are kept by rows: row j has its partners i < j, ascending. Level 1 goes through the variables in blocks of
 // candidates k. For each block there is a panel, the correlations of all variables with the candidates in single
 // precision, and for each variable the list of the candidates that are its neighbours. A first pass through all blocks
-// takes sets from adj(i), and a second one those from adj(j), for the edges that no set from adj(i) separates. Each takes
-// candidates in ascending order and ends with the first set that separates, which therefore is the canonical one.
+// takes sets from adj(i), and a second one those from adj(j), for the edges that no set from adj(i) separates. Each
+// takes candidates in ascending order and ends with the first set that separates, which therefore is the canonical one.
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
@@ -26,7 +26,8 @@ struct Filter {
 
     // The canonical correlation of two different variables.
     __device__ __noinline__ double correlation(int i, int j) const {
-        const double *const x = samples + static_cast<long long>(i) * m, *const y = samples + static_cast<long long>(j) * m;
+        const double *const x = samples + static_cast<long long>(i) * m, *const y =
+                                                                             samples + static_cast<long long>(j) * m;
         double sum = 0.0;
 #pragma unroll 8
         for (int s = 0; s < m; ++s) sum = fma(x[s], y[s], sum);
@@ -86,9 +87,10 @@ struct WarpColumns {
     }
 };
 
-// counts[w] = the number of edges i < j that warp w finds among its columns i of the row of j. The products are with the
-// variables from 0 on.
-__global__ void count_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile, int* counts) {
+// counts[w] = the number of edges i < j that warp w finds among its columns i of the row of j. The products are with
+// the variables from 0 on.
+__global__ void count_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
+                            long long* counts) {
     const WarpColumns own(tile);
     if (own.row >= tile.count) return;
     const double* products = tile.products + static_cast<long long>(own.row) * tile.columns;
@@ -226,10 +228,9 @@ struct BlockScanner {
 // variable, if FROM_ROW holds, else with those in adj(i). A thread block takes a row. counters: tests, undefined tests
 // and canonical tests in each stripe (tally.cuh).
 template <bool FROM_ROW>
-__global__ void __launch_bounds__(256) scan_block(const __grid_constant__ Filter filter,
-                                                  const __grid_constant__ EdgeRows rows,
-                                                  const __grid_constant__ Candidates candidates, int first,
-                                                  unsigned long long* counters) {
+__global__ void __launch_bounds__(256)
+    scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
+               const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
     const int j = first + static_cast<int>(blockIdx.x);
     const long long begin = rows.starts[j], end = rows.starts[j + 1];
     if (begin == end) return;
@@ -257,8 +258,9 @@ __global__ void __launch_bounds__(256) scan_block(const __grid_constant__ Filter
             const int lane = __ffs(static_cast<int>(open)) - 1;
             const int i = static_cast<int>(of_lane(partners, lane));
             const float r_ij = of_lane(r, lane);
-            const int k = FROM_ROW ? scanner.scan(j, i, r_ij, candidates.panel + static_cast<long long>(i) * candidates.pitch)
-                                   : scanner.scan(i, j, r_ij, row);
+            const int k =
+                FROM_ROW ? scanner.scan(j, i, r_ij, candidates.panel + static_cast<long long>(i) * candidates.pitch)
+                         : scanner.scan(i, j, r_ij, row);
             if (k >= 0 && warp_leader()) {
                 rows.partners[e + lane] = static_cast<unsigned>(i) | SEPARATED;
                 rows.values[e + lane] = static_cast<unsigned>(k);
