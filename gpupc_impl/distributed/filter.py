@@ -16,6 +16,8 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
+from gpupc_impl.distributed import filter_plan
+from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, MOST_CANDIDATES, STEP, TILE_ROWS
 from gpupc_impl.distributed.supervision import MESSAGE_INTERVAL
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
@@ -44,7 +46,6 @@ CANDIDATES = Struct(
     **dict.fromkeys(("first", "count", "pitch"), np.int32),
 )
 SEPARATED = 1 << 31
-COLUMNS_A_WARP, MOST_CANDIDATES = 4096, 4096
 CONSTANTS = {"COLUMNS_A_WARP": COLUMNS_A_WARP, "MOST_CANDIDATES": MOST_CANDIDATES, "SEPARATED": SEPARATED}
 COUNT = KernelSource(SOURCE, "count_edges", (FILTER, PRODUCTS), CONSTANTS)
 LIST = KernelSource(SOURCE, "list_edges", (FILTER, PRODUCTS, EDGE_ROWS), CONSTANTS)
@@ -62,24 +63,8 @@ UNIT_ROUNDOFF = 2.0**-53
 
 SINGLE_ROUNDOFF = 2.0**-24
 
-TILE_BYTES = 2 << 30
-"""The most bytes of a tile of products."""
-
-TILE_ROWS = 128
-"""Tiles of products have a multiple of so many rows, where they have more: libraries compute as many at once."""
-
 SPARSENESS = 32
 """How many times as long a correlation of a row's neighbours takes as one of a panel; also more than its bytes."""
-
-CANDIDATE_BYTES = 10
-"""Bytes of a variable's entry of a block of candidates: a correlation, and at worst a neighbour's number and
-correlation."""
-
-EDGE_BYTES = 8
-"""Bytes of an edge: its partner, and its correlation or member."""
-
-UPLOAD_BYTES = 1 << 30
-"""Bytes of samples that are standardised at a time."""
 
 
 def product_bound(m: int) -> float:
@@ -133,8 +118,9 @@ class FilteredLevels:
     """Levels 0 and 1 of a problem with samples on one device.
 
     Attributes:
+        plan: the sizes of what the device holds.
         degrees: (p,) int32 on the device: degrees after level 0, once all groups are through.
-        counts: of tests, undefined tests, and canonical tests.
+        counts: of tests, undefined tests, and canonical tests of level 1.
         seconds: of each step.
 
     Raises:
@@ -150,35 +136,20 @@ class FilteredLevels:
         self.counts = np.zeros(3, np.int64)
         self._last_lap = time.perf_counter()
         assert problem.samples is not None
-        self.samples = standardised_rows(backend, problem.samples)
+        self.plan = plan = filter_plan.choose(self.m, self.p, backend.memory_limit - backend.memory_used)
+        self.samples = standardised_rows(backend, problem.samples, plan.upload)
         self.lap("samples")
         self._filter = self._decisions(problem, with_level_one)
         self._with_level_one = with_level_one
-        p, budget = self.p, backend.memory_limit
-        tile = min(TILE_BYTES, max(budget // 16, 8 * p))
-        self._tile = backend.empty(tile // 8, np.float64)
+        p, pitch = self.p, round_up(plan.candidates, STEP)
+        self._tile = backend.empty(plan.tile, np.float64)
         self.degrees = backend.full(p, 0, np.int32)
-        self.width = candidates or min(MOST_CANDIDATES, budget // (4 * CANDIDATE_BYTES * p) // 32 * 32)
-        self.width = max(1, min(self.width, MOST_CANDIDATES, p, tile // 8))
         self._starts = backend.empty(p + 1, np.int64)
-        most = p * (p - 1) // 2
-        reserved = 4 * ceil_div(tile // 8, COLUMNS_A_WARP) * 3 + 16 * p + (1 << 20)
+        self._edges = backend.empty_all(partners=(plan.edges, np.uint32), values=(plan.edges, np.uint32))
         if with_level_one:
-            pitch = round_up(self.width, 32)
-            self._candidates = {
-                **backend.empty_all(
-                    panel=((p, pitch), np.float32),
-                    correlations=((p, pitch), np.float32),
-                    numbers=((p, pitch), np.uint16),
-                    counts=(p, np.int32),
-                ),
-                "pitch": pitch,
-            }
-        self._capacity = min(most, (backend.memory_limit - backend.memory_used - reserved) // EDGE_BYTES)
-        if self._capacity < min(most, p):
-            raise DeviceMemoryError(EDGE_BYTES * p, backend.memory_used, backend.memory_limit)
-        edges = max(1, self._capacity)
-        self._edges = backend.empty_all(partners=(edges, np.uint32), values=(edges, np.uint32))
+            arrays = {"panel": np.float32, "correlations": np.float32, "numbers": np.uint16}
+            shapes: dict[str, Any] = {name: ((p, pitch), dtype) for name, dtype in arrays.items()}
+            self._candidates = {**backend.empty_all(**shapes, counts=(p, np.int32)), "pitch": pitch}
         self.lap("memory")
 
     def _decisions(self, problem: GaussianProblem, with_level_one: bool) -> Any:
@@ -253,7 +224,7 @@ class FilteredLevels:
     def _level_zero(self, first: int) -> tuple[int, int]:
         """List the edges of as many rows as fit; returns the row after the last one, and the number of edges."""
         backend, edges, row = self.backend, 0, first
-        height = max(1, self._tile.size // self.p)
+        height = max(1, self.plan.tile // self.p)
         height -= height % TILE_ROWS if height > TILE_ROWS else 0
         backend.fill(self._starts[first : first + 1], 0)
         rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
@@ -270,7 +241,7 @@ class FilteredLevels:
                 with backend.array_library() as library:
                     library.cumsum(counts, out=ends)
                 more = int(backend.download(ends[-1:])[0])
-                if edges + more > self._capacity:
+                if edges + more > self.plan.edges:
                     if row > first:
                         break
                     if count == 1:
@@ -292,9 +263,9 @@ class FilteredLevels:
         rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
         side = "j" if from_row else "i"
         with self._stage(f"level 1, sets from {side}", self.p, " candidates") as update:
-            for block in mapped.pieces(self.p, self.width):
+            for block in mapped.pieces(self.p, self.plan.candidates):
                 candidates = CANDIDATES(first=block.start, count=block.stop - block.start, **self._candidates)
-                for variables in mapped.pieces(last, max(1, self._tile.size // self.width)):
+                for variables in mapped.pieces(last, max(1, self.plan.tile // self.plan.candidates)):
                     tile = self._products(variables, block)
                     self.lap(f"sets from {side}: products")
                     self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
@@ -327,13 +298,17 @@ class FilteredLevels:
         return PRODUCTS(products=out, first=rows.start, count=height, columns=width)
 
 
-def standardised_rows(backend: Backend, samples: np.ndarray) -> Any:
-    """(p, m) float64 on the device: a row for each variable, with the numbers of `correlations.standardised`."""
+def standardised_rows(backend: Backend, samples: np.ndarray, at_once: int) -> Any:
+    """(p, m) float64 on the device: a row for each variable, with the numbers of `correlations.standardised`.
+
+    Args:
+        at_once: variables that are standardised at a time.
+    """
     m, p = samples.shape
     rows = backend.empty((p, m), np.float64)
     kernel = backend.kernel(STANDARDISE_SOURCE, "standardise")
     threads = 128 if backend.warp_threads > 1 else 1
-    for variables in mapped.pieces(p, max(1, UPLOAD_BYTES // (8 * m))):
+    for variables in mapped.pieces(p, at_once):
         device = backend.upload(np.ascontiguousarray(samples[:, variables], np.float64))
         width = device.shape[1]
         kernel((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import tempfile
 import time
@@ -19,6 +20,7 @@ from gpupc_impl.distributed.correlations import correlate_squares
 from gpupc_impl.distributed.filter import FilteredLevels
 from gpupc_impl.distributed.row_search import RowDevice, search_rows
 from gpupc_impl.distributed.row_shards import COUNTS, RowShards
+from gpupc_impl.distributed.row_tasks import check_fit
 from gpupc_impl.distributed.shards import ShardFolder
 from gpupc_impl.distributed.sparse_search import SparseSearch
 from gpupc_impl.distributed.spec import RowGroup
@@ -116,7 +118,7 @@ class FilteredSearch(SparseSearch):
         elapsed = time.perf_counter() - started
         zero_seconds = sum(seconds[step] for step in ("samples", "memory", "level 0: products", "level 0: edges"))
         self.report |= {
-            "candidates": levels.width,
+            "plan": dataclasses.asdict(levels.plan),
             "seconds": dict(seconds),
             "counts": dict(results.counts),
             "shard_bytes": results.bytes_written,
@@ -153,9 +155,12 @@ class FilteredSearch(SparseSearch):
             self._samples = None
         degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
         active = degrees > level
-        # Rows that have no tests matter as other ends of edges only.
-        graph = RowGraph.from_pairs(self._edges[active[self._edges].any(axis=1)], self.p)
-        rows = np.flatnonzero(active)
+        # Rows without tests matter as other ends of edges alone, and never have tests again.
+        is_tested = active[self._edges[:, 0]] | active[self._edges[:, 1]]
+        self._settled.append(self._edges[~is_tested])
+        self._edges = self._edges[is_tested]
+        graph, rows = RowGraph.from_pairs(self._edges, self.p), np.flatnonzero(active)
+        check_fit(self.problem, degrees, active, level, self.problem.n_samples, self._tester.budget)
         sets = binomial_table(int(degrees.max()), level)[level, degrees[rows]].astype(np.float64)
         launch = np.log2(sets * degrees[rows]).astype(int) // OCTAVES
         keys, totals = np.full(len(graph.neighbours), NO_KEY, np.uint64), Counter[str]()
@@ -176,6 +181,8 @@ def can_filter(problem: GaussianProblem, run: Run) -> bool:
     """Whether this process can run a search by itself: one device, a problem with samples, and no fixed pairs."""
     params, backend = run.params, run.backend
     assert backend is not None
+    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # by a search on a cluster
+        return False
     if (
         params["client"]
         or params["workers"] > 1

@@ -98,7 +98,7 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
         sizes=backend.upload(sizes.astype(np.int32)),
         own=backend.upload(own),
         neighbours=backend.upload(local),
-        mirrors=backend.upload(mirror_slots(owners, near, device.p)),
+        mirrors=backend.upload(mirror_slots(rows, degrees, near, device.p)),
     )
     search = ROW_SEARCH(
         keys=keys,
@@ -120,13 +120,22 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
     return {"tests": tests, "undefined": undefined, "pseudo_inverses": pseudo_inverses}, best
 
 
-def mirror_slots(owners: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
+def mirror_slots(rows: np.ndarray, degrees: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
     """(slots,) int32: for each edge, its slot in the other end's row, or its own slot if that row is not in the group.
 
     Args:
-        owners, near: (slots,) the row and the neighbour of each slot.
+        rows, degrees: (rows,) the variables of the rows, and their numbers of neighbours.
+        near: (slots,) the neighbour of each slot.
     """
-    forth, back = owners.astype(np.int64) * p + near, near.astype(np.int64) * p + owners
-    order = np.argsort(forth)
-    at = order[np.minimum(np.searchsorted(forth[order], back), len(order) - 1)]
-    return np.where(forth[at] == back, at, np.arange(len(at))).astype(np.int32)
+    from scipy import sparse
+
+    number = np.full(p, -1, np.int32)
+    number[rows] = np.arange(len(rows))
+    others, mirrors = number[near], np.arange(len(near), dtype=np.int32)
+    inside = np.flatnonzero(others >= 0)
+    starts = np.searchsorted(inside, np.concatenate(([0], np.cumsum(degrees))))
+    # The graph among the rows is symmetric, so that its slots by columns are the mirrors of those by rows.
+    slots = sparse.csr_matrix((mirrors[inside], others[inside], starts), shape=(len(rows), len(rows)))
+    slots.sort_indices()
+    mirrors[slots.data] = slots.tocsc().data
+    return mirrors

@@ -16,6 +16,10 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 class SparseSearch(LevelSearch):
     """A search that has no p x p matrix but the result's, of which only pages with edges take memory.
 
+    Attributes:
+        _edges: (k, 2) int32 edges i < j, ascending, that are left and may be tested; None before level 0.
+        _settled: lists of edges that are left and have no tests any more.
+
     Raises:
         InvalidParameter: pmax is requested.
     """
@@ -27,6 +31,7 @@ class SparseSearch(LevelSearch):
             )
         self.problem, self.run, self.params, self.p = problem, run, run.params, problem.n_variables
         self._edges: np.ndarray | None = None
+        self._settled: list[np.ndarray] = []
         self._adjacency: np.ndarray | None = None
         self._shards: FirstShards | None = None
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
@@ -34,8 +39,9 @@ class SparseSearch(LevelSearch):
     def adjacency(self) -> np.ndarray:
         if self._edges is None or self._adjacency is None:  # no level was run
             return complete_graph(self.p)
-        i, j = self._edges.T
-        self._adjacency[i, j] = self._adjacency[j, i] = True
+        for edges in (self._edges, *self._settled):
+            i, j = edges.T
+            self._adjacency[i, j] = self._adjacency[j, i] = True
         return self._adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
@@ -49,10 +55,10 @@ class SparseSearch(LevelSearch):
         self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(np.int32)
 
     def _count(self) -> tuple[int, int]:
-        """The number of edges left, and the largest degree of a variable with an edge to test."""
+        """The number of edges left, and the largest degree of a variable with an edge that may be tested."""
         assert self._edges is not None
         degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
-        return len(self._edges), self.problem.most_tested_degree(degrees)
+        return sum(map(len, (self._edges, *self._settled))), self.problem.most_tested_degree(degrees)
 
     def _remove(self, pairs: np.ndarray, sets: np.ndarray, totals: Counter[str]) -> LevelOutcome:
         """Remove the ascending pairs that a level from 2 on has separated.
