@@ -42,19 +42,43 @@ CANDIDATES = Struct(
     panel=Pointer(np.float32),
     numbers=Pointer(np.uint16),
     correlations=Pointer(np.float32),
+    starts=Pointer(np.int64),
     counts=Pointer(np.int32),
+    end=Pointer(np.uint64),
+    capacity=np.int64,
     **dict.fromkeys(("first", "count", "pitch"), np.int32),
 )
+OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), seconds=Pointer(np.uint32))
 SEPARATED = 1 << 31
-CONSTANTS = {"COLUMNS_A_WARP": COLUMNS_A_WARP, "MOST_CANDIDATES": MOST_CANDIDATES, "SEPARATED": SEPARATED}
-COUNT = KernelSource(SOURCE, "count_edges", (FILTER, PRODUCTS), CONSTANTS)
-LIST = KernelSource(SOURCE, "list_edges", (FILTER, PRODUCTS, EDGE_ROWS), CONSTANTS)
-KEEP = KernelSource(SOURCE, "keep_panel", (FILTER, PRODUCTS, CANDIDATES), CONSTANTS)
-SCANS = tuple(
-    KernelSource(SOURCE, f"scan_block<{flag}>", (FILTER, EDGE_ROWS, CANDIDATES), CONSTANTS)
-    for flag in ("false", "true")
+NO_MEMBER = 2**32 - 1
+COUNTS = ("tests", "undefined", "rechecked")
+"""The first counters of level 1; the next one, `OPEN`, is the number of edges that stay open."""
+
+OPEN = len(COUNTS)
+CONSTANTS = {
+    "COLUMNS_A_WARP": COLUMNS_A_WARP,
+    "MOST_CANDIDATES": MOST_CANDIDATES,
+    "SEPARATED": SEPARATED,
+    "NO_MEMBER": NO_MEMBER,
+    "OPEN": OPEN,
+}
+
+
+def _kernel(expression: str, *structs: Struct) -> KernelSource:
+    return KernelSource(SOURCE, expression, structs, CONSTANTS)
+
+
+COUNT = _kernel("count_edges", FILTER, PRODUCTS)
+LIST = _kernel("list_edges", FILTER, PRODUCTS, EDGE_ROWS)
+KEEP = _kernel("keep_panel", FILTER, PRODUCTS, CANDIDATES)
+SCANS = tuple(_kernel(f"scan_block<{flag}>", FILTER, EDGE_ROWS, CANDIDATES) for flag in ("false", "true"))
+COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
+LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
+SCANS_OPEN = tuple(
+    _kernel(f"scan_open<{flag}>", FILTER, EDGE_ROWS, OPEN_EDGES, CANDIDATES) for flag in ("false", "true")
 )
-ALL_KERNELS = (COUNT, LIST, KEEP, *SCANS)
+USE_SECONDS = _kernel("use_seconds", EDGE_ROWS, OPEN_EDGES)
+ALL_KERNELS = (COUNT, LIST, KEEP, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_SECONDS)
 
 WARPS = 8
 """Warps of a thread block."""
@@ -124,7 +148,7 @@ class FilteredLevels:
         seconds: of each step.
 
     Raises:
-        DeviceMemoryError: the device does not hold the samples, a block of candidates and a row.
+        DeviceMemoryError: the device has less memory than it said.
     """
 
     def __init__(
@@ -147,9 +171,25 @@ class FilteredLevels:
         self._starts = backend.empty(p + 1, np.int64)
         self._edges = backend.empty_all(partners=(plan.edges, np.uint32), values=(plan.edges, np.uint32))
         if with_level_one:
-            arrays = {"panel": np.float32, "correlations": np.float32, "numbers": np.uint16}
-            shapes: dict[str, Any] = {name: ((p, pitch), dtype) for name, dtype in arrays.items()}
-            self._candidates = {**backend.empty_all(**shapes, counts=(p, np.int32)), "pitch": pitch}
+            self._candidates = {
+                **backend.empty_all(
+                    panel=((p, pitch), np.float32),
+                    numbers=(plan.neighbours, np.uint16),
+                    correlations=(plan.neighbours, np.float32),
+                    starts=(p, np.int64),
+                    counts=(p, np.int32),
+                    end=(1, np.uint64),
+                ),
+                "capacity": plan.neighbours,
+                "pitch": pitch,
+            }
+            self._open = backend.empty_all(
+                starts=(p + 1, np.int64),
+                partners=(plan.open_edges, np.uint32),
+                values=(plan.open_edges, np.uint32),
+                slots=(plan.open_edges, np.int64),
+                seconds=(plan.open_edges, np.uint32),
+            )
         self.lap("memory")
 
     def _decisions(self, problem: GaussianProblem, with_level_one: bool) -> Any:
@@ -208,8 +248,7 @@ class FilteredLevels:
             is_whole = slice(first, last) == slice(0, self.p)
             with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
             if with_level_one and edges:
-                for from_row in (False, True):
-                    self._level_one(first, last, from_row)
+                self._level_one(first, last, edges)
             starts = self.backend.download(self._starts[first : last + 1])
             partners, values = (self._edges[name][:edges] for name in ("partners", "values"))
             yield GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one)
@@ -256,26 +295,78 @@ class FilteredLevels:
                 update(count)
         return row, edges
 
-    def _level_one(self, first: int, last: int, from_row: bool) -> None:
-        """Test the edges of the rows with sets from adj(j), if `from_row`, else from adj(i)."""
+    def _level_one(self, first: int, last: int, edges: int) -> None:
+        """Test the edges of the rows."""
+        rows = EDGE_ROWS(starts=self._starts, **self._edges)
+        copies, before = None, 0  # copies of the open edges, and the candidates of blocks before these were made
+        open_edges = edges
+        with self._stage("level 1, sets from i", self.p, " candidates") as update:
+            for block in self._blocks(self.p, last, "i"):
+                if copies is None and open_edges <= self.plan.open_edges:
+                    copies, before = self._copy_open(rows, first, last), block.values["first"]
+                if copies is None:
+                    open_edges = self._scan(SCANS[False], [rows, block], first, last)
+                else:
+                    open_edges = self._scan(SCANS_OPEN[True], [rows, copies, block], first, last)
+                self.lap("sets from i: tests")
+                if not open_edges:
+                    return
+                update(block.values["count"])
+        if copies is None:
+            before = self.p
+        with self._stage("level 1, sets from j", before, " candidates") as update:
+            for block in self._blocks(before, last, "j"):
+                if copies is None:
+                    self._scan(SCANS[True], [rows, block], first, last)
+                else:
+                    self._scan(SCANS_OPEN[False], [rows, copies, block], first, last)
+                self.lap("sets from j: tests")
+                update(block.values["count"])
+        if copies is not None:
+            count = int(self.backend.download(self._open["starts"][last : last + 1])[0])
+            threads = 128 if self.backend.warp_threads > 1 else 1
+            grid = (max(1, ceil_div(count, threads)),)
+            self.backend.kernel(*USE_SECONDS)(grid, (threads,), [rows, copies, np.int64(count)])
+
+    def _scan(self, kernel: KernelSource, arguments: list[Any], first: int, last: int) -> int:
+        """Launch a kernel whose thread blocks take a row each; returns the number of edges that stay open."""
         backend = self.backend
+        threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
-        rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
-        side = "j" if from_row else "i"
-        with self._stage(f"level 1, sets from {side}", self.p, " candidates") as update:
-            for block in mapped.pieces(self.p, self.plan.candidates):
-                candidates = CANDIDATES(first=block.start, count=block.stop - block.start, **self._candidates)
-                for variables in mapped.pieces(last, max(1, self.plan.tile // self.plan.candidates)):
-                    tile = self._products(variables, block)
-                    self.lap(f"sets from {side}: products")
-                    self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
-                    self.lap(f"sets from {side}: panels")
-                arguments = [self._filter, rows_struct, candidates, np.int32(first), counters]
-                threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
-                backend.kernel(*SCANS[from_row])((last - first,), (threads,), arguments)
-                self.lap(f"sets from {side}: tests")
-                update(block.stop - block.start)
-        self.counts += backend.download(counters).sum(axis=0)[:3].astype(np.int64)
+        backend.kernel(*kernel)((last - first,), (threads,), [self._filter, *arguments, np.int32(first), counters])
+        counted = backend.download(counters).sum(axis=0).astype(np.int64)
+        self.counts += counted[:OPEN]
+        return int(counted[OPEN])
+
+    def _blocks(self, stop: int, last: int, side: str) -> Iterator[Any]:
+        """The `CANDIDATES` of blocks of the variables before `stop`, for correlations with those before `last`."""
+        start, most = 0, self.plan.candidates
+        while start < stop:
+            count = min(most, stop - start)
+            candidates = CANDIDATES(first=start, count=count, **self._candidates)
+            self.backend.fill(self._candidates["end"], 0)
+            for variables in mapped.pieces(last, max(1, self.plan.tile // count)):
+                tile = self._products(variables, slice(start, start + count))
+                self.lap(f"sets from {side}: products")
+                self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
+                self.lap(f"sets from {side}: panels")
+            if int(self.backend.download(self._candidates["end"])[0]) > self.plan.neighbours:
+                most = max(STEP, count // 2 // STEP * STEP)  # lists of so few candidates fit at any density
+                continue
+            yield candidates
+            start += count
+
+    def _copy_open(self, rows: Any, first: int, last: int) -> Any:
+        """The `OPEN_EDGES` with copies of the open edges of the rows."""
+        counts, ends = (self.backend.empty(last - first, np.int64) for _ in range(2))
+        numbers = [np.int32(first), np.int32(last - first)]
+        self._launch(COUNT_OPEN, last - first, [rows, *numbers, counts])
+        with self.backend.array_library() as library:
+            library.cumsum(counts, out=ends)
+        own = {name: self._open[name] for name in ("starts", "partners", "values")}
+        copies = OPEN_EDGES(rows=EDGE_ROWS(**own), slots=self._open["slots"], seconds=self._open["seconds"])
+        self._launch(LIST_OPEN, last - first, [rows, *numbers, ends, copies])
+        return copies
 
     def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
         """Launch a kernel with at least so many warps."""

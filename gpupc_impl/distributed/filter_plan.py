@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.engine.device_memory import COUNTER_BYTES, allocated_bytes
 from gpupc_impl.integers import ceil_div, round_up
 
@@ -17,7 +16,7 @@ MOST_CANDIDATES = 4096
 STEP = 32
 """The fewest candidates of a block, and what their number is a multiple of."""
 
-MOST_TILE_BYTES = 2 << 30
+MOST_TILE_BYTES = 1 << 30
 """The most bytes of a tile of products: libraries are as fast with larger ones."""
 
 TILE_ROWS = 128
@@ -29,8 +28,14 @@ MOST_UPLOAD_BYTES = 1 << 30
 EDGE_BYTES = 8
 """An edge: its partner, and its correlation or member."""
 
-CANDIDATE_BYTES = 10
-"""A variable's entry of a block of candidates: a correlation, and at worst a neighbour's number and correlation."""
+CANDIDATE_BYTES = 4
+"""A correlation of the panel of a block of candidates."""
+
+NEIGHBOUR_BYTES = 6
+"""An entry of a list of neighbours: the neighbour's number, and the correlation with it."""
+
+OPEN_BYTES = 20
+"""A copy of an open edge: its partner, its correlation, its place, and the member of a set."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,61 +45,56 @@ class FilterPlan:
     Attributes:
         tile: products of a tile.
         candidates: variables of a block of candidates.
+        neighbours: the entries of the lists of neighbours among a block of candidates.
         edges: the edges of a group of rows.
+        open_edges: how few edges are copied once they are the only ones that are open.
         upload: variables whose samples are standardised at a time.
         device_bytes: the least device memory that the search needs.
     """
 
     tile: int
     candidates: int
+    neighbours: int
     edges: int
+    open_edges: int
     upload: int
     device_bytes: int
 
 
 def fixed_bytes(m: int, p: int, tile_bytes: int) -> int:
-    """(m, p) samples, a tile, the counts of its edges and their sums, degrees, starts of rows, counters, rounding."""
+    """(m, p) samples, a tile, counts and sums of its edges or of open ones, degrees, starts of rows, counters."""
     tile = tile_bytes // 8
-    counts = 16 * (tile // COLUMNS_A_WARP + tile // p + 1)
-    return allocated_bytes(8 * m * p) + tile_bytes + counts + 4 * p + 8 * (p + 1) + COUNTER_BYTES + 16 * 512
+    counts = 16 * max(tile // COLUMNS_A_WARP + tile // p + 1, p)
+    return allocated_bytes(8 * m * p) + tile_bytes + counts + 4 * p + 16 * (p + 1) + COUNTER_BYTES + 32 * 512
 
 
-def candidate_bytes(p: int, candidates: int) -> int:
-    """A block of candidates: its panel, and the neighbours of all variables among them."""
-    return CANDIDATE_BYTES * p * round_up(candidates, STEP) + 4 * p + 4 * 512
+def candidate_bytes(p: int, candidates: int, neighbours: int) -> int:
+    """A block of candidates: its panel, the lists of neighbours, and where they begin and how long they are."""
+    return CANDIDATE_BYTES * p * round_up(candidates, STEP) + NEIGHBOUR_BYTES * neighbours + 12 * p + 8 * 512
+
+
+def least_device_bytes(m: int, p: int) -> int:
+    """The samples twice, as levels from 2 on need them; or the smallest tile and block, and the edges of one row."""
+    smallest = fixed_bytes(m, p, 8 * p) + candidate_bytes(p, STEP, STEP * p) + (EDGE_BYTES + OPEN_BYTES) * p
+    return max(2 * allocated_bytes(8 * m * p), smallest)
 
 
 def choose(m: int, p: int, budget: int) -> FilterPlan:
-    """The plan for a device on which so many bytes may be taken.
-
-    Raises:
-        DeviceMemoryError: it does not hold the samples twice, as levels from 2 on need; or not the smallest tile, the
-            smallest block of candidates and the edges of one row.
-    """
-    least_tile, samples = 8 * p, allocated_bytes(8 * m * p)
-    least = max(2 * samples, fixed_bytes(m, p, least_tile) + candidate_bytes(p, STEP) + EDGE_BYTES * p)
-    if least > budget:
-        raise DeviceMemoryError(
-            least,
-            0,
-            budget,
-            f"method 'distributed' needs {least:,} bytes of device memory for {m:,} samples of {p:,} variables on one "
-            f"device; it may take {budget:,}: give it more (device_memory_limit), have several workers (workers=2), or "
-            "take fewer variables or samples",
-        )
-    tile_bytes = max(least_tile, min(MOST_TILE_BYTES, budget // 16) // 8 * 8)
-    candidates = min(MOST_CANDIDATES, budget // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
-    while candidates > STEP or tile_bytes > least_tile:
-        left = budget - fixed_bytes(m, p, tile_bytes) - candidate_bytes(p, max(candidates, STEP))
-        if left >= EDGE_BYTES * p:
-            break
-        tile_bytes, candidates = max(least_tile, tile_bytes // 16 * 8), candidates // 2 // STEP * STEP
-    candidates = min(max(candidates, STEP), p, MOST_CANDIDATES)
-    left = budget - fixed_bytes(m, p, tile_bytes) - candidate_bytes(p, candidates)
+    """The plan for a device on which so many bytes may be taken, at least `least_device_bytes`."""
+    least, least_tile, samples = least_device_bytes(m, p), 8 * p, allocated_bytes(8 * m * p)
+    spare = budget - least  # some of it is for larger tiles, blocks and lists, and the rest for edges
+    tile_bytes = least_tile + min(max(0, MOST_TILE_BYTES - least_tile), spare // 16) // 8 * 8
+    candidates = STEP + min(MOST_CANDIDATES - STEP, spare // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
+    neighbours = min(p * candidates, max(STEP * p, p * candidates // 16, spare // 16 // NEIGHBOUR_BYTES))
+    open_edges = p + spare // 16 // OPEN_BYTES
+    candidates = min(candidates, p)
+    left = budget - fixed_bytes(m, p, tile_bytes) - candidate_bytes(p, candidates, neighbours) - OPEN_BYTES * open_edges
     return FilterPlan(
         tile=tile_bytes // 8,
         candidates=candidates,
+        neighbours=neighbours,
         edges=max(1, min(left // EDGE_BYTES, p * (p - 1) // 2)),
+        open_edges=max(1, min(open_edges, p * (p - 1) // 2)),
         upload=max(1, min(MOST_UPLOAD_BYTES, budget - samples, ceil_div(samples, 8)) // (8 * m)),
         device_bytes=least,
     )

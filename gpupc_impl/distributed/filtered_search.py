@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import tempfile
 import time
@@ -13,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.backends import KernelSource
 from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
 from gpupc_impl.core.registry import Run
+from gpupc_impl.distributed import filter_plan
 from gpupc_impl.distributed.address_space import empty_graph
 from gpupc_impl.distributed.correlations import correlate_squares
-from gpupc_impl.distributed.filter import FilteredLevels
+from gpupc_impl.distributed.filter import COUNTS, FilteredLevels
 from gpupc_impl.distributed.row_search import RowDevice, search_rows
-from gpupc_impl.distributed.row_shards import COUNTS, RowShards
+from gpupc_impl.distributed.row_shards import RowShards
 from gpupc_impl.distributed.row_tasks import check_fit
 from gpupc_impl.distributed.shards import ShardFolder
 from gpupc_impl.distributed.sparse_search import SparseSearch
@@ -31,8 +34,8 @@ from gpupc_impl.out_of_core.row_tests import gathered_kernel
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
-LATER_KERNELS = tuple(map(gathered_kernel, range(1, 13)))
-"""Kernels of levels row by row that are compiled while levels 0 and 1 run."""
+MOST_PREFETCHED = 30
+"""The highest level whose kernel is compiled ahead."""
 
 OCTAVES = 3
 """Rows whose numbers of sets differ by less than a factor of 2^OCTAVES are tested in one launch, whose thread blocks
@@ -76,7 +79,7 @@ class FilteredSearch(SparseSearch):
     Raises:
         InvalidParameter: pmax is requested.
         InvalidProblem: the folder cannot be written, or is for another search.
-        DeviceMemoryError: the device does not hold the samples, a block of candidates and a row of the graph.
+        DeviceMemoryError: the device does not hold the neighbours of a variable.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run):
@@ -102,8 +105,8 @@ class FilteredSearch(SparseSearch):
         assert backend is not None
         self._adjacency = empty_graph(self.p)  # a failure here must come before any work
         with_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
-        if with_level_one:
-            backend.prefetch(LATER_KERNELS)
+        if with_level_one and backend.warp_threads > 1:
+            backend.prefetch(_row_kernels(12))
         results = self._open_shards()
         first = results.resume()
         levels = FilteredLevels(problem, backend, with_level_one, show=self.run.progress is not None)
@@ -117,6 +120,9 @@ class FilteredSearch(SparseSearch):
         self._keep_edges(results.left())
         elapsed = time.perf_counter() - started
         zero_seconds = sum(seconds[step] for step in ("samples", "memory", "level 0: products", "level 0: edges"))
+        most = self._count()[1]
+        if backend.warp_threads > 1:
+            backend.prefetch(_row_kernels(min(most, MOST_PREFETCHED)))
         self.report |= {
             "plan": dataclasses.asdict(levels.plan),
             "seconds": dict(seconds),
@@ -125,7 +131,7 @@ class FilteredSearch(SparseSearch):
             "peak_device_bytes": backend.memory_peak,
         }
         logger.info("levels 0 and 1: %.1f s, %s", elapsed, {name: round(each, 2) for name, each in seconds.items()})
-        degrees, counts = results.degrees, results.counts
+        degrees, counts = results.degrees + backend.download(levels.degrees), results.counts
         max_degree = problem.most_tested_degree(degrees)
         zero = LevelOutcome(int(degrees.sum()) // 2, max_degree, problem.tests_of_level_zero, seconds=zero_seconds)
         if results.levels == 1:  # level 1 is run row by row
@@ -177,6 +183,12 @@ class FilteredSearch(SparseSearch):
         return outcome
 
 
+@functools.cache
+def _row_kernels(most: int) -> tuple[KernelSource, ...]:
+    """The kernels that test rows at levels up to `most`."""
+    return tuple(map(gathered_kernel, range(1, most + 1)))
+
+
 def can_filter(problem: GaussianProblem, run: Run) -> bool:
     """Whether this process can run a search by itself: one device, a problem with samples, and no fixed pairs."""
     params, backend = run.params, run.backend
@@ -190,4 +202,7 @@ def can_filter(problem: GaussianProblem, run: Run) -> bool:
         or params["workers_on"] not in ("auto", backend.name)
     ):
         return False
-    return not (problem.samples is None or problem.fixed is not None or problem.residual_tolerance == 0.0)
+    if problem.samples is None or problem.fixed is not None or problem.residual_tolerance == 0.0:
+        return False
+    least = filter_plan.least_device_bytes(problem.n_samples, problem.n_variables)
+    return least <= backend.memory_limit - backend.memory_used

@@ -16,14 +16,12 @@ import numpy as np
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.distributed import shards
-from gpupc_impl.distributed.filter import SEPARATED, GroupResult
+from gpupc_impl.distributed.filter import COUNTS, SEPARATED, GroupResult
 from gpupc_impl.distributed.sharded_sets import FirstShards, check_counts
 from gpupc_impl.distributed.shards import ShardFolder
 
 EDGES_A_SHARD = 1 << 24
 """The edges of a shard to aim for."""
-
-COUNTS = ("tests", "undefined", "rechecked")
 
 MOST_THREADS = 16
 """The most threads that digest and write shards."""
@@ -40,7 +38,7 @@ class RowShards(FirstShards):
         identity: of the search, in the shards' digests.
 
     Attributes:
-        degrees: (p,) int64: degrees after level 0.
+        degrees: (p,) int64: degrees after level 0 by the edges of shards that were there before.
         counts: of the tests of level 1, by `COUNTS`.
         levels: the levels that the shards hold: 1 or 2.
         owner: the temporary folder that holds them, if they are in one; it is deleted with this object.
@@ -78,7 +76,11 @@ class RowShards(FirstShards):
             outcome = shards.read(self.path(rows), self._identity, functools.partial(check_shard, self._p, rows))
             if outcome is None:
                 break
-            self._take(rows, outcome, *self._read(rows)[:2])
+            starts, partners, _ = self._read(rows)
+            left = np.flatnonzero(partners < SEPARATED)
+            self._take(rows, outcome, starts, left, partners[left])
+            self.degrees[rows] += np.diff(starts)
+            self.degrees[: rows.stop] += np.bincount(partners & (SEPARATED - 1), minlength=rows.stop)
             first = rows.stop
         return first
 
@@ -94,38 +96,46 @@ class RowShards(FirstShards):
             for part in _parts(group.starts):
                 rows = slice(group.rows.start + part.start, group.rows.start + part.stop)
                 edges = slice(int(group.starts[part.start]), int(group.starts[part.stop]))
-                partners, values = (
-                    np.asarray(backend.download(array[edges])) for array in (group.partners, group.values)
-                )
+                with backend.array_library() as library:  # a device does in no time what would keep a core busy
+                    partners, members = group.partners[edges], group.values[edges]
+                    is_separated = partners >> 31
+                    members *= is_separated
+                    left = library.flatnonzero(is_separated == 0)
+                    arrays = [backend.download(array) for array in (partners, members, left, partners[left])]
                 starts = group.starts[part.start : part.stop + 1] - edges.start
                 if len(pending) > threads:  # so that few parts are in memory at once
                     pending.popleft().result()
                 outcome = {name: int(counts[name]) if part.start == 0 else 0 for name in COUNTS}
                 outcome["levels"] = group.levels
-                pending.append(pool.submit(self._write, rows, outcome, starts, partners, values))
+                pending.append(pool.submit(self._write, rows, outcome, starts, *arrays))
             for future in pending:
                 future.result()
 
     def _write(
-        self, rows: slice, outcome: dict[str, int], starts: np.ndarray, partners: np.ndarray, values: np.ndarray
+        self,
+        rows: slice,
+        outcome: dict[str, int],
+        starts: np.ndarray,
+        partners: np.ndarray,
+        members: np.ndarray,
+        left: np.ndarray,
+        left_partners: np.ndarray,
     ) -> None:
-        members = np.where(partners & SEPARATED, values, 0).astype(np.int32)
-        arrays = {"starts": starts, "partners": partners, "members": members}
+        arrays = {"starts": starts, "partners": partners, "members": members.view(np.int32)}
         size = shards.write(self.path(rows), self._identity, outcome, arrays)
         with self._lock:
             self.bytes_written += size
-        self._take(rows, outcome, starts, partners)
+        self._take(rows, outcome, starts, left, left_partners)
 
-    def _take(self, rows: slice, outcome: Mapping[str, int], starts: np.ndarray, partners: np.ndarray) -> None:
-        left = np.flatnonzero(partners < SEPARATED)
+    def _take(
+        self, rows: slice, outcome: Mapping[str, int], starts: np.ndarray, left: np.ndarray, partners: np.ndarray
+    ) -> None:
+        """Take what a shard holds of the graph: the numbers of the edges that are left, and their partners."""
         row = rows.start + np.searchsorted(starts, left, side="right") - 1
-        pairs = np.stack([partners[left], row], axis=1).astype(np.int32)
-        others = np.bincount(partners & (SEPARATED - 1), minlength=rows.stop)
+        pairs = np.stack([partners, row], axis=1).astype(np.int32)
         with self._lock:
             self._rows.append(rows)
             self._left.append(pairs)
-            self.degrees[rows] += np.diff(starts)
-            self.degrees[: rows.stop] += others
             self.levels = outcome["levels"]
             self.counts.update({name: outcome[name] for name in COUNTS})
 

@@ -15,6 +15,8 @@
 constexpr int COLUMNS_A_WARP = 4096;   // columns of level 0 that a warp takes
 constexpr int MOST_CANDIDATES = 4096;  // the most candidates of a block
 constexpr unsigned SEPARATED = 1u << 31;
+constexpr unsigned NO_MEMBER = ~0u;
+constexpr int OPEN = 3;  // the counter of edges that stay open
 
 // What decides tests.
 struct Filter {
@@ -73,6 +75,11 @@ struct EdgeRows {
     unsigned* values;    // the bits of r_ij in single precision, or the member of the separating set
 };
 
+__device__ __forceinline__ void separate(const EdgeRows& rows, long long edge, int member) {
+    rows.partners[edge] |= SEPARATED;
+    rows.values[edge] = static_cast<unsigned>(member);
+}
+
 // The warp's row and columns at level 0.
 struct WarpColumns {
     int row, j, first, last, number;
@@ -129,12 +136,15 @@ __global__ void list_edges(const __grid_constant__ Filter filter, const __grid_c
     }
 }
 
-// The correlations of all variables with a block of `count` candidates from `first` on.
+// The correlations of variables with a block of `count` candidates from `first` on, and the lists of neighbours.
 struct Candidates {
     float* panel;             // (p, pitch) correlations with the candidates
-    unsigned short* numbers;  // (p, pitch) each variable's neighbours among the candidates, as k - first
-    float* correlations;      // (p, pitch) and its correlations with them
-    int* counts;              // (p) how many neighbours these are
+    unsigned short* numbers;  // the neighbours in the lists, as k - first, and ...
+    float* correlations;      // ... the correlations with them
+    long long* starts;        // (p) where each variable's list begins ...
+    int* counts;              // (p) ... and its length
+    unsigned long long* end;  // the end of all lists
+    long long capacity;       // lists beyond it are counted alone
     int first, count, pitch;
 };
 
@@ -143,26 +153,38 @@ __global__ void keep_panel(const __grid_constant__ Filter filter, const __grid_c
                            const __grid_constant__ Candidates to) {
     const WarpRows own(tile.count);
     for (int row = own.first; row < own.last; ++row) {
-        const int v = tile.first + row;
-        const double* products = tile.products + static_cast<long long>(row) * tile.columns;
-        const long long begin = static_cast<long long>(v) * to.pitch;
-        int neighbours = 0;
-        for (int k = 0; k < tile.columns; k += LANES) {
-            const int width = min(tile.columns - k, LANES);
-            each_lane(width, [&](int lane) { to.panel[begin + k + lane] = static_cast<float>(products[k + lane]); });
-            const unsigned near = ballot(width, [&](int lane) {
+        const int v = tile.first + row, columns = tile.columns;
+        const double* products = tile.products + static_cast<long long>(row) * columns;
+        const auto near = [&](int k) {
+            return ballot(min(columns - k, LANES), [&](int lane) {
                 const int candidate = to.first + k + lane;
                 return candidate != v && filter.edge(products[k + lane], v, candidate);
             });
-            each_lane(width, [&](int lane) {
-                if (!(near >> lane & 1)) return;
-                const long long slot = begin + neighbours + __popc(near & ~(~0u << lane));
-                to.numbers[slot] = static_cast<unsigned short>(k + lane);
-                to.correlations[slot] = static_cast<float>(products[k + lane]);
-            });
-            neighbours += __popc(near);
+        };
+        int count = 0;
+        for (int k = 0; k < columns; k += LANES) {
+            float* const panel = to.panel + static_cast<long long>(v) * to.pitch + k;
+            each_lane(min(columns - k, LANES), [&](int lane) { panel[lane] = static_cast<float>(products[k + lane]); });
+            count += __popc(near(k));
         }
-        if (warp_leader()) to.counts[v] = neighbours;
+        PerLane<long long> reserved;
+        each_lane(1, [&](int lane) {
+            reserved[lane] = static_cast<long long>(atomicAdd(to.end, static_cast<unsigned long long>(count)));
+            to.starts[v] = reserved[lane];
+            to.counts[v] = count;
+        });
+        long long slot = of_lane(reserved, 0);
+        if (slot + count > to.capacity) continue;
+        for (int k = 0; k < columns; k += LANES) {
+            const unsigned neighbours = near(k);
+            each_lane(min(columns - k, LANES), [&](int lane) {
+                if (!(neighbours >> lane & 1)) return;
+                const long long at = slot + __popc(neighbours & ~(~0u << lane));
+                to.numbers[at] = static_cast<unsigned short>(k + lane);
+                to.correlations[at] = static_cast<float>(products[k + lane]);
+            });
+            slot += __popc(neighbours);
+        }
     }
 }
 
@@ -187,9 +209,8 @@ struct BlockScanner {
     // The first member of adj(owner) in the block that separates owner and other; -1 if there is none. `row` has the
     // correlations of `other` with the candidates.
     __device__ __forceinline__ int scan(int owner, int other, float r, const float* row) {
-        const long long begin = static_cast<long long>(owner) * candidates.pitch;
-        const unsigned short* numbers = candidates.numbers + begin;
-        const float* correlations = candidates.correlations + begin;
+        const unsigned short* numbers = candidates.numbers + candidates.starts[owner];
+        const float* correlations = candidates.correlations + candidates.starts[owner];
         const int count = candidates.counts[owner], own = other - candidates.first;
         const bool with_own = own >= 0 && own < candidates.count;
         for (int a = 0; a < count; a += LANES) {
@@ -224,9 +245,52 @@ struct BlockScanner {
     }
 };
 
+// The correlations of the variable of a thread block's row with the candidates: in shared memory on a GPU, where all
+// edges of the row read them. All threads of the block must call it.
+__device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
+    const float* row = candidates.panel + static_cast<long long>(j) * candidates.pitch;
+#ifndef GPUPC_HOST
+    __shared__ float shared[MOST_CANDIDATES];
+    for (int k = static_cast<int>(threadIdx.x); k < candidates.count; k += static_cast<int>(blockDim.x)) {
+        shared[k] = row[k];
+    }
+    __syncthreads();
+    row = shared;
+#endif
+    return row;
+}
+
+// Calls f(e, i, r_ij) for the edges of a row from `begin` to `end` - 1 that are not separated, with a warp each.
+template <class F>
+__device__ __forceinline__ void each_open(const unsigned* partners, const unsigned* values, long long begin,
+                                          long long end, F f) {
+    for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
+        PerLane<unsigned> i;
+        PerLane<float> r;
+        unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
+            i[lane] = partners[e + lane];
+            r[lane] = __uint_as_float(values[e + lane]);
+            return !(i[lane] & SEPARATED);
+        });
+        for (; open != 0; open &= open - 1) {
+            const int lane = __ffs(static_cast<int>(open)) - 1;
+            f(e + lane, static_cast<int>(of_lane(i, lane)), of_lane(r, lane));
+        }
+    }
+}
+
+// Counts tests, undefined tests, canonical tests and edges that stay open, in each stripe of counters (tally.cuh).
+__device__ __forceinline__ void add_to(unsigned long long* counters, const BlockScanner& scanner,
+                                       unsigned long long open) {
+    if (!warp_leader()) return;
+    Tally{scanner.tests, scanner.undefined, scanner.rechecked}.add_to(counters);
+    if (open != 0) {
+        atomicAdd(&counters[(blockIdx.x + threadIdx.x / 32) % COUNTER_STRIPES * COUNTER_STRIDE + OPEN], open);
+    }
+}
+
 // Tests the edges of rows from `first` on with a block of candidates: with those in adj(j), where j is the row's
-// variable, if FROM_ROW holds, else with those in adj(i). A thread block takes a row. counters: tests, undefined tests
-// and canonical tests in each stripe (tally.cuh).
+// variable, if FROM_ROW holds, else with those in adj(i). A thread block takes a row.
 template <bool FROM_ROW>
 __global__ void __launch_bounds__(256)
     scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
@@ -234,38 +298,104 @@ __global__ void __launch_bounds__(256)
     const int j = first + static_cast<int>(blockIdx.x);
     const long long begin = rows.starts[j], end = rows.starts[j + 1];
     if (begin == end) return;
-    const float* row = candidates.panel + static_cast<long long>(j) * candidates.pitch;
-#ifndef GPUPC_HOST
-    __shared__ float shared[MOST_CANDIDATES];
-    if (!FROM_ROW) {  // all edges of the row read its correlations
-        for (int k = static_cast<int>(threadIdx.x); k < candidates.count; k += static_cast<int>(blockDim.x)) {
-            shared[k] = row[k];
-        }
-        __syncthreads();
-        row = shared;
-    }
-#endif
+    const float* row = FROM_ROW ? nullptr : staged_row(candidates, j);
     BlockScanner scanner{filter, candidates};
-    for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
-        PerLane<unsigned> partners;
-        PerLane<float> r;
-        unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
-            partners[lane] = rows.partners[e + lane];
-            r[lane] = __uint_as_float(rows.values[e + lane]);
-            return !(partners[lane] & SEPARATED);
-        });
-        for (; open != 0; open &= open - 1) {
-            const int lane = __ffs(static_cast<int>(open)) - 1;
-            const int i = static_cast<int>(of_lane(partners, lane));
-            const float r_ij = of_lane(r, lane);
-            const int k =
-                FROM_ROW ? scanner.scan(j, i, r_ij, candidates.panel + static_cast<long long>(i) * candidates.pitch)
-                         : scanner.scan(i, j, r_ij, row);
-            if (k >= 0 && warp_leader()) {
-                rows.partners[e + lane] = static_cast<unsigned>(i) | SEPARATED;
-                rows.values[e + lane] = static_cast<unsigned>(k);
-            }
+    unsigned long long open = 0;
+    each_open(rows.partners, rows.values, begin, end, [&](long long e, int i, float r) {
+        const int k = FROM_ROW ? scanner.scan(j, i, r, candidates.panel + static_cast<long long>(i) * candidates.pitch)
+                               : scanner.scan(i, j, r, row);
+        if (k < 0) {
+            ++open;
+        } else if (warp_leader()) {
+            separate(rows, e, k);
+        }
+    });
+    add_to(counters, scanner, open);
+}
+
+// Copies of the edges that are open, when these have become few: `slots` says where each is among all edges, and
+// `seconds` has the first member of adj(j) that separates it, NO_MEMBER if none did so far.
+struct OpenEdges {
+    EdgeRows rows;
+    long long* slots;
+    unsigned* seconds;
+};
+
+// counts[r] = the number of open edges of row first + r. Each warp takes a range of rows.
+__global__ void count_open(const __grid_constant__ EdgeRows rows, int first, int count, long long* counts) {
+    const WarpRows own(count);
+    for (int r = own.first; r < own.last; ++r) {
+        long long open = 0;
+        for (long long e = rows.starts[first + r]; e < rows.starts[first + r + 1]; e += LANES) {
+            open += __popc(ballot(static_cast<int>(min(rows.starts[first + r + 1] - e, static_cast<long long>(LANES))),
+                                  [&](int lane) { return !(rows.partners[e + lane] & SEPARATED); }));
+        }
+        if (warp_leader()) counts[r] = open;
+    }
+}
+
+// Copies the open edges. ends[r] is the sum of counts[0] to counts[r].
+__global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int count, const long long* ends,
+                          const __grid_constant__ OpenEdges to) {
+    const WarpRows own(count);
+    for (int r = own.first; r < own.last; ++r) {
+        long long at = r == 0 ? 0 : ends[r - 1];
+        if (warp_leader()) {
+            to.rows.starts[first + r] = at;
+            to.rows.starts[first + r + 1] = ends[r];
+        }
+        for (long long e = rows.starts[first + r]; e < rows.starts[first + r + 1]; e += LANES) {
+            const int width = static_cast<int>(min(rows.starts[first + r + 1] - e, static_cast<long long>(LANES)));
+            const unsigned open = ballot(width, [&](int lane) { return !(rows.partners[e + lane] & SEPARATED); });
+            each_lane(width, [&](int lane) {
+                if (!(open >> lane & 1)) return;
+                const long long slot = at + __popc(open & ~(~0u << lane));
+                to.rows.partners[slot] = rows.partners[e + lane];
+                to.rows.values[slot] = rows.values[e + lane];
+                to.slots[slot] = e + lane;
+                to.seconds[slot] = NO_MEMBER;
+            });
+            at += __popc(open);
         }
     }
-    if (warp_leader()) Tally{scanner.tests, scanner.undefined, scanner.rechecked}.add_to(counters);
+}
+
+// Tests the copied edges with a block of candidates. If BOTH holds, sets from adj(i) separate, and the first one from
+// adj(j) is kept; else those from adj(j) separate. A thread block takes a row.
+template <bool BOTH>
+__global__ void __launch_bounds__(256)
+    scan_open(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
+              const __grid_constant__ OpenEdges copies, const __grid_constant__ Candidates candidates, int first,
+              unsigned long long* counters) {
+    const int j = first + static_cast<int>(blockIdx.x);
+    const long long begin = copies.rows.starts[j], end = copies.rows.starts[j + 1];
+    if (begin == end) return;
+    const float* row = BOTH ? staged_row(candidates, j) : nullptr;
+    BlockScanner scanner{filter, candidates};
+    unsigned long long open = 0;
+    each_open(copies.rows.partners, copies.rows.values, begin, end, [&](long long e, int i, float r) {
+        const float* other = candidates.panel + static_cast<long long>(i) * candidates.pitch;
+        int k = BOTH ? scanner.scan(i, j, r, row) : scanner.scan(j, i, r, other);
+        if (k >= 0) {
+            if (warp_leader()) {
+                separate(rows, copies.slots[e], k);
+                copies.rows.partners[e] |= SEPARATED;
+            }
+            return;
+        }
+        ++open;
+        if (BOTH && copies.seconds[e] == NO_MEMBER) {
+            k = scanner.scan(j, i, r, other);
+            if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
+        }
+    });
+    add_to(counters, scanner, open);
+}
+
+// Separates the copied edges that are still open by the members that were kept for them. Grid (ceil(edges / threads)).
+__global__ void use_seconds(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
+                            long long edges) {
+    const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (e >= edges || copies.rows.partners[e] & SEPARATED || copies.seconds[e] == NO_MEMBER) return;
+    separate(rows, copies.slots[e], static_cast<int>(copies.seconds[e]));
 }
