@@ -146,6 +146,8 @@ struct Candidates {
     unsigned long long* end;  // the end of all lists
     long long capacity;       // lists beyond it are counted alone
     int first, count, pitch;
+
+    __device__ __forceinline__ const float* row(int v) const { return panel + static_cast<long long>(v) * pitch; }
 };
 
 // Writes the rows of the tile's variables. Each warp takes a range of rows.
@@ -200,18 +202,28 @@ __device__ __noinline__ Verdict canonical_test(const Filter& filter, int i, int 
     return h.independent(filter.critical_one, filter.residual_tolerance) ? INDEPENDENT : DEPENDENT;
 }
 
+// A variable's list of neighbours among the candidates.
+struct Neighbours {
+    long long start;
+    int count;
+
+    __device__ __forceinline__ Neighbours(const Candidates& candidates, int v)
+        : start(candidates.starts[v]), count(candidates.counts[v]) {}
+    __device__ __forceinline__ Neighbours(long long start, int count) : start(start), count(count) {}
+};
+
 // Tests edges with the candidates of a block.
 struct BlockScanner {
     const Filter& filter;
     const Candidates& candidates;
     unsigned long long tests = 0, undefined = 0, rechecked = 0;
 
-    // The first member of adj(owner) in the block that separates owner and other; -1 if there is none. `row` has the
-    // correlations of `other` with the candidates.
-    __device__ __forceinline__ int scan(int owner, int other, float r, const float* row) {
-        const unsigned short* numbers = candidates.numbers + candidates.starts[owner];
-        const float* correlations = candidates.correlations + candidates.starts[owner];
-        const int count = candidates.counts[owner], own = other - candidates.first;
+    // The first member of a list of neighbours that separates their owner and `other`, whose correlation is r; -1 if
+    // there is none. `row` has the correlations of `other` with the candidates.
+    __device__ __forceinline__ int scan(const Neighbours& list, int owner, int other, float r, const float* row) {
+        const unsigned short* numbers = candidates.numbers + list.start;
+        const float* correlations = candidates.correlations + list.start;
+        const int count = list.count, own = other - candidates.first;
         const bool with_own = own >= 0 && own < candidates.count;
         for (int a = 0; a < count; a += LANES) {
             const int width = min(count - a, LANES);
@@ -248,7 +260,7 @@ struct BlockScanner {
 // The correlations of the variable of a thread block's row with the candidates: in shared memory on a GPU, where all
 // edges of the row read them. All threads of the block must call it.
 __device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
-    const float* row = candidates.panel + static_cast<long long>(j) * candidates.pitch;
+    const float* row = candidates.row(j);
 #ifndef GPUPC_HOST
     __shared__ float shared[MOST_CANDIDATES];
     for (int k = static_cast<int>(threadIdx.x); k < candidates.count; k += static_cast<int>(blockDim.x)) {
@@ -260,21 +272,30 @@ __device__ __forceinline__ const float* staged_row(const Candidates& candidates,
     return row;
 }
 
-// Calls f(e, i, r_ij) for the edges of a row from `begin` to `end` - 1 that are not separated, with a warp each.
+// Calls f(e, i, r_ij, the neighbours of i) for the edges of a row from `begin` to `end` - 1 that are not separated, one
+// after the other in a warp. Lanes read the places of the lists side by side, which takes as long as reading one.
 template <class F>
-__device__ __forceinline__ void each_open(const unsigned* partners, const unsigned* values, long long begin,
+__device__ __forceinline__ void each_open(const Candidates& candidates, const EdgeRows& rows, long long begin,
                                           long long end, F f) {
     for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
         PerLane<unsigned> i;
         PerLane<float> r;
+        PerLane<long long> start;
+        PerLane<int> count;
         unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
-            i[lane] = partners[e + lane];
-            r[lane] = __uint_as_float(values[e + lane]);
+            i[lane] = rows.partners[e + lane];
+            r[lane] = __uint_as_float(rows.values[e + lane]);
             return !(i[lane] & SEPARATED);
+        });
+        each_lane(LANES, [&](int lane) {
+            if (!(open >> lane & 1)) return;
+            start[lane] = candidates.starts[i[lane]];
+            count[lane] = candidates.counts[i[lane]];
         });
         for (; open != 0; open &= open - 1) {
             const int lane = __ffs(static_cast<int>(open)) - 1;
-            f(e + lane, static_cast<int>(of_lane(i, lane)), of_lane(r, lane));
+            const Neighbours list(of_lane(start, lane), of_lane(count, lane));
+            f(e + lane, static_cast<int>(of_lane(i, lane)), of_lane(r, lane), list);
         }
     }
 }
@@ -292,7 +313,7 @@ __device__ __forceinline__ void add_to(unsigned long long* counters, const Block
 // Tests the edges of rows from `first` on with a block of candidates: with those in adj(j), where j is the row's
 // variable, if FROM_ROW holds, else with those in adj(i). A thread block takes a row.
 template <bool FROM_ROW>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 5)
     scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
                const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
     const int j = first + static_cast<int>(blockIdx.x);
@@ -301,9 +322,9 @@ __global__ void __launch_bounds__(256)
     const float* row = FROM_ROW ? nullptr : staged_row(candidates, j);
     BlockScanner scanner{filter, candidates};
     unsigned long long open = 0;
-    each_open(rows.partners, rows.values, begin, end, [&](long long e, int i, float r) {
-        const int k = FROM_ROW ? scanner.scan(j, i, r, candidates.panel + static_cast<long long>(i) * candidates.pitch)
-                               : scanner.scan(i, j, r, row);
+    const Neighbours of_row(candidates, j);
+    each_open(candidates, rows, begin, end, [&](long long e, int i, float r, const Neighbours& of_i) {
+        const int k = FROM_ROW ? scanner.scan(of_row, j, i, r, candidates.row(i)) : scanner.scan(of_i, i, j, r, row);
         if (k < 0) {
             ++open;
         } else if (warp_leader()) {
@@ -363,7 +384,7 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
 // Tests the copied edges with a block of candidates. If BOTH holds, sets from adj(i) separate, and the first one from
 // adj(j) is kept; else those from adj(j) separate. A thread block takes a row.
 template <bool BOTH>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 5)
     scan_open(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
               const __grid_constant__ OpenEdges copies, const __grid_constant__ Candidates candidates, int first,
               unsigned long long* counters) {
@@ -373,9 +394,9 @@ __global__ void __launch_bounds__(256)
     const float* row = BOTH ? staged_row(candidates, j) : nullptr;
     BlockScanner scanner{filter, candidates};
     unsigned long long open = 0;
-    each_open(copies.rows.partners, copies.rows.values, begin, end, [&](long long e, int i, float r) {
-        const float* other = candidates.panel + static_cast<long long>(i) * candidates.pitch;
-        int k = BOTH ? scanner.scan(i, j, r, row) : scanner.scan(j, i, r, other);
+    const Neighbours of_row(candidates, j);
+    each_open(candidates, copies.rows, begin, end, [&](long long e, int i, float r, const Neighbours& of_i) {
+        int k = BOTH ? scanner.scan(of_i, i, j, r, row) : scanner.scan(of_row, j, i, r, candidates.row(i));
         if (k >= 0) {
             if (warp_leader()) {
                 separate(rows, copies.slots[e], k);
@@ -385,7 +406,7 @@ __global__ void __launch_bounds__(256)
         }
         ++open;
         if (BOTH && copies.seconds[e] == NO_MEMBER) {
-            k = scanner.scan(j, i, r, other);
+            k = scanner.scan(of_row, j, i, r, candidates.row(i));
             if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
         }
     });
