@@ -34,6 +34,12 @@ CANDIDATE_BYTES = 4
 NEIGHBOUR_BYTES = 6
 """An entry of a list of neighbours: the neighbour's number, and the correlation with it."""
 
+RESULT_BYTES = 32
+"""An edge whose result is read: its partner and member, whether it is separated, and the list of those that are not."""
+
+MOST_READ = 1 << 24
+"""The most edges whose results are read at a time."""
+
 OPEN_BYTES = 20
 """A copy of an open edge: its partner, its correlation, its place, and the member of a set."""
 
@@ -48,6 +54,7 @@ class FilterPlan:
         neighbours: the entries of the lists of neighbours among a block of candidates.
         edges: the edges of a group of rows.
         open_edges: how few edges are copied once they are the only ones that are open.
+        read: the edges whose results are read at a time, at least those of a row.
         upload: variables whose samples are standardised at a time.
         device_bytes: the least device memory that the search needs.
     """
@@ -57,14 +64,15 @@ class FilterPlan:
     neighbours: int
     edges: int
     open_edges: int
+    read: int
     upload: int
     device_bytes: int
 
 
 def fixed_bytes(m: int, p: int, tile_bytes: int) -> int:
-    """(m, p) samples, a tile, counts and sums of its edges or of open ones, degrees, starts of rows, counters."""
+    """(m, p) samples, a tile, counts and sums of its edges, or of open ones, degrees, starts of rows, counters."""
     tile = tile_bytes // 8
-    counts = 16 * max(tile // COLUMNS_A_WARP + tile // p + 1, p)
+    counts = 32 * max(tile // COLUMNS_A_WARP + tile // p + 1, p)
     return allocated_bytes(8 * m * p) + tile_bytes + counts + 4 * p + 16 * (p + 1) + COUNTER_BYTES + 32 * 512
 
 
@@ -75,7 +83,9 @@ def candidate_bytes(p: int, candidates: int, neighbours: int) -> int:
 
 def least_device_bytes(m: int, p: int) -> int:
     """The samples twice, as levels from 2 on need them; or the smallest tile and block, and the edges of one row."""
-    smallest = fixed_bytes(m, p, 8 * p) + candidate_bytes(p, STEP, STEP * p) + (EDGE_BYTES + OPEN_BYTES) * p
+    smallest = (
+        fixed_bytes(m, p, 8 * p) + candidate_bytes(p, STEP, STEP * p) + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
+    )
     return max(2 * allocated_bytes(8 * m * p), smallest)
 
 
@@ -87,14 +97,17 @@ def choose(m: int, p: int, budget: int) -> FilterPlan:
     candidates = STEP + min(MOST_CANDIDATES - STEP, spare // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
     neighbours = min(p * candidates, max(STEP * p, p * candidates // 16, spare // 16 // NEIGHBOUR_BYTES))
     open_edges = p + spare // 16 // OPEN_BYTES
+    read = p + min(MOST_READ, spare // 32 // RESULT_BYTES)
     candidates = min(candidates, p)
-    left = budget - fixed_bytes(m, p, tile_bytes) - candidate_bytes(p, candidates, neighbours) - OPEN_BYTES * open_edges
+    taken = fixed_bytes(m, p, tile_bytes) + candidate_bytes(p, candidates, neighbours)
+    left = budget - taken - OPEN_BYTES * open_edges - RESULT_BYTES * read
     return FilterPlan(
         tile=tile_bytes // 8,
         candidates=candidates,
         neighbours=neighbours,
         edges=max(1, min(left // EDGE_BYTES, p * (p - 1) // 2)),
         open_edges=max(1, min(open_edges, p * (p - 1) // 2)),
+        read=read,
         upload=max(1, min(MOST_UPLOAD_BYTES, budget - samples, ceil_div(samples, 8)) // (8 * m)),
         device_bytes=least,
     )

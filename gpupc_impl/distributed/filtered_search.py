@@ -112,7 +112,8 @@ class FilteredSearch(SparseSearch):
         levels = FilteredLevels(problem, backend, with_level_one, show=self.run.progress is not None)
         counted = np.zeros(3, np.int64)
         for group in levels.groups(first):
-            results.write(backend, group, dict(zip(COUNTS, levels.counts - counted, strict=True)))
+            counts = dict(zip(COUNTS, levels.counts - counted, strict=True))
+            results.write(backend, group, counts, levels.plan.read)
             counted = levels.counts.copy()
         self._samples = levels.samples
         seconds = levels.seconds

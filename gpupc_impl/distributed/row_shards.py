@@ -20,9 +20,6 @@ from gpupc_impl.distributed.filter import COUNTS, SEPARATED, GroupResult
 from gpupc_impl.distributed.sharded_sets import FirstShards, check_counts
 from gpupc_impl.distributed.shards import ShardFolder
 
-EDGES_A_SHARD = 1 << 24
-"""The edges of a shard to aim for."""
-
 MOST_THREADS = 16
 """The most threads that digest and write shards."""
 
@@ -84,16 +81,17 @@ class RowShards(FirstShards):
             first = rows.stop
         return first
 
-    def write(self, backend: Backend, group: GroupResult, counts: Mapping[str, int]) -> None:
+    def write(self, backend: Backend, group: GroupResult, counts: Mapping[str, int], most: int) -> None:
         """Write the shards of a group of rows in threads, while others are read from the device.
 
         Args:
             counts: of the group's tests.
+            most: the edges of a shard, of more than one row.
         """
         threads = min(MOST_THREADS, os.cpu_count() or 1)
         with ThreadPoolExecutor(threads) as pool:
             pending: collections.deque[Future[None]] = collections.deque()
-            for part in _parts(group.starts):
+            for part in _parts(group.starts, most):
                 rows = slice(group.rows.start + part.start, group.rows.start + part.stop)
                 edges = slice(int(group.starts[part.start]), int(group.starts[part.stop]))
                 with backend.array_library() as library:  # a device does in no time what would keep a core busy
@@ -178,11 +176,11 @@ class RowShards(FirstShards):
         return int(members[row][at])
 
 
-def _parts(starts: np.ndarray) -> Iterator[slice]:
-    """Rows in slices of about `EDGES_A_SHARD` edges, given (rows + 1,) starts."""
+def _parts(starts: np.ndarray, most: int) -> Iterator[slice]:
+    """Rows in slices of up to `most` edges, given (rows + 1,) starts."""
     first, last = 0, len(starts) - 1
     while first < last:
-        stop = int(np.searchsorted(starts, starts[first] + EDGES_A_SHARD, side="right")) - 1
+        stop = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
         stop = min(max(stop, first + 1), last)
         yield slice(first, stop)
         first = stop
