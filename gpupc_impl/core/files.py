@@ -323,7 +323,13 @@ def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mappin
         place: what the content belongs to, such as a problem and a level, as JSON can hold it; it is not written.
     """
     described = {**description, "sha256": _seal(description, arrays, place)}
-    np.savez(file, described=np.array(json.dumps(described, sort_keys=True)), **arrays)
+    contents = {"described": np.array(json.dumps(described, sort_keys=True)), **arrays}
+    with zipfile.ZipFile(file, "w") as archive:  # as numpy.savez, but without a copy, for which a thread would wait
+        for name, array in contents.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                array = np.ascontiguousarray(array).reshape(np.shape(array))
+                np.lib.format.write_array_header_1_0(entry, np.lib.format.header_data_from_array_1_0(array))
+                entry.write(array.reshape(-1).view(np.uint8).data)
 
 
 def read_sealed(path: str | Path, place: Any = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
