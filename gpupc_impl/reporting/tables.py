@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import write_csv
+from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting.sources import Heading
 
 OF_PAPERS = ("paper", "reported")
@@ -23,15 +24,23 @@ VERDICT_COLOURS = {
 """The background of a verdict in HTML."""
 
 
+def plain(text: str) -> str:
+    """A text as Markdown shows it: what would be HTML, a link or a new line in it stays text of the same line."""
+    return _MARKUP.sub(lambda markup: html.escape(markup.group()).replace("(", "\\("), " ".join(text.splitlines()))
+
+
+_MARKUP = re.compile(r"<(?=[a-z/!?])|&(?=#?\w+;)|(?<=\])[(]", re.IGNORECASE)
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> str:
-    """Return a table in Markdown, without a line break at its end.
+    """Return a table in Markdown, without a line break at its end; cells are `plain` texts.
 
     Args:
         numeric: the columns that are aligned to the right.
     """
     rule = ["---:" if column in numeric else "---" for column in range(len(header))]
     lines = (header, rule, *rows)
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +99,8 @@ Block = tuple[Heading | None, Table]
 def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
     """Write the tables of several machines as blocks below each other, and one CSV of all their rows."""
     write_csv(csv_path, *csv_rows([(heading, table.plain, table.columns) for heading, table in blocks]))
-    Path(md_path).write_text(_markdown_page(blocks), encoding="utf-8")
-    Path(html_path).write_text(_html_page(blocks), encoding="utf-8")
+    write_text(md_path, _markdown_page(blocks))
+    write_text(html_path, _html_page(blocks))
 
 
 def csv_rows(
@@ -129,12 +138,12 @@ def _notes(blocks: Sequence[Block]) -> tuple[list[list[str]], list[str]]:
 
 def _markdown_page(blocks: Sequence[Block]) -> str:
     own, shared = _notes(blocks)
-    parts = [f"**{blocks[0][1].title}**\n\n"]
+    parts = [f"**{plain(blocks[0][1].title)}**\n\n"]
     for (heading, table), notes in zip(blocks, own, strict=True):
-        parts.append((f"**{heading}**\n\n" if heading else "") + f"{table.markdown()}\n\n")
-        parts.append("".join(f"- {note}\n" for note in notes) + "\n" * bool(notes and len(blocks) > 1))
+        parts.append((f"**{plain(str(heading))}**\n\n" if heading else "") + f"{table.markdown()}\n\n")
+        parts.append("".join(f"- {plain(note)}\n" for note in notes) + "\n" * bool(notes and len(blocks) > 1))
     if shared:
-        parts.append("All of these:\n\n" + "".join(f"- {note}\n" for note in shared))
+        parts.append("All of these:\n\n" + "".join(f"- {plain(note)}\n" for note in shared))
     return "".join(parts)
 
 

@@ -6,6 +6,12 @@
 // purpose.
 #pragma once
 
+// In C++17 libstdc++'s math.h declares special functions, which takes as long to read as a small kernel to compile.
+#if __has_include(<bits/c++config.h>)
+#include <bits/c++config.h>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#endif
+
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
