@@ -230,7 +230,7 @@ class GpupcCMIknn(CMIknn):
 
 
 class GpupcKernel(CondIndTest):
-    """RCIT, RCoT or KCI (docs/kernel.md), none of which tigramite has.
+    """The tests RCIT, RCoT and KCI (docs/kernel.md), which tigramite does not offer.
 
     Args:
         test: ``"rcit"``, ``"rcot"`` or ``"kci"``.
@@ -240,7 +240,7 @@ class GpupcKernel(CondIndTest):
         kwargs: arguments of tigramite's ``CondIndTest``. Only analytic significance is supported.
 
     Raises:
-        gpupc_impl.InvalidProblem: by a test, if it has several X or Y, or a parameter or the data cannot be used.
+        gpupc_impl.InvalidProblem: raised by a test for several X or Y, an invalid parameter, or unusable data.
     """
 
     measure = "kernel"
@@ -259,7 +259,7 @@ class GpupcKernel(CondIndTest):
         super().__init__(seed=seed, **kwargs)
 
     def get_dependence_measure(self, array: np.ndarray, xyz: np.ndarray, data_type: Any = None) -> float:
-        """The statistic of (dim, T) samples, which grows with T."""
+        """Return the statistic of (dim, T) samples, which grows with T."""
         if np.bincount(xyz, minlength=2)[:2].max() > 1:
             raise InvalidProblem("X or Y has several variables; kernel tests are of one X and one Y, given any Z")
         order = np.argsort(xyz, kind="stable")
@@ -269,5 +269,5 @@ class GpupcKernel(CondIndTest):
         return statistic
 
     def get_analytic_significance(self, value: float, T: int, dim: int, xyz: np.ndarray) -> float:
-        """The p-value of the latest statistic; tigramite requests both one after the other."""
+        """Return the p-value of the latest statistic; tigramite requests first the statistic, then the p-value."""
         return self._p_value

@@ -92,7 +92,7 @@ def row_pieces(array: np.ndarray) -> Iterator[slice]:
 
 
 def by_pieces(array: np.ndarray, function: Callable[[slice], Result]) -> list[Result]:
-    """The results of a function of some rows of an array, for all pieces of it, by threads where there are several."""
+    """Call a function for every piece of an array's rows, with several threads, and return the results."""
     parts = list(row_pieces(array))
     if len(parts) < 2:
         return [function(rows) for rows in parts]

@@ -245,7 +245,7 @@ def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
 
 
 class _CompilerEnded(KernelCompilationError):
-    """A signal ended the compiler, which says nothing about what it was given."""
+    """A signal ended the compiler, so its exit does not mean that the source or the flags are wrong."""
 
 
 @compiling()
