@@ -24,8 +24,8 @@ TESTS = {"chi-square": "chisq", "g-square": "gsq"}
 def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
-    causal-learn implements the adjusted rule for degrees of freedom. A problem with the full rule is solved by the
-    adjusted one, which the result's facts state.
+    causal-learn implements the adjusted rule for degrees of freedom. For a problem with the full rule, causal-learn
+    still applies the adjusted rule, and the result's facts state this.
 
     Raises:
         InvalidProblem: the problem is the workload of a fixed number of tests an edge, which is not a search.

@@ -150,7 +150,8 @@ class Worker:
     def request(self, message: Mapping[str, Any], time_limit_s: float | None = None) -> Outcome:
         """Send a message and wait for its outcome.
 
-        After ``timeout``, ``killed``, ``oom`` by our limit, and anything that is no answer, the worker has ended.
+        The worker has ended after the outcomes ``timeout`` and ``killed``, after ``oom`` by our limit, and after output
+        that is no valid answer.
 
         Args:
             message: any value that JSON can represent.

@@ -258,8 +258,7 @@ def _files(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
 def _written(
     chosen: Mapping[Name, Entry], shared: int, conflicts: Sequence[str], into: Path, readers: Sequence[Reader]
 ) -> Merged:
-    """Write a published folder, with the other content of its place, to a temporary folder, and move it into place when
-    it is complete."""
+    """Write a published folder, with the other files of ``into``, to a temporary folder that finally replaces ``into``."""
     into = into.absolute()
     part, before = (into.with_name(f".{into.name}.{os.getpid()}.{name}") for name in ("part", "before"))
     config = chosen.get(("file", "config.yaml"))

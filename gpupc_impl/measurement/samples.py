@@ -29,8 +29,8 @@ from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import Limits
 
 LOST_ATTEMPTS = 2
-"""The upper bound on the attempts that a setting may cost. One of these attempts may have ended for another reason,
-such as a failing node."""
+"""The upper bound on the attempts that a setting may cost. One attempt may have been lost for a reason other than the
+setting, such as a failing node."""
 
 MACHINE_FACTS = ("node", "platform", "cpu", "cores", "threads", "python", "packages", "blas", "device")
 """The facts of the environment on which samples depend, as far as they are known."""

@@ -46,7 +46,7 @@ struct WarpLists {
         for (int l = 0; l < Here::LISTS; ++l) ends[l] = here.header->starts[l][thread + 1];
     }
 
-    // Returns where a bucket ends in a list.
+    // Returns the index after the last entry of a bucket in a list.
     __device__ __forceinline__ int end_of(int list, int bin) const { return __shfl_sync(ALL, ends[list], bin); }
 
     // The thread's neighbour in a row of a list with `length` entries; a NaN behind the end.
