@@ -1,7 +1,6 @@
 """What kernels include of the system's headers, read by the compiler once for all kernels with the same sanitizers.
 
-To read them takes as long as to compile most kernels. Kernels without sanitizers are compiled as ever: `make reproduce`
-may have left them in the cache.
+To read them takes as long as to compile most kernels.
 """
 
 from __future__ import annotations

@@ -23,16 +23,8 @@ from gpupc_impl.core.registry import method_packages
 MAX_LEVEL = 10
 USUAL_LEVEL = 5
 """Kernels of deeper levels, which differ from those of this one in a number, are compiled in slow tests."""
-ARCHITECTURES = ("sm_80", pytest.param("sm_90", marks=pytest.mark.slow))
-"""What the first takes, the later ones take as well: no kernel asks for more of a device."""
 HASTE = "--Ofast-compile=max"
-"""NVRTC's option for machine code in a twentieth of the time, by leaving it as it is."""
-STAND_INS = {
-    "fused_levels<1, 5>": "fused_levels<3, 3>",
-    "gpupc_level_zero<unsigned char, SHARED>": "gpupc_level_zero<unsigned char, SORTED>",
-    "gpupc_level<unsigned char, SHARED>": "gpupc_level<unsigned char, SORTED>",
-}
-"""For kernels that take long to compile, one of the same template that does not."""
+"""NVRTC's option for machine code that is not optimised, in a twentieth of the time; slow tests compile without it."""
 
 
 def kernel_lists() -> list:
@@ -174,23 +166,11 @@ def test_every_kernel_compiles(library, source, kernels, monkeypatch):
     assert check_kernels(library, source, kernels, "sm_80").startswith(b"\x7fELF")
 
 
-def as_they_run() -> list:
-    """Sources with kernels, to be compiled together: one of each template, and in slow tests the others."""
-    groups = []
-    for source, kernels in KERNELS.items():
-        first = {expression.partition("<")[0]: expression for expression in reversed(kernels)}.values()
-        chosen = {STAND_INS.get(expression, expression): kernels[expression] for expression in first}
-        others = {expression: structs for expression, structs in kernels.items() if expression not in chosen}
-        groups.append(pytest.param(source, chosen, id=source))
-        if others:
-            groups.append(pytest.param(source, others, id=f"{source}-others", marks=pytest.mark.slow))
-    return groups
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("source", "kernels"), as_they_run())
-def test_kernels_compile_as_they_run(library, source, kernels, architecture):
-    assert check_kernels(library, source, kernels, architecture).startswith(b"\x7fELF")
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("source", KERNELS)
+def test_every_kernel_compiles_as_it_runs(library, source, architecture):
+    assert check_kernels(library, source, KERNELS[source], architecture).startswith(b"\x7fELF")
 
 
 def check_kernels(library, source, kernels, architecture):
