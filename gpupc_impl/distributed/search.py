@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.files import write_text
 from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
 from gpupc_impl.core.registry import Run
 from gpupc_impl.distributed import cluster, machine, panel_plan, preparation, shards, supervision, worker
@@ -92,8 +92,7 @@ class DistributedSearch(SparseSearch):
         self._shards = BlockShards(folder, plan, owner)
         self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None)
         self._stack.callback(self._forget, client)
-        with write_whole(folder.key) as temporary:
-            temporary.write_text(self._spec.key)
+        write_text(folder.key, self._spec.key)
         supervision.run_on_workers(client, worker.prepare, self._spec)
         ready = time.perf_counter()
         seconds = {"plan": planned - started, "write_numbers": written - planned, "read_numbers": ready - written}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.core.files import write_text
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views.plots import as_svg, require
@@ -33,7 +34,7 @@ HUBS_LISTED, COMPONENTS_LISTED, SHOWN = 15, 8, 8
 def write(result: Result, path: str | Path) -> None:
     """See `core.shown.Shown.report`."""
     require()
-    Path(path).write_text(page(result), encoding="utf-8")
+    write_text(path, page(result))
 
 
 def page(result: Result) -> str:
