@@ -122,7 +122,6 @@ class KernelProblem(Problem):
 
         Args:
             null: ``"auto"`` takes Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
-            set_features: 0 takes the R package's number: 100 for RCIT, 25 for RCoT.
 
         A constant variable is independent of all others: its tests have p = 1. A warning names it.
 
