@@ -132,6 +132,7 @@ def draw(lines: Lines, path: Path) -> None:
     axes[2].set(xscale="log", xlabel="seconds a search", ylabel="structural Hamming distance")
     axes[2].set_title(f"graphs of {runs.GRAPH_VARIABLES} variables, {runs.GRAPH_SAMPLES} samples")
     axes[2].margins(0.25)
+    axes[2].set_ylim(bottom=-0.3)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
 
