@@ -27,9 +27,12 @@ from gpupc_impl.backends.host_kernels import (
 )
 from gpupc_impl.backends.host_memory import Budget, allocate, borrow, libc, owner
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
-from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import SourceCache
 from gpupc_impl.backends.streams import Event, Stream, check_copy
+
+_PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+"""Environment variables that say where kernels, the compiler and the cache are."""
 
 _loaded: SourceCache[LoadedKernel] = SourceCache()
 
@@ -77,6 +80,7 @@ class HostBackend(Backend):
         GPUPC_HOST_THREADS: OS threads to use; default: the cores this process may run on.
         GPUPC_HOST_STACK_KIB: stack of one CUDA thread in KiB; default 256.
         GPUPC_CACHE_DIR: where compiled kernels are kept.
+        GPUPC_SHIPPED_DIR: where kernels that were compiled ahead lie; default: in the installed package, if it has any.
         GPUPC_SANITIZE: ``address``, ``undefined`` or both; needs ``sanitizer_environment``.
         GPUPC_RECORD_LAUNCHES: a folder into which each launch is written, for ``gpupc_impl.backends.replay``.
     """
@@ -108,8 +112,9 @@ class HostBackend(Backend):
         if sys.platform != "linux":
             return f"the host backend runs on Linux only, not on {sys.platform}; use a Linux container"
         try:
-            build.find_compiler()
             sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
+            if sanitizers or shipped.target() is None:
+                build.find_compiler()
         except (BackendUnavailable, ValueError) as error:
             return str(error)
         if "thread" in sanitizers:
@@ -119,14 +124,14 @@ class HostBackend(Backend):
             )
         if "address" in sanitizers and not hasattr(libc, "__asan_init"):
             return "GPUPC_SANITIZE=address needs its runtime loaded first: start Python with sanitizer_environment()"
-        return build.missing_sanitizer(sanitizers)
+        return build.missing_sanitizer(sanitizers) if sanitizers else None
 
     def describe(self) -> dict[str, Any]:
-        compiler = build.find_compiler()
+        ahead = None if self._sanitizers else shipped.compiler()
         return {
             "device": cpu_name(),
             "threads": self.threads,
-            "compiler": compiler.version,
+            "compiler": ahead or build.find_compiler().version,
             "sanitizers": list(self._sanitizers),
         }
 
@@ -235,7 +240,7 @@ class HostBackend(Backend):
         if key not in self._kernels:
             path, started = PACKAGE_ROOT / source, time.perf_counter()
             load = functools.partial(load_kernel, path, expression, structs, constants, self._sanitizers)
-            target = self._sanitizers, build.find_compiler(), build.cache_folder()
+            target = self._sanitizers, *map(os.environ.get, _PLACES)
             identity = path, expression, *structs, tuple(constants.items()), target
             try:
                 loaded = _loaded.get(identity, (path, *build.BESIDE_KERNELS), load)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpupc_impl.backends.arguments import Address, KernelParameter, Number, Pointer, Struct
-from gpupc_impl.backends.errors import KernelCompilationError, KernelLaunchError
+from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError, KernelLaunchError
 from gpupc_impl.backends.host_memory import Budget, Memory, owner
 from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
-from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import source_name
 from gpupc_impl.backends.streams import Stream
 from gpupc_impl.integers import round_up
@@ -86,8 +86,10 @@ def load_kernel(
         raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
     path = path.resolve()
     _runtime(sanitizers)  # the kernel's library refers to its symbols
+    find = functools.partial(shipped.kernel, path, expression, structs, constants)
     build_it = functools.partial(build.build_kernel, path, expression, structs, sanitizers, constants)
-    return LoadedKernel(path, _load_library(f"kernel {expression}", build_it), structs)
+    library = _load_library(f"kernel {expression}", None if sanitizers else find, build_it)
+    return LoadedKernel(path, library, structs)
 
 
 class HostKernel(Kernel):
@@ -174,7 +176,8 @@ def _pool(process: int, threads: Threads) -> _Pool:
 @functools.cache
 def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
     """The runtime, loaded so that the libraries of kernels find its symbols."""
-    library = _load_library("the runtime", lambda: build.build_runtime(sanitizers), ctypes.RTLD_GLOBAL)
+    find = None if sanitizers else shipped.runtime
+    library = _load_library("the runtime", find, lambda: build.build_runtime(sanitizers), ctypes.RTLD_GLOBAL)
     library.simt_pool_new.argtypes = [ctypes.c_uint, ctypes.c_size_t]
     library.simt_pool_new.restype = ctypes.c_void_p
     three = ctypes.POINTER(ctypes.c_uint)
@@ -189,10 +192,26 @@ def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
     return library
 
 
-def _load_library(what: str, make: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
-    """Build a library, or take it from the cache, and load it; a cached one that does not load is built again."""
+def _load_library(
+    what: str, find: Callable[[], Path | None] | None, make: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE
+) -> ctypes.CDLL:
+    """Load a library that was compiled ahead, else one from the cache, else build it.
+
+    A cached library that does not load is built again.
+
+    Args:
+        what: the library, for messages.
+        find: returns the path of the one that was compiled ahead, or None.
+        make: builds it, or takes it from the cache.
+    """
+    if find is not None:
+        with contextlib.suppress(OSError):  # it may need a newer C library than this machine's
+            if path := find():
+                return ctypes.CDLL(str(path), mode)
     try:
         return ctypes.CDLL(str(make()), mode)
+    except BackendUnavailable as error:
+        raise BackendUnavailable(f"{what} has to be compiled here: {error}") from error
     except OSError:
         make().unlink(missing_ok=True)
     try:
