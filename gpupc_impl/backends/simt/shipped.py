@@ -35,8 +35,12 @@ _FLAGS = (
 
 def target() -> str | None:
     """The best target that this machine's CPU can run and that has an archive."""
-    runnable = (name for name, features in TARGETS.get(platform.machine(), {}).items() if features <= _features())
-    return next((name for name in runnable if shipped.archive_of(name) is not None), None)
+    return next((name for name in runnable_targets() if shipped.archive_of(name) is not None), None)
+
+
+def runnable_targets() -> list[str]:
+    """The targets that this machine's CPU can run, the best first."""
+    return [name for name, features in TARGETS.get(platform.machine(), {}).items() if features <= _features()]
 
 
 def compiler() -> str | None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import itertools
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, KernelSource, Pointer, Struct, nvrtc
+from gpupc_impl.backends import KernelCompilationError, Pointer, Struct, nvrtc
 from gpupc_impl.backends.arguments import ASSERTIONS
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.cuda_copies import MIRROR
 from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
 from gpupc_impl.backends.sources import sources_of
-from gpupc_impl.core.registry import method_packages
+from workflow.lib.shipped import all_kernels
 
 MAX_LEVEL = 10
 USUAL_LEVEL = 5
@@ -34,20 +30,12 @@ STAND_INS = {
 """For kernels that take long to compile, one of the same template that does not."""
 
 
-def kernel_lists() -> list:
-    """The `all_kernels` of each package of methods that has a module `device` with one."""
-    devices = [f"{name}.device" for name in method_packages() if importlib.util.find_spec(f"{name}.device")]
-    found = [getattr(importlib.import_module(name), "all_kernels", None) for name in devices]
-    return [all_kernels for all_kernels in found if all_kernels is not None]
-
-
 def kernels_up_to(level: int) -> dict[str, dict[str, tuple[Struct, ...]]]:
     """By source and expression, the structs that the kernel takes."""
-    found = {MIRROR.source: {MIRROR.expression: MIRROR.structs}}
-    for all_kernels in kernel_lists():
-        for kernel in itertools.starmap(KernelSource, all_kernels(level)):
-            found.setdefault(kernel.source, {})[kernel.expression] = kernel.structs
-    return found
+    kernels: dict[str, dict[str, tuple[Struct, ...]]] = {}
+    for kernel in all_kernels(level):
+        kernels.setdefault(kernel.source, {})[kernel.expression] = kernel.structs
+    return kernels
 
 
 KERNELS = kernels_up_to(MAX_LEVEL)
