@@ -155,7 +155,8 @@ def main(arguments: list[str] | None = None) -> int:
             started = time.perf_counter()
             path = build_archive(target, kernels, options.into, options.jobs)
             seconds = time.perf_counter() - started
-            print(f"{path.name}: {len(kernels)} kernels, {path.stat().st_size / 1e6:.1f} MB, {seconds:.0f} s")
+            size = path.stat().st_size / 1e6
+            print(f"{path.name}: {len(kernels)} kernels, {size:.1f} MB, {seconds:.0f} s", flush=True)
     except (BackendUnavailable, KernelCompilationError) as error:
         print(error, file=sys.stderr)
         return 2
