@@ -36,21 +36,24 @@ print(json.dumps([found.adjacency.tolist(), sets, gpupc_impl.__file__]))
 FAMILIES = """
 import time
 import numpy as np
+import pandas as pd
 import gpupc_impl
 rng = np.random.default_rng(3)
 numbers = rng.normal(size=(120, 6))
 numbers[:, 1:] += numbers[:, :-1]
 categories = (numbers > 0).astype(np.uint8)
+table = pd.DataFrame(numbers).assign(site=np.where(categories[:, 0], "north", "south"))
+table.columns = map(str, table.columns)
 for data, options in (
     (numbers, {}),
     (categories, {"family": "discrete"}),
     (numbers, {"family": "nonlinear"}),
-    (np.hstack([categories[:, :1], numbers[:, 1:]]), {"family": "mixed", "categorical": [0]}),
+    (table, {"family": "mixed"}),
 ):
     start = time.perf_counter()
     found = gpupc_impl.skeleton(data, backend="host", **options)
     print(options.get("family", "gaussian"), f"{time.perf_counter() - start:.2f} s", found.edges_per_level)
-found.plot().savefig("picture.png")
+found.plot().figure.savefig("picture.png")
 """
 
 
@@ -177,7 +180,7 @@ def test_every_family_in_an_empty_environment(target, tmp_path, without_compiler
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
     install = [python, *PIP[1:], "install", "-c", ROOT / "constraints.txt", f"{wheel}[plots]"]
-    subprocess.run(install, check=True)
+    subprocess.run(install, env={name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}, check=True)
     without_compiler.pop("PYTHONPATH", None)
     print(output := run(FAMILIES, tmp_path, without_compiler, python))
     assert [line.split()[0] for line in output.splitlines()] == ["gaussian", "discrete", "nonlinear", "mixed"]
