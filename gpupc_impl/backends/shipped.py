@@ -20,6 +20,7 @@ import hashlib
 import json
 import lzma
 import os
+import threading
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,7 +90,8 @@ class Archive:
             self.entries = {digest: Entry(**entry) for digest, entry in index["entries"].items()}
         except _UNREADABLE as error:
             raise DamagedArchive(f"{path}: {error}") from error
-        self._member = functools.lru_cache(maxsize=2)(self._read)  # the kernels of a source are asked for in a row
+        self._lock = threading.Lock()  # threads request the kernels of a source together, which are unpacked once
+        self._member = functools.lru_cache(maxsize=8)(self._read)
 
     def content(self, digest: str) -> bytes:
         """One of its binaries.
@@ -99,7 +101,8 @@ class Archive:
         """
         entry = self.entries[digest]
         try:
-            content = self._member(entry.member)[entry.first : entry.end]
+            with self._lock:
+                content = self._member(entry.member)[entry.first : entry.end]
         except _UNREADABLE as error:
             raise DamagedArchive(f"{self._path}: {error}") from error
         if hashlib.sha256(content).hexdigest() != entry.sha256:
