@@ -97,7 +97,7 @@ class DistributedSearch(LevelSearch):
         written = time.perf_counter()
         self._spec = self._describe(folder, plan, backend, is_temporary=owner is not None)
         self._block_shards = BlockShards(folder, plan, owner)
-        self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None)
+        self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None, self.run.backend)
         self._stack.callback(self._forget, client)
         with write_whole(folder.key) as temporary:
             temporary.write_text(self._spec.key)
@@ -168,7 +168,7 @@ class DistributedSearch(LevelSearch):
 
     def _first_levels(self) -> list[LevelOutcome]:
         """Run levels 0 and 1, which share their tasks."""
-        started, problem, plan = time.perf_counter(), self.problem, self._spec.plan
+        started, problem, plan = self.run.backend.clock(), self.problem, self._spec.plan
         blocks = list(plan.blocks())
         share = plan.shares(len(self._workers))
         preferred = [self._workers[share[block]] if len(self._workers) > 1 else None for block in blocks]
@@ -188,7 +188,7 @@ class DistributedSearch(LevelSearch):
         edges = np.concatenate(left)
         keys = np.sort(edges[:, 0].astype(np.int64) * self.p + edges[:, 1])  # much faster than sorting rows
         self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(edges.dtype)
-        seconds = time.perf_counter() - started
+        seconds = self.run.backend.clock() - started
         step_seconds: Counter = Counter()
         for facts in self._runner.levels[-1]["workers"].values():
             step_seconds.update(facts["seconds"])
