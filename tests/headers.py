@@ -40,7 +40,7 @@ def command(*sanitizers: str) -> list[str]:
     write(header, HEADERS.encode())
     read = known / ",".join(sanitizers)
     if not read.exists():
-        flags = (*build._BASE_FLAGS, *build._optimisation(sanitizers), build._NATIVE)
+        flags = (*build.BASE_FLAGS, *build._optimisation(sanitizers), build._NATIVE)
         with tempfile.TemporaryDirectory(dir=known.parent) as folder:
             build.run_compiler((*flags, "-x", "c++-header", str(header), "-o", f"{folder}/read"))
             os.replace(f"{folder}/read", read)

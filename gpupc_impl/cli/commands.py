@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpupc_impl.cli import records
 from gpupc_impl.cli.compiling import fill_cache
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
+from gpupc_impl.cli.output import OUTPUT_SUFFIXES, UsageError, listed, show_progress, summary
 from gpupc_impl.core.colliders import AUTO, default_rule
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
@@ -23,10 +23,6 @@ from gpupc_impl.search import SearchRequest
 from gpupc_impl.tables import TableFormat
 from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
-
-
-class UsageError(ValueError):
-    """The command line or a file cannot be used; the user sees the message alone."""
 
 
 def list_methods(args: argparse.Namespace) -> None:

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays, open_regular
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.ownership import open_regular
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
 """The group of entry points that name modules or packages with more methods or a family (see `plugins`)."""

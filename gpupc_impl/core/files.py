@@ -16,7 +16,6 @@ import io
 import json
 import math
 import os
-import stat
 import unicodedata
 import uuid
 import zipfile
@@ -26,7 +25,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from gpupc_impl.ownership import is_own
+from gpupc_impl.ownership import checked_file, is_own, open_regular
 
 DEFLATE_RATIO = 1032
 """The upper bound on the bytes to which one byte of zlib's output decompresses."""
@@ -35,38 +34,6 @@ MAX_TEXT = 1 << 28
 """Upper bound on the bytes of JSON, YAML and other files that are read at once."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
-
-def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
-    """Open a regular file for reading; the caller closes it.
-
-    Args:
-        limit: upper bound on its bytes.
-
-    Raises:
-        OSError: it cannot be opened, is no regular file, or is larger.
-    """
-    with _path_errors(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
-    return os.fdopen(_checked(descriptor, path, limit), "rb")
-
-
-def is_regular(path: str | Path) -> bool:
-    """Whether a regular file is there.
-
-    Raises:
-        OSError: nothing is there.
-    """
-    with _path_errors(path):
-        return stat.S_ISREG(os.stat(path).st_mode)
-
-
-@contextlib.contextmanager
-def _path_errors(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # a null character, or half a character
-        raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
 
 
 def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
@@ -79,7 +46,7 @@ def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
         OSError: it cannot be opened, or is a link, no regular file or another user's.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_APPEND if append else 0)
-    descriptor = _checked(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, 0o666), path)
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid() or status.st_nlink != 1:
         os.close(descriptor)
@@ -103,25 +70,12 @@ def locked(path: Path) -> Iterator[None]:
         OSError: the file is a link or no regular file, or cannot be opened.
     """
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = _checked(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, 0o666), path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
-
-
-def _checked(descriptor: int, path: str | Path, limit: int | None = None) -> int:
-    """The descriptor of a regular file with at most `limit` bytes; it is closed if it is none."""
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
 @contextlib.contextmanager

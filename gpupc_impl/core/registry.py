@@ -13,7 +13,7 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -259,6 +259,14 @@ def method_packages() -> list[str]:
     """The packages and modules with methods: the installed ones that families name, then plug-ins."""
     named = dict.fromkeys(package for family in families().values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
+
+
+def listed_kernels(packages: Iterable[str], max_level: int) -> list[KernelSource]:
+    """Every kernel up to a level that the modules `device` of these packages list (`all_kernels`)."""
+    devices = [f"{name}.device" for name in packages if hasattr(importlib.import_module(name), "__path__")]
+    modules = [importlib.import_module(name) for name in devices if importlib.util.find_spec(name)]
+    listed = [kernel for module in modules for kernel in getattr(module, "all_kernels", lambda _: [])(max_level)]
+    return list({(kernel.source, kernel.expression): kernel for kernel in listed}.values())
 
 
 @functools.cache

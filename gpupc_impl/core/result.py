@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays, open_regular, parse_json, write_whole
+from gpupc_impl.core.files import open_arrays, parse_json, write_whole
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.shown import Shown
+from gpupc_impl.ownership import open_regular
 
 if TYPE_CHECKING:
     import networkx

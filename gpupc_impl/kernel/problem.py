@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.core import placing
 from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
@@ -200,7 +200,7 @@ class KernelProblem(Problem):
         served by numbers that belong to single variables.
         """
         raw = np.stack([self._uniform(2 * count, role, v) for v in range(self.n_variables)])
-        return special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
+        return scipy.special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
 
     @functools.cached_property
     def width_pairs(self) -> np.ndarray:
@@ -220,7 +220,7 @@ class KernelProblem(Problem):
     def null_draws(self, conditional: bool) -> np.ndarray:
         """(w, draws) chi-square numbers with one degree of freedom for the simulated null distribution."""
         shape = (self.n_samples if conditional else MAX_WEIGHTS), NULL_DRAWS[conditional]
-        return special.ndtri(self._uniform(shape[0] * shape[1], NULL, int(conditional)).reshape(shape)) ** 2
+        return scipy.special.ndtri(self._uniform(shape[0] * shape[1], NULL, int(conditional)).reshape(shape)) ** 2
 
     def _uniform(self, count: int, *purpose: int) -> np.ndarray:
         """(count,) numbers in (0, 1) from Philox, whose raw stream NumPy keeps as it is for good."""

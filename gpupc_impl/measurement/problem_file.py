@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from io import BufferedRandom
 from pathlib import Path
 
-from gpupc_impl.core.files import open_regular, write_whole
+from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.problem import Problem
+from gpupc_impl.ownership import open_regular
 
 
 class ProblemFile:

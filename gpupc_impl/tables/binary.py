@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.files import check_array, open_arrays, open_regular
+from gpupc_impl.core.files import check_array, open_arrays
+from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import is_regular
+from gpupc_impl.ownership import is_regular
 from gpupc_impl.tables.cells import MISSING_AS_WRITTEN, NOT_A_NUMBER, fault, is_missing
 from gpupc_impl.tables.checks import DataError, checked_names
 

@@ -16,6 +16,7 @@ constexpr int HOST_ROWS_AT_ONCE = 256;
 // Functions that are instantiated for many sizes. They are inlined on a GPU alone: g++ takes five times as long where
 // all are inlined into one function.
 #define GPUPC_OF_SIZES __device__ __attribute__((noinline))
+constexpr bool HAS_WARPS = false;  // whether 32 consecutive threads run together
 
 constexpr int ROWS_AT_ONCE = HOST_ROWS_AT_ONCE;
 constexpr int PLANE_MEMBERS = 8;
@@ -41,6 +42,7 @@ __device__ __forceinline__ unsigned sum_parts(Counts counts) {
 #else
 
 #define GPUPC_OF_SIZES __device__ __forceinline__
+constexpr bool HAS_WARPS = true;
 
 constexpr int ROWS_AT_ONCE = 4;
 constexpr int PLANE_MEMBERS = 4;  // with more members a table has more cells than are counted by planes
@@ -95,6 +97,7 @@ struct Shape {
         rows = categories[low];
         columns = categories[high];
         strata = 1;
+#pragma unroll 1
         for (int a = 0; a < level; ++a) strata *= categories[members[a]];
     }
 };
