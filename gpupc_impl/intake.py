@@ -176,10 +176,10 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
     ways = []
     categories = "say"
     if table.kind == "both":
-        ways = [f"say family={name!r}, which takes both" for name in _families_of("both")]
+        ways = [f"say family={name!r} (--family {name}), which takes both" for name in _families_of("both")]
         ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
         categories = "or make categories of the numbers (pandas.qcut) and say"
-    ways.append(f"{categories} {' or '.join(f'family={name!r}' for name in _families_of('labels'))}")
+    ways.append(f"{categories} {_options_of('labels')}")
     test = "the default test" if family is None else f"the {family} test"
     return (
         f"{len(table.label_columns)} column(s) ({shown(table.label_columns)}) hold text or categories"
@@ -190,6 +190,11 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
 def _families_of(kind: str) -> list[str]:
     """The names of the families whose tests take this kind of data."""
     return [family.name for family in families().values() if family.data == kind]
+
+
+def _options_of(kind: str) -> str:
+    """The options, in Python and on the command line, that choose a family for this kind of data."""
+    return " or ".join(f"family={name!r} (--family {name})" for name in _families_of(kind))
 
 
 def shown(names: Sequence[Any]) -> str:
@@ -345,13 +350,13 @@ def _is_numeric(column: Any) -> bool:
 def _warn_of_categories(table: InputTable, family: str) -> None:
     """Warn of columns of whole numbers with few distinct values, which may be categories."""
     few = few_values(table.values)
-    label_families = _families_of("labels")
-    if few.any() and label_families:
+    options = _options_of("labels")
+    if few.any() and options:
         columns, names = np.flatnonzero(few), _column_names(table.values, table.names)
         _warn(
             f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
             f"with at most {FEW_VALUES} different values, which the {family} test takes for measurements; if they are "
-            f"categories, say {' or '.join(f'family={name!r} (--family {name})' for name in label_families)}"
+            f"categories, say {options}"
         )
 
 
@@ -401,6 +406,8 @@ def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing:
             f"{_categories_hint(data, columns)}"
         )
     if missing == "pairwise":
+        if _kind(data, _label_columns(data), "numbers") != "numbers":
+            return data  # the choice of a family refuses it
         if is_frame(data):  # its columns may have nullable types, which have several missing values
             return data.where(~absent, np.nan).astype(np.float64)
         return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
