@@ -110,7 +110,8 @@ def read_input(
         _warn_of_identifiers(data, names, label_columns)
         if inferred == "numbers" and kind != "labels" and 0 < len(data) < FEWEST_SAMPLES:
             _warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
-    summary = _summary(data, rows, len(label_columns), table.remark)
+    only_labels = "labels" in (kind, inferred)
+    summary = _summary(data, rows, None if only_labels else len(label_columns), table.remark)
     return InputTable(data, names, inferred, label_columns, summary)
 
 
@@ -143,9 +144,10 @@ def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, 
     return (data, "") if _label_columns(frame) else (frame.to_numpy(np.float64), remark)
 
 
-def _summary(data: Any, rows: int, n_labels: int, remark: str) -> str:
-    """What was read, in one line."""
+def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
+    """What was read, in one line; `n_labels` is None if all columns are categories."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
+    n_labels = p if n_labels is None else n_labels
     parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
     parts += [f"{rows - n:,} rows dropped"] * (n != rows) + [f"numbers with {remark}"] * bool(remark)
     return ", ".join(parts)

@@ -1,9 +1,9 @@
 """Searches public tables as their authors wrote them, and compares the graphs with searches beside.
 
-``python -m tests.public.run [NAME ...]`` downloads the tables that `tables.yaml` names, unless they are in the cache or in a
-mirror folder, and searches each file as a user would. Beside it, pandas reads the file with options that are right for
-it, and causal-learn searches what it read (for mixed tables, which it cannot search, the same method does). The edges
-must be equal, and as many as they were found to be.
+``python -m tests.public.run [NAME ...]`` downloads the tables that `tables.yaml` names, unless they are in the cache or
+in a mirror folder, and searches each file as a user would. Beside it, pandas reads the file with options that are right
+for it, and causal-learn searches what it read (for mixed tables, which it cannot search, the same method does). The
+edges must be equal, and as many as they were found to be.
 """
 
 from __future__ import annotations
