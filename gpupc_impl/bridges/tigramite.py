@@ -13,7 +13,7 @@ try:
     from tigramite.independence_tests.parcorr import ParCorr
 except ImportError as error:
     raise ImportError(
-        f"gpupc_impl.bridges.tigramite needs {error.name or 'tigramite'} ({error}); pip install 'gpupc[bridges]'"
+        f"gpupc_impl.bridges.tigramite needs {error.name or 'tigramite'} ({error}); pip install tigramite numba"
     ) from error
 
 from gpupc_impl.backends import open_backend

@@ -201,8 +201,9 @@ def test_names_of_rows_that_are_numbers(numbers, tmp_path):
     assert skeleton(tmp_path / "genes.csv", **NUMBERS, transpose=True).names == ("7157", "1956", "672")
 
 
-def test_tetrads_covariances_are_named(tmp_path):
-    (tmp_path / "data.txt").write_text("/Covariance\n100\na b\n1.0\n0.5 1.0\n")
+@pytest.mark.parametrize("first", ["/Covariance\n", ""])
+def test_tetrads_covariances_are_named(tmp_path, first):
+    (tmp_path / "data.txt").write_text(f"{first}100\na b\n1.0\n 0.5 1.0\n")
     with pytest.raises(DataError, match="a covariance file of Tetrad"):
         skeleton(tmp_path / "data.txt")
 

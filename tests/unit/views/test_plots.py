@@ -152,7 +152,7 @@ def test_communities_hold_every_node_once():
 def test_matplotlib_is_asked_for(result, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (result.plot, result.heatmap, lambda: result.report(tmp_path / "page.html")):
-        with pytest.raises(ImportError, match=r"pip install 'gpupc\[plots\]'"):
+        with pytest.raises(ImportError, match=r"pip install matplotlib \(the extra plots\)"):
             draw()
     assert not list(tmp_path.iterdir())
     assert "<img" not in result._repr_html_()
