@@ -52,7 +52,7 @@ def possible_tests(adjacency: np.ndarray, level: int) -> int | None:
     """An upper bound on the tests of a level whose graph, (p, p) bool, is given; None if nobody watches."""
     if _watcher.get() is None:
         return None
-    degrees = adjacency.sum(axis=1).tolist()
+    degrees: list[int] = adjacency.sum(axis=1).tolist()
     if level == 0:
         return sum(degrees) // 2
     return sum(degree * math.comb(degree - 1, level) for degree in degrees if degree)
