@@ -166,6 +166,12 @@ def test_dates_are_refused(numbers, tmp_path):
     for data in (dates, tmp_path / "data.xlsx"):
         with pytest.raises(DataError, match=r"column 'day': the column holds dates; leave it out, or make numbers"):
             skeleton(data)
+    for form in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y", "%m/%d/%y"):
+        dates.to_csv(tmp_path / "data.csv", index=False, date_format=form)
+        with pytest.raises(DataError, match=r"line 2, column 4 \('day'\): the column holds dates"):
+            skeleton(tmp_path / "data.csv")
+    labels = pd.DataFrame({"day": ["2020-01-01", "2020-01-02"] * 20, "b": ["x", "y"] * 20})
+    assert skeleton(labels, **LABELS).n_edges == 1
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
