@@ -1,5 +1,5 @@
 # Everything runs in a virtual environment of its own, .venv, made on first use. Variables:
-#   CORES=4                       cores for the workflow (default: all)
+#   CORES=4                       cores for the workflow and the tests (default: all)
 #   CONFIG=config/paper.yaml      which experiments (default: config/config.yaml, minutes on any machine)
 #   BACKEND=auto|cuda|host        where kernels run (default: auto)
 #   ONLY="mcc and pair_scan"      which benchmarks, by name (default: all)
@@ -24,8 +24,11 @@ BIN := .venv/bin
 SNAKEMAKE = $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
 # Hundreds of short processes follow; where this is set, each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests that share a folder in which the workflow was run stay in one process.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
+# Tests that share a folder in which the workflow was run stay in one process. Many tests wait for other processes, so
+# there is one process more than cores.
+PYTEST = $(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadgroup
+# The quick tests spend more time in compiling kernels than in running them.
+QUICKLY := $(if $(shell command -v c++),CXX="$${CXX:-'$(CURDIR)/tests/quick-c++' c++}")
 
 .PHONY: help venv reproduce report images record fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials clean
 
@@ -48,13 +51,13 @@ venv: .venv/installed ## Create .venv with everything the project needs
 
 reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write results/report.html
 	$(SNAKEMAKE)
-	$(SNAKEMAKE) --report results/report.html
 
-report: venv ## Write results/report.html from the results that are there
-	$(SNAKEMAKE) --report results/report.html
+report: venv ## Write Snakemake's own report, with the provenance of each file, to results/workflow.html
+	$(SNAKEMAKE) --report results/workflow.html
 
-images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED, and make the tables of docs/scale.md
+images: venv ## Draw the pictures and headlines of README and docs from the recorded runs of RECORDED, and the tables of docs/scale.md
 	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.headlines README.md docs/index.md
 	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
 	$(BIN)/python -m workflow.pages.scale --page docs/scale.md
 
@@ -72,7 +75,7 @@ soak: venv ## Solve random problems by every method for MINUTES, watching memory
 	nice -n 19 $(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),1)
 
 test: venv ## Run all tests
-	$(PYTEST)
+	$(QUICKLY) $(PYTEST)
 
 test-slow: venv ## Run the tests that take minutes each
 	$(PYTEST) -m slow
@@ -86,7 +89,7 @@ test-ssh: venv ## Search on workers that SSH starts, by an sshd that the tests s
 	$(BIN)/python -m pytest -m ssh
 
 coverage: venv ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
-	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
+	$(QUICKLY) $(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
 
 lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format, clang-tidy
 	$(BIN)/ruff check .

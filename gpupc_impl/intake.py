@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core import mapped
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.tables import Table, read_table
@@ -444,6 +445,8 @@ def _absent(data: Any, kind: str) -> np.ndarray | None:
         except ValueError:  # the rows differ in length, which the problem reports
             return None
         if values.dtype.kind in "fc":
+            if values.ndim == 2 and not any(mapped.by_pieces(values, lambda rows: np.isnan(values[rows]).any())):
+                return None
             absent = np.isnan(values)
         elif values.dtype.kind == "O":
             import pandas as pd

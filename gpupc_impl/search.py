@@ -19,7 +19,7 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.solve import choose_method, open_method_backend, prefetch, solve, unavailable
+from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
 from gpupc_impl.intake import InputTable, choose_family, read_input, shown
 from gpupc_impl.intake import TableFormat as TableFormat
 from gpupc_impl.views.progress import compile_report, level_progress
@@ -75,12 +75,12 @@ class SearchRequest:
         problem_class, method = self._choose(family)
         test, params = self._split_options(family, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
-        prefetch(method, backend, params, pmax=self.pmax, max_level=self.max_level)
-        if isinstance(source, Problem):
-            self._refuse_repeated(test)
-        elif source is None:
-            source = table = self._read(data, family.data)
-            choose_family(table, family.name)  # refuses or warns where the table does not fit
+        with prefetched(method, backend, params, pmax=self.pmax, max_level=self.max_level):
+            if isinstance(source, Problem):
+                self._refuse_repeated(test)
+            elif source is None:
+                source = table = self._read(data, family.data)
+                choose_family(table, family.name)  # refuses or warns where the table does not fit
         return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
@@ -210,6 +210,8 @@ class Search:
         # The backend and its kernels form a reference cycle; its memory would stay until garbage collection.
         if self.backend is not None:
             self.backend.release_memory()
+            if any(exception):
+                self.backend.drop_prefetched()
 
     @property
     def reading(self) -> dict[str, str]:
@@ -267,8 +269,8 @@ class Search:
             What `gpupc_impl.core.solve.solve` raises.
         """
         request = self.request
-        shown = compile_report(request.progress is not False)
-        with compilations.reported(shown), level_progress(request.progress) as report:
+        compiling = compile_report(request.progress is not False)
+        with compilations.reported(compiling), level_progress(request.progress) as report:
             skeleton = solve(
                 problem,
                 self.method,

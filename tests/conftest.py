@@ -12,8 +12,11 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, prin
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+gc.disable()  # until all tests are collected: hardly any of what is made on the way is garbage
+
 
 def pytest_collection_finish():
     """Leave the thousands of tests, and the libraries they import, out of every collection of garbage from here on."""
     gc.collect()
     gc.freeze()
+    gc.enable()

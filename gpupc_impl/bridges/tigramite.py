@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import scipy
 
 try:
     from tigramite.independence_tests.cmiknn import CMIknn
+    from tigramite.independence_tests.independence_tests_base import CondIndTest
     from tigramite.independence_tests.parcorr import ParCorr
 except ImportError as error:
     raise ImportError(
@@ -17,8 +20,11 @@ except ImportError as error:
     ) from error
 
 from gpupc_impl.backends import open_backend
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
+from gpupc_impl.kernel.kernel_batched import ci_test as kernel_test
+from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
@@ -219,3 +225,47 @@ class GpupcCMIknn(CMIknn):
             conditions = np.flatnonzero(xyz == 2).tolist()
             self._latest = request, ci_test(problem, permuted, other, conditions, _open_backend(self._backend))
         return self._latest[1]
+
+
+class GpupcKernel(CondIndTest):
+    """RCIT, RCoT or KCI (docs/kernel.md), none of which tigramite has.
+
+    Args:
+        test: ``"rcit"``, ``"rcot"`` or ``"kci"``.
+        backend: where the tests are computed: ``"auto"``, ``"cuda"`` or ``"host"``.
+        seed: seed of the random numbers.
+        options: further parameters of `KernelProblem.from_data`.
+        kwargs: arguments of tigramite's ``CondIndTest``. Only analytic significance is supported.
+
+    Raises:
+        gpupc_impl.InvalidProblem: by a test, if it has several X or Y, or a parameter or the data cannot be used.
+    """
+
+    measure = "kernel"
+
+    def __init__(
+        self,
+        test: str = "rcit",
+        backend: str = "auto",
+        seed: int = 42,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        **kwargs: Any,
+    ):
+        self._backend, self._options = backend, {"test": test, "seed": seed, **options}
+        self._p_value = np.nan
+        self.two_sided = self.residual_based = False
+        super().__init__(seed=seed, **kwargs)
+
+    def get_dependence_measure(self, array: np.ndarray, xyz: np.ndarray, data_type: Any = None) -> float:
+        """The statistic of (dim, T) samples, which grows with T."""
+        if np.bincount(xyz, minlength=2)[:2].max() > 1:
+            raise InvalidProblem("X or Y has several variables; kernel tests are of one X and one Y, given any Z")
+        order = np.argsort(xyz, kind="stable")
+        problem = KernelProblem.from_data(array[order].T, **self._options)
+        backend = _open_backend(self._backend)
+        self._p_value, statistic = kernel_test(problem, 0, 1, range(2, len(array)), backend)
+        return statistic
+
+    def get_analytic_significance(self, value: float, T: int, dim: int, xyz: np.ndarray) -> float:
+        """The p-value of the latest statistic; tigramite requests both one after the other."""
+        return self._p_value

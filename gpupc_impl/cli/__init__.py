@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelCompilationError
 from gpupc_impl.cli import commands, output
@@ -33,6 +34,19 @@ EXPECTED = (
 """Errors that the user can act on, which are shown by their message alone; any other error is a bug."""
 
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
+
+def run() -> NoReturn:
+    """Run a command and end the process; after Ctrl-C at once, without waiting for a thread that compiles."""
+    status = main()
+    if status == INTERRUPTED:
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 for a bug, 2 for what the user can correct, 130 for Ctrl-C.
 
@@ -46,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except EXPECTED as error:

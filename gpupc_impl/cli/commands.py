@@ -15,7 +15,6 @@ from gpupc_impl.cli import records
 from gpupc_impl.cli.compiling import fill_cache
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
 from gpupc_impl.core.colliders import AUTO, default_rule
-from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
@@ -84,11 +83,9 @@ def search(args: argparse.Namespace) -> None:
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     if args.output is not None:
-        with write_whole(args.output) as part:
-            result.save(part)
+        result.save(args.output)
     if args.report is not None:
-        with write_whole(args.report) as part:
-            result.report(part)
+        result.report(args.report)
     if not args.quiet:
         print(f"read: {ready.reading['table']}; {ready.reading['test']}")
         if ready.compile_seconds >= COMPILING_NAMED:

@@ -32,12 +32,12 @@ DEFLATE_RATIO = 1032
 """The upper bound on the bytes to which one byte of zlib's output decompresses."""
 
 MAX_TEXT = 1 << 28
-"""Upper bound on the bytes of JSON, YAML and other text that is read at once."""
+"""Upper bound on the bytes of JSON, YAML and other files that are read at once."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def open_regular(path: str | Path, limit: int | None = None) -> IO[bytes]:
+def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
     """Open a regular file for reading; the caller closes it.
 
     Args:
@@ -46,11 +46,27 @@ def open_regular(path: str | Path, limit: int | None = None) -> IO[bytes]:
     Raises:
         OSError: it cannot be opened, is no regular file, or is larger.
     """
-    try:
+    with _path_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+    return os.fdopen(_checked(descriptor, path, limit), "rb")
+
+
+def is_regular(path: str | Path) -> bool:
+    """Whether a regular file is there.
+
+    Raises:
+        OSError: nothing is there.
+    """
+    with _path_errors(path):
+        return stat.S_ISREG(os.stat(path).st_mode)
+
+
+@contextlib.contextmanager
+def _path_errors(path: str | Path) -> Iterator[None]:
+    try:
+        yield
     except ValueError as error:  # a null character, or half a character
         raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
-    return os.fdopen(_checked(descriptor, path, limit), "rb")
 
 
 def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
@@ -124,10 +140,25 @@ def write_whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text in UTF-8, atomically."""
+    with write_whole(Path(path)) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def save_json(content: Any, path: Path) -> None:
     """Write JSON atomically."""
-    with write_whole(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file of at most `MAX_TEXT` bytes.
+
+    Raises:
+        OSError: it cannot be read, or is larger.
+    """
+    with open_regular(path, MAX_TEXT) as file:
+        return file.read()
 
 
 def read_text(path: str | Path) -> str:
@@ -137,8 +168,7 @@ def read_text(path: str | Path) -> str:
         OSError: it cannot be read, or is larger.
         UnicodeDecodeError: it is no UTF-8.
     """
-    with open_regular(path, MAX_TEXT) as file:
-        return file.read().decode("utf-8")
+    return read_bytes(path).decode("utf-8")
 
 
 def read_json(path: str | Path) -> Any:
@@ -293,7 +323,13 @@ def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mappin
         place: what the content belongs to, such as a problem and a level, as JSON can hold it; it is not written.
     """
     described = {**description, "sha256": _seal(description, arrays, place)}
-    np.savez(file, described=np.array(json.dumps(described, sort_keys=True)), **arrays)
+    contents = {"described": np.array(json.dumps(described, sort_keys=True)), **arrays}
+    with zipfile.ZipFile(file, "w") as archive:  # as numpy.savez, but without a copy, for which a thread would wait
+        for name, array in contents.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                array = np.ascontiguousarray(array).reshape(np.shape(array))
+                np.lib.format.write_array_header_1_0(entry, np.lib.format.header_data_from_array_1_0(array))
+                entry.write(array.reshape(-1).view(np.uint8).data)
 
 
 def read_sealed(path: str | Path, place: Any = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

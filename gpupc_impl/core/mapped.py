@@ -11,13 +11,17 @@ import contextlib
 import hashlib
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import load_array
+
+Result = TypeVar("Result")
 
 PIECE_BYTES = 1 << 26
 """How much of a mapped array is read before its pages are released."""
@@ -83,6 +87,15 @@ def row_pieces(array: np.ndarray) -> Iterator[slice]:
     """The rows of an array in slices of about `PIECE_BYTES`."""
     row_bytes = max(1, array.nbytes // max(1, len(array)))
     return pieces(len(array), max(1, PIECE_BYTES // row_bytes))
+
+
+def by_pieces(array: np.ndarray, function: Callable[[slice], Result]) -> list[Result]:
+    """The results of a function of some rows of an array, for all pieces of it, by threads where there are several."""
+    parts = list(row_pieces(array))
+    if len(parts) < 2:
+        return [function(rows) for rows in parts]
+    with ThreadPoolExecutor(min(len(parts), available_cores())) as pool:
+        return list(pool.map(function, parts))
 
 
 def update_digest(digest: Any, array: np.ndarray) -> None:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
-from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
@@ -175,11 +175,12 @@ class CPDAG(Shown):
         """
         path = Path(path)
         if path.suffix == ".npz":
-            self.skeleton.save(path)
-            with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-                for name in ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind"):
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, np.asarray(getattr(self, name)))
+            with write_whole(path) as part:
+                self.skeleton.save(part)
+                with zipfile.ZipFile(part, "a", zipfile.ZIP_DEFLATED) as archive:
+                    for name in ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind"):
+                        with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                            np.lib.format.write_array(file, np.asarray(getattr(self, name)))
         else:
             self._write_graph(path)
 

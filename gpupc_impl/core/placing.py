@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gpupc_impl.backends.base import Empty
+from gpupc_impl.core import mapped
 
 _empty: contextvars.ContextVar[Empty] = contextvars.ContextVar("empty", default=np.empty)
 
@@ -37,6 +38,6 @@ def inside(empty: Empty | None) -> Iterator[None]:
 def placed(array: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
     """A copy of an array, C-contiguous and read-only, from the allocator of the context; `dtype` changes its type."""
     copy = new_array(array.shape, dtype or array.dtype)
-    copy[...] = array
+    mapped.by_pieces(copy, lambda rows: np.copyto(copy[rows], array[rows], casting="unsafe"))
     copy.setflags(write=False)
     return copy

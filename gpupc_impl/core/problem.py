@@ -281,8 +281,8 @@ def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, t
         InvalidProblem: a value is missing or infinite, or as `as_matrix`.
     """
     values, names = as_matrix(data, names)
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
+    if not all(mapped.by_pieces(values, lambda rows: bool(np.isfinite(values[rows]).all()))):
+        bad = np.argwhere(~np.isfinite(values))
         row, column = bad[0]
         raise InvalidProblem(
             f"data has {len(bad)} missing or infinite value(s), the first in row {row}, column {names[column]!r}; "

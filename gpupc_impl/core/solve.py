@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,16 +74,27 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
     return None
 
 
-def prefetch(
+@contextlib.contextmanager
+def prefetched(
     method: Method, backend: Backend | None, params: Mapping[str, Any], *, pmax: bool, max_level: int | None
-) -> None:
+) -> Iterator[None]:
     """Have threads compile what a search by a method probably needs, while its data are prepared.
+
+    What they have not begun with is dropped where an error, such as Ctrl-C, ends the block: else the process could not
+    end before it is compiled.
 
     Args:
         params: the method's parameters, complete and checked.
     """
-    if backend is not None:
+    if backend is None:
+        yield
+        return
+    try:
         backend.prefetch(method.kernels(backend, params, pmax, max_level))
+        yield
+    except BaseException:
+        backend.drop_prefetched()
+        raise
 
 
 def solve(
@@ -124,18 +136,18 @@ def solve(
         "separating_sets": separating_sets if method.canonical else "the method's own",
         "problem": problem.outline(),
     }
-    prefetch(method, backend, parsed, pmax=pmax, max_level=problem.max_level)
-    skeleton = method.solve(
-        problem,
-        Run(
-            backend=backend,
-            params=parsed,
-            separating_sets=separating_sets,
-            pmax=pmax,
-            progress=progress,
-            facts=facts,
-        ),
-    )
+    with prefetched(method, backend, parsed, pmax=pmax, max_level=problem.max_level):
+        skeleton = method.solve(
+            problem,
+            Run(
+                backend=backend,
+                params=parsed,
+                separating_sets=separating_sets,
+                pmax=pmax,
+                progress=progress,
+                facts=facts,
+            ),
+        )
     if backend is not None:
         backend.drop_prefetched()
     return skeleton if problem.fixed is None else _with_fixed(problem, method, skeleton)

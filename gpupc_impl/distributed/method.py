@@ -6,6 +6,7 @@ from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.distributed.cluster import ClientParameter, FolderParameter, missing
+from gpupc_impl.distributed.filtered_search import FilteredSearch, can_filter
 from gpupc_impl.distributed.search import DistributedSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -36,7 +37,8 @@ from gpupc_impl.gaussian.problem import GaussianProblem
     unavailable=missing,
 )
 def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
-    with DistributedSearch(problem, run) as search:
+    kind = FilteredSearch if can_filter(problem, run) else DistributedSearch
+    with kind(problem, run) as search:
         params = {**run.params, "client": "given" if run.params["client"] else ""}  # an address is not recorded
         facts = {**run.facts, "params": params, "distributed": search.report}
         return pc_stable(problem, search, facts=facts, progress=run.progress)

@@ -227,6 +227,9 @@ def share_out(work: np.ndarray, sizes: np.ndarray, limit: int, least_work: float
     """
     aim = max(least_work, float(work.sum()) / tasks)
     start, slice_work, slice_bytes = 0, 0.0, 0
+    if len(work) and sizes.sum() <= limit and work.sum() <= aim:
+        yield slice(0, len(work))
+        return
     for k, (item_work, size) in enumerate(zip(work.tolist(), sizes.tolist(), strict=True)):
         if k > start and (slice_bytes + size > limit or slice_work + item_work > aim):
             yield slice(start, k)

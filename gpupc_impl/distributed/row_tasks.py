@@ -40,20 +40,8 @@ def row_groups(
     active = degrees > level
     if problem.fixed is not None:
         active &= ~problem.fixed.without_tests(degrees)
-    limit = panel_plan.bytes_for_rows(spec.samples, plan.p, level, int(degrees.max()), plan.budget)
+    limit = check_fit(problem, degrees, active, level, spec.samples, plan.budget)
     needed = panel_plan.row_bytes(degrees)
-    too_long = np.flatnonzero(active & (needed > limit))
-    if len(too_long):
-        i = int(too_long[0])
-        least = int(needed[i]) + plan.budget - limit
-        raise DeviceMemoryError(
-            least,
-            0,
-            plan.budget,
-            f"level {level} needs {least:,} bytes of a worker's device memory for the {degrees[i]:,} neighbours of "
-            f"{problem.names[i]}; it has {plan.budget:,}: give workers more (device_memory_limit), lower alpha, or "
-            f"set max_level to {level - 1}",
-        )
     # Neighbours are close together in this order, and within a group the result of one row ends tests of the other.
     order = graph.order()
     order = order[active[order]].astype(np.int64)
@@ -69,3 +57,33 @@ def row_groups(
         near = graph.neighbours[slots]
         name = hashlib.sha256(rows.tobytes() + near.tobytes()).hexdigest()[:24]
         yield RowGroup(name, rows, degrees[rows], near, np.flatnonzero(is_required[slots])), slots
+
+
+def check_fit(
+    problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray, level: int, samples: int, budget: int
+) -> int:
+    """The bytes that rows may take on a device at a level, after a check that each row fits.
+
+    Args:
+        degrees, active: (p,) degrees, and whether the rows have tests.
+        samples: the number of samples that the device holds.
+        budget: the device memory that may be taken.
+
+    Raises:
+        DeviceMemoryError: a row does not fit.
+    """
+    limit = panel_plan.bytes_for_rows(samples, len(degrees), level, int(degrees.max()), budget)
+    needed = panel_plan.row_bytes(degrees)
+    too_long = np.flatnonzero(active & (needed > limit))
+    if len(too_long):
+        i = int(too_long[0])
+        least = int(needed[i]) + budget - limit
+        raise DeviceMemoryError(
+            least,
+            0,
+            budget,
+            f"level {level} needs {least:,} bytes of a worker's device memory for the {degrees[i]:,} neighbours of "
+            f"{problem.names[i]}; it has {budget:,}: give workers more (device_memory_limit), lower alpha, or "
+            f"set max_level to {level - 1}",
+        )
+    return limit

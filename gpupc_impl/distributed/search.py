@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
-from gpupc_impl.core.registry import InvalidParameter, Run
-from gpupc_impl.core.result import SeparatingSets, complete_graph
+from gpupc_impl.core.files import write_text
+from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
+from gpupc_impl.core.registry import Run
 from gpupc_impl.distributed import cluster, machine, panel_plan, preparation, shards, supervision, worker
 from gpupc_impl.distributed.address_space import empty_graph
 from gpupc_impl.distributed.panel_plan import PanelPlan
 from gpupc_impl.distributed.row_tasks import row_groups
-from gpupc_impl.distributed.sharded_sets import BlockShards, ShardedSets, check_block, check_rows
+from gpupc_impl.distributed.sharded_sets import BlockShards, check_block, check_rows
 from gpupc_impl.distributed.shards import ShardFolder
+from gpupc_impl.distributed.sparse_search import SparseSearch
 from gpupc_impl.distributed.spec import SearchSpec
 from gpupc_impl.distributed.task_runner import TaskRunner
 from gpupc_impl.engine.graph import NO_KEY
@@ -34,7 +34,7 @@ from gpupc_impl.integers import round_up
 logger = logging.getLogger("gpupc_impl.distributed")
 
 
-class DistributedSearch(LevelSearch):
+class DistributedSearch(SparseSearch):
     """One search on a cluster, which is used as a context manager.
 
     Attributes:
@@ -49,16 +49,9 @@ class DistributedSearch(LevelSearch):
     """
 
     def __init__(self, problem: GaussianProblem, run: Run):
-        if run.pmax:
-            raise InvalidParameter(
-                "method 'distributed' records no pmax, which is a p x p matrix; leave it out, or take out-of-core-block"
-            )
-        self.problem, self.run, self.params, self.p = problem, run, run.params, problem.n_variables
+        super().__init__(problem, run)
         self._stack = contextlib.ExitStack()
         self._first_outcomes: list[LevelOutcome] = []
-        self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
-        self._edges: np.ndarray | None = None
-        self._adjacency: np.ndarray | None = None
         self._workers: list[str] = []
         self.report: dict[str, Any] = {"levels": []}
 
@@ -96,11 +89,10 @@ class DistributedSearch(LevelSearch):
         preparation.write_numbers(problem, self.run.backend, folder, plan, fingerprinted=owner is None)
         written = time.perf_counter()
         self._spec = self._describe(folder, plan, backend, is_temporary=owner is not None)
-        self._block_shards = BlockShards(folder, plan, owner)
+        self._shards = BlockShards(folder, plan, owner)
         self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None)
         self._stack.callback(self._forget, client)
-        with write_whole(folder.key) as temporary:
-            temporary.write_text(self._spec.key)
+        write_text(folder.key, self._spec.key)
         supervision.run_on_workers(client, worker.prepare, self._spec)
         ready = time.perf_counter()
         seconds = {"plan": planned - started, "write_numbers": written - planned, "read_numbers": ready - written}
@@ -152,18 +144,6 @@ class DistributedSearch(LevelSearch):
             self._first_outcomes = self._first_levels()
         return self._first_outcomes[level] if level < 2 else self._later_level(level)
 
-    def adjacency(self) -> np.ndarray:
-        if self._edges is None or self._adjacency is None:  # no level was run
-            return complete_graph(self.p)
-        i, j = self._edges.T
-        self._adjacency[i, j] = self._adjacency[j, i] = True
-        return self._adjacency
-
-    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        if self._edges is None:
-            return SeparatingSets.from_levels(adjacency, [])
-        return ShardedSets(adjacency, self._block_shards, self._later_sets)
-
     # --- levels ------------------------------------------------------------------------------------------------------
 
     def _first_levels(self) -> list[LevelOutcome]:
@@ -181,13 +161,11 @@ class DistributedSearch(LevelSearch):
         left, degrees = [], np.empty(self.p, np.int64)
         for (i, j), outcome in zip(blocks, outcomes, strict=True):
             sent = outcome.get("left")
-            left.append(self._block_shards.left(i, j) if sent is None else sent)
+            left.append(self._shards.left(i, j) if sent is None else sent)
             if i == j:
                 sent = outcome.get("degrees")
-                degrees[plan.panel(i)] = self._block_shards.degrees(i) if sent is None else sent
-        edges = np.concatenate(left)
-        keys = np.sort(edges[:, 0].astype(np.int64) * self.p + edges[:, 1])  # much faster than sorting rows
-        self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(edges.dtype)
+                degrees[plan.panel(i)] = self._shards.degrees(i) if sent is None else sent
+        self._keep_edges(np.concatenate(left))
         seconds = time.perf_counter() - started
         step_seconds: Counter = Counter()
         for facts in self._runner.levels[-1]["workers"].values():
@@ -199,11 +177,6 @@ class DistributedSearch(LevelSearch):
         zero = LevelOutcome(int(degrees.sum()) // 2, max_degree, problem.tests_of_level_zero, seconds=first_seconds)
         tests, undefined = (sum(outcome[name] for outcome in outcomes) for name in ("tests", "undefined"))
         return [zero, LevelOutcome(*self._count(), tests, undefined=undefined, seconds=seconds - first_seconds)]
-
-    def _count(self) -> tuple[int, int]:
-        """The number of edges left, and the largest degree of a variable with an edge to test."""
-        degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
-        return len(self._edges), self.problem.most_tested_degree(degrees)
 
     def _later_level(self, level: int) -> LevelOutcome:
         """Run a level from 2 on."""
@@ -230,9 +203,4 @@ class DistributedSearch(LevelSearch):
             raise shards.MissingShard(
                 f"level {level}: a shard in {folder.path} separates a pair by one of its own; name another folder"
             )
-        self._later_sets.append((pairs, sets))
-        to_number = np.array([self.p, 1])
-        self._edges = edges[~np.isin(edges @ to_number, pairs @ to_number)]
-        return LevelOutcome(
-            *self._count(), totals["tests"], undefined=totals["undefined"], pseudo_inverses=totals["pseudo_inverses"]
-        )
+        return self._remove(pairs, sets, totals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +81,25 @@ def check_counts(outcome: Mapping[str, Any], names: Sequence[str]) -> None:
         raise ValueError("its counts are no whole numbers of at least 0")
 
 
-class BlockShards:
+class FirstShards(abc.ABC):
+    """The shards of levels 0 and 1.
+
+    Attributes:
+        folder: where they are.
+    """
+
+    folder: ShardFolder
+
+    @abc.abstractmethod
+    def removed(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
+
+    @abc.abstractmethod
+    def member(self, i: int, j: int) -> int | None:
+        """The variable that separated two variables, i < j, at level 1; None if none did."""
+
+
+class BlockShards(FirstShards):
     """The shards of all blocks of levels 0 and 1.
 
     Args:
@@ -103,7 +122,6 @@ class BlockShards:
         return next(self._read(i, i, "degrees"))
 
     def removed(self) -> tuple[np.ndarray, np.ndarray]:
-        """(k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
         pairs, members = [NO_PAIRS], [np.empty(0, np.int32)]
         for i, j in self.plan.blocks():
             edges, left, block_members = self._read(i, j, *BLOCK)
@@ -112,7 +130,6 @@ class BlockShards:
         return np.concatenate(pairs), np.concatenate(members)[:, None]
 
     def member(self, i: int, j: int) -> int | None:
-        """The variable that separated two variables, i < j, at level 1; None if none did."""
         rows = self.plan.rows
         block = i // rows, j // rows
         last = self._last  # a copy, since other threads may read other blocks meanwhile
@@ -138,7 +155,7 @@ class ShardedSets(SeparatingSets):
         later: pairs and sets of each level from 2 on, in memory.
     """
 
-    def __init__(self, adjacency: np.ndarray, blocks: BlockShards, later: list[tuple[np.ndarray, np.ndarray]]):
+    def __init__(self, adjacency: np.ndarray, blocks: FirstShards, later: list[tuple[np.ndarray, np.ndarray]]):
         self._adjacency, self.gaps = adjacency, NO_PAIRS
         self._blocks, self._later = blocks, later
         self._later_sets = SeparatingSets.from_levels(adjacency, later)

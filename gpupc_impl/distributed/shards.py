@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays, read_json, read_sealed, save_json, write_sealed
+from gpupc_impl.core.files import open_arrays, read_json, read_sealed, read_text, save_json, write_sealed
 from gpupc_impl.core.problem import InvalidProblem
 
 logger = logging.getLogger("gpupc_impl.distributed")
@@ -71,8 +71,8 @@ class ShardFolder:
     def holds(self, key: str) -> bool:
         """Whether the client of this search wrote its key here."""
         for _ in _attempts(self.path):
-            with contextlib.suppress(OSError):
-                if self.key.read_text() == key:
+            with contextlib.suppress(OSError, ValueError):
+                if read_text(self.key) == key:
                     return True
         return False
 

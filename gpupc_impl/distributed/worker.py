@@ -17,8 +17,9 @@ import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError, backend_class
 from gpupc_impl.distributed import machine, panel_plan, shards
+from gpupc_impl.distributed.row_search import search_rows
 from gpupc_impl.distributed.spec import RowGroup, SearchSpec
-from gpupc_impl.distributed.worker_search import search_block, search_rows
+from gpupc_impl.distributed.worker_search import search_block
 from gpupc_impl.distributed.worker_state import WorkerState
 
 Result = TypeVar("Result")

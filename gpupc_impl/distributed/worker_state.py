@@ -16,6 +16,7 @@ from gpupc_impl.core.files import load_array
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.distributed import machine, panel_plan
 from gpupc_impl.distributed.correlations import correlate, correlate_squares, mirror
+from gpupc_impl.distributed.row_search import RowDevice
 from gpupc_impl.distributed.spec import SearchSpec
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.integers import ceil_div
@@ -59,7 +60,7 @@ def budget(spec: SearchSpec) -> int:
     return min(spec.plan.budget, machine.host_device_bytes(machine.free_memory()))
 
 
-class WorkerState:
+class WorkerState(RowDevice):
     """What a worker keeps of a search: the numbers on its device, and as many panels as its budget holds.
 
     Raises:
@@ -94,6 +95,8 @@ class WorkerState:
                 f"a worker on {socket.gethostname()} has {self.budget:,} bytes of device memory, and a search that has "
                 f"begun needs {plan.device_bytes:,}: give it more, or have none with so little",
             )
+        self.p, self.samples_held = plan.p, spec.samples
+        self.residual_tolerance, self.pivot_tolerance = spec.residual_tolerance, spec.pivot_tolerance
         self.lock = threading.Lock()
         self.panels_made = self.panels_held = 0
         self.seconds: dict[str, float] = collections.defaultdict(float)
@@ -151,12 +154,6 @@ class WorkerState:
         return out
 
     def square_correlations(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
-        """The correlation matrix of each group of variables, one after the other, on the device.
-
-        Args:
-            variables: int32, group after group.
-            sizes: (groups,) the number of variables of each group.
-        """
         if self._matrix is None:
             return correlate_squares(self.backend, self._samples, variables, sizes)
         groups = np.split(variables, np.cumsum(sizes)[:-1])

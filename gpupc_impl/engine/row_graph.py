@@ -42,11 +42,22 @@ class RowGraph:
 
     @classmethod
     def from_pairs(cls, pairs: np.ndarray, p: int) -> RowGraph:
-        """The rows of a graph of p variables with (k, 2) edges."""
-        slots = np.concatenate([pairs, pairs[:, ::-1]])
-        slots = slots[np.lexsort((slots[:, 1], slots[:, 0]))]
-        starts = np.concatenate(([0], np.cumsum(np.bincount(slots[:, 0], minlength=p))))
-        return cls._from_rows(starts, np.ascontiguousarray(slots[:, 1], np.int32))
+        """The rows of a graph of p variables with (k, 2) edges i < j, in ascending order."""
+        from scipy import sparse
+
+        i, j = pairs.T
+        above, below = np.bincount(i, minlength=p), np.bincount(j, minlength=p)  # neighbours on either side
+        starts = np.concatenate(([0], np.cumsum(above + below)))
+        # Edges are in the order of i. By columns a sparse matrix has them in the order of j, which takes no sorting.
+        first = np.concatenate(([0], np.cumsum(above)))
+        by_second = sparse.csr_matrix((np.arange(len(pairs)), j, first), shape=(p, p)).tocsc()
+        forth = np.arange(len(pairs)) + (starts[:-1] + below - first[:-1])[i]
+        back = np.empty_like(forth)
+        back[by_second.data] = np.arange(len(pairs)) + np.repeat(starts[:-1] - by_second.indptr[:-1], below)
+        neighbours, reverse = np.empty(2 * len(pairs), np.int32), np.empty(2 * len(pairs), np.int64)
+        neighbours[forth], neighbours[back] = j, i
+        reverse[forth], reverse[back] = back, forth
+        return cls(starts, neighbours, reverse)
 
     @classmethod
     def _from_rows(cls, starts: np.ndarray, neighbours: np.ndarray) -> RowGraph:

@@ -133,7 +133,8 @@ class GaussianProblem(Problem):
             correlation, constant = correlation_matrix(values)
             correlation.setflags(write=False)
         else:
-            samples, constant = placing.placed(values, np.float64), (values == values[0]).all(axis=0)
+            samples, constant = placing.placed(values, np.float64), values[0] == values[-1]
+            constant[constant] = (values[:, constant] == values[0, constant]).all(axis=0)
         parameters |= {"correlations": correlations, "samples": samples}
         return cls(names=names, correlation=correlation, constant=name_constants(names, constant), **parameters)
 

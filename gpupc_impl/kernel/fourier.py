@@ -5,9 +5,11 @@ in RCIT) and h of S, all standardized over the samples, the residuals on S are f
 g likewise. The statistic is n ||cov(f, residuals of g)||^2, and the weights of its null distribution are the
 eigenvalues of the second moments of all products of a residual of f and one of g.
 
+A product of two such products is one of two residuals of x and two of y. So a test is one product of a table of x and
+one of y, whose rows are features, the f (f + 1) / 2 products of two residuals, and residuals.
+
 The code is the same for NumPy and CuPy (`Backend.array_library`). Arrays have the samples last. Features of a variable
-are made once; those of a set, their covariance and the residuals of a variable serve all tests of a batch with that
-set."""
+are made once; those of a set, their covariance and the tables of variables serve all tests of a batch with that set."""
 
 from __future__ import annotations
 
@@ -28,8 +30,14 @@ POWERS = 8
 CONSTANT = 1e-12
 """Standard deviation up to which a feature is constant."""
 
-BATCH_BYTES = {"cuda": 1 << 32, "host": 1 << 26}
-"""Upper bound on the memory of a batch by backend: large launches on a GPU, caches on cores."""
+SETS_BYTES = {"cuda": 1 << 32, "host": 1 << 22}
+"""Upper bound on the memory of several sets of a batch, by backend: large launches on a GPU, a core's cache."""
+
+SET_BYTES = {"cuda": 1 << 32, "host": 1 << 28}
+"""Upper bound on the memory of the tables of one set, by backend; beyond it the set's features are made again."""
+
+CELLS = {"cuda": 1 << 62, "host": 1 << 16}
+"""Numbers of features that are made at once, by backend."""
 
 
 class FourierTest:
@@ -39,23 +47,27 @@ class FourierTest:
         self.problem, self._backend = problem, backend
         self._constant = problem.is_constant()
         p, n, f, d = problem.n_variables, problem.n_samples, problem.features, problem.n_set_features
-        self._budget = min(BATCH_BYTES[backend.name], (backend.memory_limit - backend.memory_used) // 2)
-        self._set_bytes, self._entry_bytes = 8 * n * (3 * d + 4 * f), 8 * n * 5 * f
-        self._test_bytes = 8 * (n * (f * f + 3 * f) + 5 * f**4)
+        free = backend.memory_limit - backend.memory_used
+        products = f * (f + 1) // 2
+        self._set_bytes, self._entry_bytes = 8 * n * 3 * d, 8 * n * (4 * f + products)
+        self._test_bytes = 8 * (2 * n * (f + products) + 6 * f**4)
         needed = 8 * p * n * (f + 1) + self._set_bytes + 2 * self._entry_bytes + self._test_bytes
-        if needed > backend.memory_limit - backend.memory_used:
+        if needed > free:
             raise DeviceMemoryError(needed, backend.memory_used, backend.memory_limit)
+        self._sets_budget, self._set_budget = (min(bound[backend.name], free // 2) for bound in (SETS_BYTES, SET_BYTES))
+        self._rows = np.stack(np.triu_indices(f))  # the two residuals of each product
+        row_of = np.zeros((f, f), np.int64)
+        row_of[*self._rows] = row_of[*self._rows[::-1]] = np.arange(products)
         with backend.array_library() as xp:
-            self._values = xp.asarray(problem.values)
+            self._values, self._row_of = xp.asarray(problem.values), xp.asarray(row_of)
             first, second = problem.width_pairs.T
             self._squares = xp.asarray((problem.values[:, first] - problem.values[:, second]) ** 2)
             counts = {OWN: f, IN_SET: d, SECOND: f, BESIDE_SECOND: f}
             self._frequencies = {
                 role: tuple(map(xp.asarray, problem.frequencies(role, count))) for role, count in counts.items()
             }
-            variables = xp.arange(p)[:, None]
-            width = _median_distance(xp, self._squares)
-            self._own = _features(xp, self._angles(OWN, variables), width, self._phases(OWN, variables))
+            frequencies, phases = self._frequencies[OWN]
+            self._own = self._features(xp, xp.arange(p)[:, None], self._squares, frequencies[:, None], phases)
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """p-values and statistics of (t, 3) tests: the number of a set among (k, l), and two variables i < j.
@@ -63,15 +75,14 @@ class FourierTest:
         Tests are ordered by set.
         """
         statistics, sums = np.zeros(len(tests)), np.zeros((len(tests), POWERS))
-        most = max(1, self._budget // (2 * self._test_bytes))
+        most = max(1, self._set_budget // (2 * self._test_bytes))
         with self._backend.array_library() as xp:
 
             def test_batch(part: slice) -> None:
-                features, residuals, scale, first, second = self._residuals(xp, sets, tests[part])
+                tables, scale, first, second = self._tables(xp, sets, tests[part])
                 for some in pieces(len(first), most):
                     rows = slice(part.start + some.start, part.start + some.stop)
-                    x, y = xp.asarray(first[some]), xp.asarray(second[some])
-                    outcome = self._backend.download(_compare(xp, features[x], residuals[x], residuals[y], scale[x]))
+                    outcome = self._compare(xp, tables, scale, first[some], second[some])
                     statistics[rows], sums[rows] = outcome[:, 0], outcome[:, 1:]
 
             for_each(test_batch, self._batches(tests, sets.shape[1]), self._backend)
@@ -80,83 +91,123 @@ class FourierTest:
         return upper_tail(self.problem.null, statistics, sums), statistics
 
     def _batches(self, tests: np.ndarray, level: int) -> list[slice]:
-        """Consecutive tests whose sets and variables fit into the budget."""
+        """Consecutive tests whose sets and variables fit into the budgets."""
+        most = max(1, self._set_budget // (2 * self._entry_bytes))  # tests of a set that go together
         if not level:
-            return list(pieces(len(tests), max(1, ceil_div(len(tests), 4 * self._backend.array_threads))))
+            return list(pieces(len(tests), max(1, min(most, ceil_div(len(tests), 4 * self._backend.array_threads)))))
         starts = np.flatnonzero(np.diff(tests[:, 0], prepend=-1))  # where the tests of a set begin
-        most = max(1, self._budget // (4 * self._entry_bytes))  # tests of a set that go together
         starts = np.concatenate([np.arange(a, b, most) for a, b in zip(starts, [*starts[1:], len(tests)], strict=True)])
         batches: list[slice] = []
         begin, sets, widest = 0, 0, 0
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(tests)], strict=True):
             widest = max(widest, stop - start)
             sets += 1
-            if sets > 1 and sets * (self._set_bytes + 2 * widest * self._entry_bytes) > self._budget:
+            if sets > 1 and sets * (self._set_bytes + 2 * widest * self._entry_bytes) > self._sets_budget:
                 batches.append(slice(begin, start))
                 begin, sets, widest = start, 1, stop - start
         return [*batches, slice(begin, len(tests))]
 
-    def _residuals(self, xp: Any, sets: np.ndarray, tests: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
-        """Features and residuals, (r, f, n) each, and (r,) scales of weights; (t,) rows of both variables there."""
-        if not sets.shape[1]:
-            return self._own, self._own, xp.ones(len(self._own)), tests[:, 1], tests[:, 2]
-        p, n, f = self.problem.n_variables, self.problem.n_samples, self.problem.features
+    def _tables(self, xp: Any, sets: np.ndarray, tests: np.ndarray) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+        """(r, c, n) tables, (r,) scales of the weights with them, and (t,) the numbers of both variables' tables.
+
+        The rows of a table are a variable's features, the products of two of its residuals, and the residuals.
+        """
+        p, n, f, level = self.problem.n_variables, self.problem.n_samples, self.problem.features, sets.shape[1]
         numbers, batch_sets = np.unique(tests[:, 0], return_inverse=True)
         members = xp.asarray(sets[numbers])
-        joined = self.problem.test == "rcit"  # whether the features of the second variable are also the set's
+        joined = self.problem.test == "rcit" and level > 0  # whether features of the second variable are also the set's
         keys = batch_sets.reshape(-1, 1) * 2 * p + tests[:, 1:] + np.array([0, p * joined])
         entries, places = np.unique(keys, return_inverse=True)  # ordered by set, then by role, then by variable
         owners, variables = entries // (2 * p), entries % p
         slots = np.arange(len(entries)) - np.searchsorted(owners, np.arange(len(numbers)))[owners]
         wide = int(slots.max()) + 1
         rows = owners * wide + slots
-        held = xp.zeros((len(numbers) * wide, f, n))
+        tables = xp.zeros((len(numbers) * wide, 2 * f + len(self._rows[0]), n))
         is_second = entries // p % 2 == 1
-        held[xp.asarray(rows[~is_second])] = self._own[xp.asarray(variables[~is_second])]
-        squares = sum(self._squares[k] for k in members.T)
+        tables[xp.asarray(rows[~is_second]), :f] = self._own[xp.asarray(variables[~is_second])]
         if joined:
             owner, variable = xp.asarray(owners[is_second]), xp.asarray(variables[is_second])
-            held[xp.asarray(rows[is_second])] = self._joined_features(xp, members, squares, owner, variable)
-        held = held.reshape(len(members), wide * f, n)
-        width = _median_distance(xp, squares)
-        of_sets = _features(xp, self._angles(IN_SET, members), width, self._phases(IN_SET, members))
+            tables[xp.asarray(rows[is_second]), :f] = self._joined_features(xp, members[owner], variable)
+        residuals, scale = tables[:, :f], xp.ones(len(numbers))
+        if level:
+            residuals, scale = self._residuals(xp, members, residuals.reshape(len(numbers), wide * f, n))
+            residuals = residuals.reshape(-1, f, n)
+        tables[:, -f:] = residuals
+        for k, (a, b) in enumerate(self._rows.T.tolist()):
+            xp.multiply(residuals[:, a], residuals[:, b], out=tables[:, f + k])
+        first, second = rows[places.reshape(keys.shape)].T
+        return tables, xp.repeat(scale, wide), first, second
+
+    def _residuals(self, xp: Any, members: Any, held: Any) -> tuple[Any, Any]:
+        """Residuals of (b, c, n) features on the features of (b, l) sets, and (b,) scales of the weights."""
+        n, squares = self.problem.n_samples, sum(self._squares[k] for k in members.T)
+        frequencies, phases = self._frequencies[IN_SET]
+        of_sets = self._features(xp, members, squares, frequencies[members], phases[members].sum(axis=1))
         covariance = xp.matmul(of_sets, of_sets.swapaxes(1, 2)) / (n - 1)
         identity = xp.broadcast_to(xp.eye(covariance.shape[1]), covariance.shape)
         across = xp.matmul(of_sets, held.swapaxes(1, 2)) / (n - 1)
         solutions = xp.linalg.solve(covariance + RIDGE * identity, xp.concatenate([across, identity], axis=2))
-        weights, inverse = solutions[:, :, : wide * f], solutions[:, :, wide * f :]
+        weights, inverse = solutions[:, :, : held.shape[1]], solutions[:, :, held.shape[1] :]
         scale = self.problem.weight_scale(len(identity[0]) - RIDGE * xp.trace(inverse, axis1=1, axis2=2))
-        residuals = held - xp.matmul(weights.swapaxes(1, 2), of_sets)
-        first, second = rows[places.reshape(keys.shape)].T
-        return held.reshape(-1, f, n), residuals.reshape(-1, f, n), xp.repeat(scale, wide), first, second
+        fitted = xp.matmul(weights.swapaxes(1, 2), of_sets)
+        return xp.subtract(held, fitted, out=fitted), scale
 
-    def _joined_features(self, xp: Any, members: Any, squares: Any, owners: Any, variables: Any) -> Any:
-        """(e, f, n) features of each of e variables together with the members of its set."""
-        angles = self._angles(BESIDE_SECOND, members)[owners] + self._angles(SECOND, variables[:, None])
-        width = _median_distance(xp, squares[owners] + self._squares[variables])
-        phases = self._phases(BESIDE_SECOND, members)[owners] + self._phases(SECOND, variables[:, None])
-        return _features(xp, angles, width, phases)
+    def _joined_features(self, xp: Any, members: Any, variables: Any) -> Any:
+        """(e, f, n) features of each of e variables together with its (e, l) members."""
+        beside, second = self._frequencies[BESIDE_SECOND], self._frequencies[SECOND]
+        squares = sum(self._squares[k] for k in members.T) + self._squares[variables]
+        frequencies = xp.concatenate([beside[0][members], second[0][variables][:, None]], axis=1)
+        phases = beside[1][members].sum(axis=1) + second[1][variables]
+        return self._features(xp, xp.concatenate([members, variables[:, None]], axis=1), squares, frequencies, phases)
 
-    def _angles(self, role: int, members: Any) -> Any:
-        """(b, c, n) sums over the (b, l) members of each set of a member's frequencies times its values."""
-        frequencies = self._frequencies[role][0]
-        return sum(frequencies[k][:, :, None] * self._values[k][:, None, :] for k in members.T)
+    def _features(self, xp: Any, members: Any, squares: Any, frequencies: Any, phases: Any) -> Any:
+        """(b, c, n) features of (b, l) variables, with mean 0 and sample variance 1; zero where constant.
 
-    def _phases(self, role: int, members: Any) -> Any:
-        """(b, c) sums of the phases of (b, l) members."""
-        return sum(self._frequencies[role][1][k] for k in members.T)
+        Given are the (b, w) squared distances of pairs, (b, l, c) frequencies and (b, c) phases.
+        """
+        n = self.problem.n_samples
+        frequencies = (frequencies / _median_distance(xp, squares)[:, None, None]).swapaxes(1, 2)
+        values = self._values[members]
+        features = xp.empty((*phases.shape, n))
+        for part in pieces(phases.shape[1], max(1, CELLS[self._backend.name] // (n * len(phases)))):
+            some = xp.matmul(frequencies[:, part], values)
+            some += phases[:, part, None]
+            xp.cos(some, out=some)
+            some -= some.mean(axis=2, keepdims=True)
+            deviation = xp.sqrt((some * some).sum(axis=2, keepdims=True) / (n - 1))
+            xp.divide(some, xp.where(deviation > CONSTANT, deviation, xp.inf), out=features[:, part])
+        return features
 
-
-def _features(xp: Any, angles: Any, width: Any, phases: Any) -> Any:
-    """(b, c, n) random Fourier features cos(angles / width + phase), with mean 0 and sample variance 1.
-
-    A constant feature is zero.
-    """
-    features = xp.cos(angles / width[:, None, None] + phases[:, :, None])
-    features -= features.mean(axis=2, keepdims=True)
-    deviation = xp.sqrt((features * features).sum(axis=2, keepdims=True) / (features.shape[2] - 1))
-    features /= xp.where(deviation > CONSTANT, deviation, xp.inf)
-    return features
+    def _compare(self, xp: Any, tables: Any, scale: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """(t, 9) statistics, and the first eight power sums of the weights, given (t,) numbers of tables."""
+        n, f, t = self.problem.n_samples, self.problem.features, len(first)
+        if xp is np:  # views: a copy of both tables would cost more than their product
+            moments = np.empty((t, tables.shape[1] - f, tables.shape[1] - f))
+            for k, (x, y) in enumerate(zip(first, second, strict=True)):
+                np.matmul(tables[x, :-f], tables[y, f:].T, out=moments[k])
+            scale = scale[first]
+        else:
+            x, y = xp.asarray(first), xp.asarray(second)
+            moments, scale = xp.matmul(tables[x, :-f], tables[y, f:].swapaxes(1, 2)), scale[x]
+        covariance = moments[:, :f, -f:] / (n - 1)
+        statistics = n * (covariance * covariance).sum(axis=(1, 2))
+        left, right = self._row_of[:, None, :, None], self._row_of[None, :, None, :]
+        one = moments[:, f:, :-f][:, left, right].reshape(t, f * f, f * f) * (scale / n)[:, None, None]
+        two = xp.matmul(one, one)
+        three, four = xp.matmul(two, one), xp.matmul(two, two)
+        traces = [
+            (left * right).sum(axis=(1, 2))
+            for left, right in (
+                (one, one),
+                (two, one),
+                (two, two),
+                (four, one),
+                (four, two),
+                (four, three),
+                (four, four),
+            )
+        ]
+        return self._backend.download(xp.stack([statistics, xp.trace(one, axis1=1, axis2=2), *traces], axis=1))
 
 
 def _median_distance(xp: Any, squares: Any) -> Any:
@@ -168,19 +219,3 @@ def _median_distance(xp: Any, squares: Any) -> Any:
     low, high = (xp.minimum(zeros + half, last)[:, None] for half in ((others - 1) // 2, others // 2))
     medians = (xp.sqrt(xp.take_along_axis(ordered, low, 1)) + xp.sqrt(xp.take_along_axis(ordered, high, 1))) / 2
     return xp.where(others > 0, medians[:, 0], 1.0)
-
-
-def _compare(xp: Any, features: Any, residuals: Any, others: Any, scale: Any) -> Any:
-    """(t, 9) statistics, and the first eight power sums of the weights, of (t, f, n) arrays and (t,) scales."""
-    t, f, n = features.shape
-    covariance = xp.matmul(features, others.swapaxes(1, 2)) / (n - 1)
-    statistics = n * (covariance * covariance).sum(axis=(1, 2))
-    products = (residuals[:, :, None, :] * others[:, None, :, :]).reshape(t, f * f, n)
-    one = xp.matmul(products, products.swapaxes(1, 2)) * (scale / n)[:, None, None]
-    two = xp.matmul(one, one)
-    three, four = xp.matmul(two, one), xp.matmul(two, two)
-    traces = [
-        (left * right).sum(axis=(1, 2))
-        for left, right in ((one, one), (two, one), (two, two), (four, one), (four, two), (four, three), (four, four))
-    ]
-    return xp.stack([statistics, xp.trace(one, axis1=1, axis2=2), *traces], axis=1)

@@ -20,9 +20,6 @@ NULLS = {
 }
 """The tests, each with the null distributions that it may have; the first is what ``"auto"`` means."""
 
-SET_FEATURES = {"rcit": 100, "rcot": 25, "kci": 0}
-"""Random features of a conditioning set by test, as in the R package RCIT; KCI has none."""
-
 SAMPLES_PER_FEATURE = 4
 """A set has at most one feature for so many samples: with as many features as samples no residual would be left."""
 
@@ -89,7 +86,7 @@ class KernelProblem(Problem):
         "test": "rcit",
         "null": "auto",
         "features": 5,
-        "set_features": 0,
+        "set_features": 100,
         "weights": "corrected",
         "landmarks": 300,
         "seed": 0,
@@ -116,7 +113,7 @@ class KernelProblem(Problem):
         test: str = "rcit",
         null: str = "auto",
         features: int = 5,
-        set_features: int = 0,
+        set_features: int = 100,
         weights: str = "corrected",
         landmarks: int = 300,
         seed: int = 0,
@@ -125,7 +122,6 @@ class KernelProblem(Problem):
 
         Args:
             null: ``"auto"`` takes Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
-            set_features: 0 takes the R package's number: 100 for RCIT, 25 for RCoT.
 
         A constant variable is independent of all others: its tests have p = 1. A warning names it.
 
@@ -134,45 +130,32 @@ class KernelProblem(Problem):
                 the test does not have, or another bad parameter.
         """
         matrix, names = finite_matrix(data, names)
-        search = search_parameters(alpha, max_level)
-        if test not in NULLS:
-            raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(NULLS)}")
-        null = NULLS[test][0] if null == "auto" else null
-        if null not in NULLS[test]:
-            raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
-        if weights not in WEIGHTS:
-            raise InvalidProblem(f"weights is {weights!r}; choose one of: {', '.join(WEIGHTS)}")
-        n = len(matrix)
-        if not MIN_SAMPLES <= n < MAX_SAMPLES:
-            raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
-        if null == "spectral" and n > SPECTRAL_SAMPLES:
-            raise InvalidProblem(
-                f"null is 'spectral' for {n} samples; it needs all eigenvalues of matrices of that size and is for at "
-                f"most {SPECTRAL_SAMPLES}; say null='gamma', or bring fewer samples"
-            )
+        parameters = search_parameters(alpha, max_level)
+        parameters |= kernel_parameters(len(matrix), test, null, features, set_features, weights, landmarks, seed)
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
         return cls(
             names=names,
-            **search,
+            **parameters,
             values=placing.placed(_standardized(columns, constant)),
-            test=test,
-            null=null,
-            features=_whole("features", features, 1, MAX_FEATURES),
-            set_features=_whole("set_features", set_features, 0, MAX_SET_FEATURES) or SET_FEATURES[test],
-            weights=weights,
-            landmarks=_whole("landmarks", landmarks, 10, EXACT_SAMPLES),
-            seed=_whole("seed", seed, 0, 2**64 - 1),
             constant=name_constants(names, constant),
         )
 
-    def fault(self) -> str | None:
-        p, values = self.n_variables, self.values
+    def checked_parameters(self) -> dict[str, Any]:
+        return kernel_parameters(self.n_samples, *(getattr(self, name) for name in self.PARAMETERS))
+
+    def check(self) -> None:
+        p, values = len(self.names), self.values
         if values.ndim != 2 or len(values) != p or values.dtype != np.float64 or not values.flags.c_contiguous:
-            return f"its values are {values.dtype} {values.shape}, for {p} variables"
-        if self.null not in NULLS.get(self.test, ()):
-            return f"its test is {self.test!r} with the null distribution {self.null!r}"
-        return None
+            raise InvalidProblem(f"its values are {values.dtype} {values.shape}, for {p} variables")
+        super().check()
+        finite_matrix(values.T, self.names)
+        if self.constant != tuple(np.array(self.names, object)[self.is_constant()]):
+            raise InvalidProblem("its constant variables are others than those without a variance")
+        with np.errstate(over="ignore"):
+            deviations = values[~self.is_constant()].std(axis=1, ddof=1)
+        if not np.allclose(deviations, 1):
+            raise InvalidProblem("its values do not have variance 1")
 
     @property
     def n_samples(self) -> int:
@@ -243,6 +226,39 @@ class KernelProblem(Problem):
         """(count,) numbers in (0, 1) from Philox, whose raw stream NumPy keeps as it is for good."""
         raw = np.random.Philox(np.random.SeedSequence([self.seed, *purpose])).random_raw(count)
         return ((raw >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+def kernel_parameters(
+    n: int, test: str, null: str, features: int, set_features: int, weights: str, landmarks: int, seed: int
+) -> dict[str, Any]:
+    """The parameters of the test of n samples by name, in the order of `KernelProblem.PARAMETERS`, checked.
+
+    Raises:
+        InvalidProblem: one is out of range, or n is.
+    """
+    if test not in NULLS:
+        raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(NULLS)}")
+    null = NULLS[test][0] if null == "auto" else null
+    if null not in NULLS[test]:
+        raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
+    if weights not in WEIGHTS:
+        raise InvalidProblem(f"weights is {weights!r}; choose one of: {', '.join(WEIGHTS)}")
+    if not MIN_SAMPLES <= n < MAX_SAMPLES:
+        raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
+    if null == "spectral" and n > SPECTRAL_SAMPLES:
+        raise InvalidProblem(
+            f"null is 'spectral' for {n} samples; it needs all eigenvalues of matrices of that size and is for at "
+            f"most {SPECTRAL_SAMPLES}; say null='gamma', or bring fewer samples"
+        )
+    return {
+        "test": test,
+        "null": null,
+        "features": _whole("features", features, 1, MAX_FEATURES),
+        "set_features": _whole("set_features", set_features, 1, MAX_SET_FEATURES),
+        "weights": weights,
+        "landmarks": _whole("landmarks", landmarks, 10, EXACT_SAMPLES),
+        "seed": _whole("seed", seed, 0, 2**64 - 1),
+    }
 
 
 def _standardized(columns: np.ndarray, constant: np.ndarray) -> np.ndarray:

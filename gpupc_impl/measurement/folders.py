@@ -13,12 +13,14 @@ import contextlib
 import csv
 import dataclasses
 import io
-import zipfile
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.core.files import read_bytes, shortened
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.yaml_text import parse_yaml
 from gpupc_impl.measurement.published import PublishedRuns, Run
 from gpupc_impl.measurement.record import InvalidRecord, Record, parse, schema, schema_of_tests, validate
 
@@ -26,6 +28,9 @@ PLAIN_FILES = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/c
 """The files that are copied whole."""
 
 EXPERIMENTS, SHARING = "experiments.json", "sharing.csv"
+
+EXPERIMENT = re.compile("[A-Za-z0-9][A-Za-z0-9._=+-]{0,149}")
+"""The names that a config may give to an experiment; files are called like them."""
 
 KEPT_SKELETON_BYTES = 1 << 18
 """Skeletons of graphs whose truth is known are published up to this size, because tables count their errors."""
@@ -74,7 +79,8 @@ class Reader:
             self.faults.append(f"{folder} is no folder")
             return
         if any(folder.glob("records/*/*.json")):
-            self._read_results()
+            with self._naming(folder / EXPERIMENTS):
+                self._read_results()
         else:
             with self._naming(folder):
                 self._read_published()
@@ -89,8 +95,12 @@ class Reader:
         """Turn the errors of a damaged file into a sentence."""
         try:
             yield
-        except (ValueError, RecursionError, OSError) as error:
-            self.faults.append(f"{path} is damaged: {error}")
+        except MemoryError:
+            raise
+        except (ValueError, OSError) as error:
+            self.faults.append(f"{path} is damaged: {shortened(str(error))}")
+        except Exception as error:  # a damaged file can raise nearly anything
+            self.faults.append(f"{path} is damaged: {type(error).__name__}: {shortened(str(error))}")
 
     def _read_published(self) -> None:
         published = PublishedRuns(self.folder)
@@ -107,16 +117,19 @@ class Reader:
         if not path.is_file():
             self.faults.append(f"{self.folder} has no {EXPERIMENTS}; run the workflow again, which writes it")
             return
-        asked = parse(path.read_bytes(), EXPERIMENTS)
+        asked = parse(read_bytes(path), EXPERIMENTS)
+        for name in asked:
+            if not EXPERIMENT.fullmatch(name):
+                raise ValueError(f"{shortened(ascii(name), 100)} is no name of an experiment")
         experiments = {(d, s): name for name, its in asked.items() for d in its["datasets"] for s in its["settings"]}
         for path in sorted(self.folder.glob("problems/*.json")):
             with self._naming(path):
-                facts = parse(path.read_bytes(), path.name)
+                facts = parse(read_bytes(path), path.name)
                 self.entries["data set", path.stem] = Entry(self.folder, facts, facts)
         tables = {}
         for path in sorted(self.folder.glob("verification/*.csv")):
             with self._naming(path):
-                rows = {(row["dataset"], row["setting"]): row for row in read_rows(path.read_bytes())}
+                rows = {(row["dataset"], row["setting"]): row for row in read_rows(read_bytes(path))}
                 tables[path.stem] = path.stat().st_mtime_ns, rows
         superfluous = unverified = 0
         for path in sorted(self.folder.glob("records/*/*.json")):
@@ -147,7 +160,7 @@ class Reader:
         return Run(experiment, record, row and {key: row[key] for key in row if key not in repeated}, skeleton)
 
     def _read_plain(self, name: str) -> None:
-        data = (self.folder / name).read_bytes()
+        data = read_bytes(self.folder / name)
         if name == SHARING:
             for row in read_rows(data):
                 run = self.entries.get(("run", row["dataset"], row["setting"]))
@@ -174,11 +187,11 @@ def _skeleton(path: Path, record: Record) -> bytes | None:
         return None
     try:
         digest = Skeleton.load(path).sha256
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError) as error:
         raise ValueError(f"its skeleton {path.name} cannot be read: {error}") from error
     if record.result is None or digest != record.result.skeleton_sha256:
         raise ValueError(f"its skeleton {path.name} is another's: the digests differ")
-    return path.read_bytes()
+    return read_bytes(path)
 
 
 def read_rows(data: bytes, of_runs: bool = True) -> list[dict[str, str]]:
@@ -208,6 +221,6 @@ def _yaml(data: bytes) -> Any:
     except ImportError as error:
         raise ValueError("comparing configs needs the package pyyaml; pip install pyyaml") from error
     try:
-        return yaml.safe_load(data)
+        return parse_yaml(data.decode())
     except yaml.YAMLError as error:
         raise ValueError(f"it is no YAML: {error}") from error

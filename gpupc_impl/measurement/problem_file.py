@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from io import BufferedRandom
 from pathlib import Path
 
-from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.files import open_regular, write_whole
 from gpupc_impl.core.problem import Problem
 
 
@@ -44,6 +44,8 @@ class ProblemFile:
         if states[0] != self._last_states[0] and not self._is_the_same():
             change = f"it changed the problem's file {self.path.name}"
             self._copy.seek(0)
+            if self.path.is_dir():
+                shutil.rmtree(self.path)
             with write_whole(self.path) as temporary, open(temporary, "wb") as file:
                 shutil.copyfileobj(self._copy, file)
         elif states[1:] != self._last_states[1:]:
@@ -54,7 +56,7 @@ class ProblemFile:
     def _is_the_same(self) -> bool:
         self._copy.seek(0)
         try:
-            with open(self.path, "rb") as file:
+            with open_regular(self.path) as file:
                 digests = [hashlib.file_digest(each, "sha256").digest() for each in (file, self._copy)]
         except OSError:
             return False

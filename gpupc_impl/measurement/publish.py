@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import write_csv
+from gpupc_impl.core.files import read_bytes, write_csv
 from gpupc_impl.measurement.folders import PLAIN_FILES, SHARING, Entry, Name, Reader, run_entry
 from gpupc_impl.measurement.published import DATASETS, MACHINES, file_contents
 
@@ -111,7 +111,7 @@ def check(folder: Path) -> list[str]:
     faults = [f"{name} holds no run" for name in sorted(present - expected.keys())]
     for name, data in expected.items():
         path = folder / name
-        lines, sorted_lines = path.read_bytes().splitlines() if path.is_file() else [], data.splitlines()
+        lines, sorted_lines = read_bytes(path).splitlines() if path.is_file() else [], data.splitlines()
         if lines != sorted_lines:
             pairs = enumerate(zip([*lines, b""], [*sorted_lines, b""], strict=False), 1)
             number = next(number for number, (line, other) in pairs if line != other)

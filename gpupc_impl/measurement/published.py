@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.core.files import read_bytes
 from gpupc_impl.measurement.record import DATASET_FACTS, InvalidRecord, Record, parse
 
 RunKey = tuple[str, str]
@@ -72,7 +73,7 @@ class PublishedRuns:
         self._archives: dict[str, zipfile.Path] = {}
         experiments: dict[RunKey, str] = {}
         for path in sorted(self.folder.glob("records/*.jsonl")):
-            for number, text in enumerate(path.read_bytes().splitlines(), 1):
+            for number, text in enumerate(read_bytes(path).splitlines(), 1):
                 place = f"records/{path.name}, line {number}"
                 line = parse(text, place)
                 try:
@@ -129,11 +130,18 @@ class PublishedRuns:
         return columns
 
     def skeleton_file(self, dataset: str, setting: str) -> zipfile.Path | Path:
-        """The file of a run's skeleton; it does not exist where the skeleton is not kept."""
+        """The file of a run's skeleton; it does not exist where the skeleton is not kept.
+
+        Raises:
+            InvalidRecord: the archive of skeletons is damaged.
+        """
         experiment = self.experiments[dataset, setting]
         archive = self.folder / "skeletons" / f"{experiment}.zip"
         if experiment not in self._archives and archive.is_file():
-            self._archives[experiment] = zipfile.Path(archive)
+            try:
+                self._archives[experiment] = zipfile.Path(archive)
+            except Exception as error:  # a damaged archive can raise nearly anything
+                raise InvalidRecord(f"skeletons/{archive.name} is damaged: {error}") from error
         return self._archives.get(experiment, archive).joinpath(dataset, f"{setting}.npz")
 
     def files_of(self, keys: Iterable[RunKey]) -> list[str]:
@@ -155,7 +163,7 @@ class PublishedRuns:
     def _read(self, name: str) -> dict[str, Any]:
         """The entries of a file; none where it does not exist."""
         path = self.folder / name
-        content = parse(path.read_bytes(), name) if path.is_file() else {}
+        content = parse(read_bytes(path), name) if path.is_file() else {}
         if not (isinstance(content, dict) and all(isinstance(entry, dict) for entry in content.values())):
             raise InvalidRecord(f"{name} is no object of objects")
         return content

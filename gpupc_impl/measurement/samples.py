@@ -135,7 +135,7 @@ class Samples:
             stored = read_json(self.folder / name)
             content: dict[str, Any] = stored["content"]
             undamaged = stored["sha256"] == _digest(content)
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
         return content if undamaged else None
 

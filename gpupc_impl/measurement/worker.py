@@ -19,7 +19,6 @@ import scipy.special  # noqa: F401 (families import it on first use, which no cl
 from gpupc_impl.backends import Backend, open_backend, resolve_backend
 from gpupc_impl.core import placing
 from gpupc_impl.core.family import load_problem
-from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import Method, get_method
@@ -155,8 +154,7 @@ class Session:
     def save(self, path: str) -> None:
         """Write the last run's skeleton."""
         assert self.skeleton is not None
-        with write_whole(Path(path)) as file:
-            self.skeleton.save(file)
+        self.skeleton.save(path)
 
     def _check_problem(self, problem: str) -> None:
         """Raise `InvalidAnswer` if a method changed its problem. A mapped problem is read-only and cannot change."""

@@ -8,7 +8,6 @@ Every step is timed.
 from __future__ import annotations
 
 import contextlib
-import csv
 import math
 import time
 from collections import defaultdict
@@ -20,7 +19,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, Event, KernelSource
 from gpupc_impl.core import watching
-from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.files import write_csv
 from gpupc_impl.engine.device_memory import allocated_bytes
 
 STEPS = ("extract", "transfer", "kernel", "merge")
@@ -68,11 +67,11 @@ class Timeline:
 
     def save(self, path: str | Path) -> None:
         """Write the steps as CSV, ordered by their start."""
-        with write_whole(Path(path)) as temporary, open(temporary, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            for *labels, start, end in sorted(self._rows or (), key=lambda row: row[-2]):
-                writer.writerow((*labels, f"{start:.6f}", f"{end:.6f}"))
+        rows = [
+            dict(zip(COLUMNS, (*labels, f"{start:.6f}", f"{end:.6f}"), strict=True))
+            for *labels, start, end in sorted(self._rows or (), key=lambda row: row[-2])
+        ]
+        write_csv(path, rows, COLUMNS)
 
 
 class Pipeline:

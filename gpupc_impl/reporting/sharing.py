@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core.files import read_json
 from gpupc_impl.core.result import Skeleton
 
 LEVEL = 2
@@ -65,7 +65,7 @@ def count_sharing(
     """
     verified = {row["setting"] for row in verification if row["status"] in ("equal", "alone")}
     for path in map(Path, record_paths):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         if record["setting"] in verified:
             counts = sets_by_rows(Skeleton.load(path.with_suffix(".npz")).adjacency_at(LEVEL))
             values = record["dataset"]["name"], kind, record["setting"]

@@ -20,6 +20,7 @@ from matplotlib.image import imread, imsave
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
+from gpupc_impl.core.files import write_text
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.sources import Heading
 
@@ -68,7 +69,7 @@ def save(panels: Sequence[tuple[Heading, Figure]], svg_path: str | Path, png_pat
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     placed = list(_placed(panels))
     width, height = (max(place[side] + place[2].size[side] for place in placed) for side in (0, 1))
-    Path(svg_path).write_text(_svg(placed, width, height), encoding="utf-8")
+    write_text(svg_path, _svg(placed, width, height))
     imsave(png_path, _pixels(placed, width, height), dpi=plt.rcParams["savefig.dpi"])
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.files import check_array, open_arrays
+from gpupc_impl.core.files import check_array, open_arrays, open_regular
 from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
 
 if TYPE_CHECKING:
@@ -39,13 +40,13 @@ def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> t
             value.
         OSError: the file cannot be opened.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         try:
             if path.suffix.lower() == ".npz":
                 with open_arrays(file) as stored:
                     arrays = {name: array for name, array in stored.items() if isinstance(array, np.ndarray)}
             else:
-                check_array(file, path.stat().st_size, path.name)
+                check_array(file, os.fstat(file.fileno()).st_size, path.name)
                 file.seek(0)
                 arrays = {path.stem: np.load(file, allow_pickle=False)}
             stored_names = arrays.pop("names").ravel().tolist() if "names" in arrays else None
@@ -78,7 +79,7 @@ def read_frame(
     import pandas
 
     module, extra = FRAMES[path.suffix.lower()]
-    with path.open("rb"):  # so that an absent file is an OSError, and not an error of the package
+    with open_regular(path):  # so that an absent file is an OSError, and not an error of the package
         pass
     try:
         importlib.import_module(module)

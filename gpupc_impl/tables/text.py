@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.core.files import is_regular
 from gpupc_impl.tables.cells import MISSING_AS_WRITTEN, NOT_A_NUMBER, fault, is_missing
 from gpupc_impl.tables.checks import DataError, checked_names
 
@@ -104,7 +105,7 @@ def read_text(
         OSError: the file cannot be opened.
     """
     # A pipe and other files that are not regular can be read only once.
-    stored = None if path.is_file() else path.read_bytes()
+    stored = None if is_regular(path) else path.read_bytes()
     marks = None if missing_values is None else frozenset(missing_values)
     table = TextTable(path, stored, delimiter, row_names, labels, missing, transpose, encoding, marks)
     try:
@@ -277,11 +278,13 @@ class TextTable:
                 ):
                     if self.has_row_names:
                         self.row_names += [str(name).strip() for name in chunk.iloc[:, 0]]
+                    if chunk.shape[1] != self.width:
+                        return None
                     parts.append(self._converted(chunk.iloc[:, int(self.has_row_names) :]))
                     if parts[-1] is None:
                         return None
-            except (pandas.errors.ParserError, OverflowError):  # the latter for an integer beyond the range of floats
-                return None
+            except (pandas.errors.ParserError, pandas.errors.EmptyDataError, OverflowError):
+                return None  # OverflowError stands for an integer beyond the range of floats
         return pandas.concat(parts, ignore_index=True) if self.labels else np.concatenate(parts)
 
     def _converted(self, chunk: pandas.DataFrame) -> np.ndarray | pandas.DataFrame | None:
@@ -308,6 +311,8 @@ class TextTable:
 
         self.row_names = []
         rows = [self._row(number, cells) for number, cells in self.lines() if number > self.start]
+        if not rows:
+            raise DataError(f"{self.path} was changed while it was read; read it again")
         return pandas.DataFrame(rows, dtype=object) if self.labels else np.array(rows)
 
     def _row(self, number: int, cells: list[str]) -> list[Any]:

@@ -6,7 +6,6 @@ the attribute ``kind`` of an arc says what kind of edge it belongs to.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.files import write_csv
+from gpupc_impl.core.files import save_json, write_csv, write_text, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
@@ -51,7 +50,8 @@ def _graphml(result: Result, path: Path) -> None:
                 f"cannot write {path.name!r}: variable {name!r} has the character {match.group()!r}, which XML cannot "
                 "hold; rename it, or write .json"
             )
-    networkx.write_graphml(result.to_networkx(), path)
+    with write_whole(path) as temporary:
+        networkx.write_graphml(result.to_networkx(), temporary)
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -61,7 +61,8 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def _gml(result: Result, path: Path) -> None:
     import networkx
 
-    networkx.write_gml(result.to_networkx(), path)
+    with write_whole(path) as temporary:
+        networkx.write_gml(result.to_networkx(), temporary)
 
 
 def _json(result: Result, path: Path) -> None:
@@ -69,8 +70,7 @@ def _json(result: Result, path: Path) -> None:
 
     graph = result.to_networkx()
     graph.graph.update(skeleton_of(result).facts)
-    content = networkx.node_link_data(graph, edges="edges")
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    save_json(networkx.node_link_data(graph, edges="edges"), path)
 
 
 def _dot(result: Result, path: Path) -> None:
@@ -79,7 +79,7 @@ def _dot(result: Result, path: Path) -> None:
     lines = [f"{keyword} {{", "  node [shape=box];"]
     lines += [f"  v{k} [label={_quoted(name)}];" for k, name in enumerate(result.names)]
     lines += [f"  v{i} {arrow} v{j}{styles.get(kind, '')};" for i, j, kind in numbered_edges(result)]
-    path.write_text("\n".join([*lines, "}"]) + "\n", encoding="utf-8")
+    write_text(path, "\n".join([*lines, "}"]) + "\n")
 
 
 _DOT_STYLES = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]", "bidirected": " [dir=both]"}

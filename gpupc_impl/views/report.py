@@ -7,6 +7,7 @@ import importlib.resources
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.core.files import write_text
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import edges
@@ -29,7 +30,7 @@ HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8
 def write(result: Result, path: str | Path) -> None:
     """See `core.shown.Shown.report`."""
     require()
-    Path(path).write_text(page(result), encoding="utf-8")
+    write_text(path, page(result))
 
 
 def page(result: Result) -> str:

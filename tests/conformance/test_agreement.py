@@ -15,6 +15,7 @@ from gpupc_impl import GaussianProblem, InvalidParameter, skeleton
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, PSEUDO_INVERSES, RESIDUAL_TOLERANCE
+from tests.conformance.affordable import affordable
 
 STRUCTURES = ("sparse", "dense", "chain", "star", "complete", "one factor", "independent")
 COPY_NOISE = ((0.0, 1e-9, 1e-7), (1e-4, 1e-3, 1e-2), (0.0, 1e-9, 1e-7, 1e-4, 1e-3, 1e-2))
@@ -27,7 +28,7 @@ ILL_CONDITIONED = 1e-6
 MOST_SETS = 5_000_000
 """Tests that the deepest level of a drawn problem could need if no edge were removed."""
 MOST_TESTS = 200_000
-"""Most tests of stable-serial on a problem that the other methods then solve."""
+"""Upper bound on the tests of a level."""
 CERTIFIED = 6
 """Most removed edges of a problem whose sets are tested again in 50 digits."""
 
@@ -101,11 +102,7 @@ def test_every_method_finds_the_same(usable_settings, data):
     literal = data.draw(st.booleans(), label="residual_tolerance of zero")
     if literal:
         problem = dataclasses.replace(problem, residual_tolerance=0.0)
-    expected = skeleton(problem, method="stable-serial")
-    affordable = np.cumsum(expected.tests_per_level) <= MOST_TESTS
-    if not affordable.all():
-        problem = dataclasses.replace(problem, max_level=max(int(np.argmin(affordable)) - 1, 1))
-        expected = skeleton(problem, method="stable-serial")
+    problem, expected = affordable(problem, "stable-serial", MOST_TESTS)
     event(f"levels: {expected.levels_run}")
     event(f"near-singular conditioning matrices: {expected.pseudo_inverses > 0}")
     event(f"undefined tests: {expected.undefined_tests > 0}")

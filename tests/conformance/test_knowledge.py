@@ -1,5 +1,6 @@
 """What every method of every family must do with required and forbidden edges; a new method is tested unasked."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -39,6 +40,7 @@ def any_setting(request):
     return request.param
 
 
+@functools.cache
 def make_problem(family, seed, share=0.25, p=None):
     """A problem with random knowledge, and one without."""
     rng = np.random.default_rng(seed)
@@ -66,8 +68,10 @@ def run(problem, any_setting, **how):
     return solve(problem, method, open_backend, **how)
 
 
-def by_hand(problem):
+@functools.cache
+def by_hand(family, seed):
     """Serial PC-stable as pcalg's, word by word: edges, sets and levels, by the family's test from scratch."""
+    problem, _ = make_problem(family, seed)
     p, fixed = problem.n_variables, problem.fixed
     required, forbidden = (set(map(tuple, pairs.tolist())) for pairs in (fixed.required, fixed.forbidden))
     retest = get_family(problem.family).retest(problem)
@@ -110,7 +114,7 @@ def test_fixed_edges_are_kept_to_and_never_tested(any_setting, seed):
     assert len(dict(found.sepsets)) == len(found.sepsets)
     if method.random:
         return
-    graph, sets, edges_per_level = by_hand(problem)
+    graph, sets, edges_per_level = by_hand(method.family, seed)
     assert set(map(tuple, found.edges.tolist())) == graph
     assert list(found.edges_per_level) == edges_per_level
     assert found.stopped_because.startswith("complete")

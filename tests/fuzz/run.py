@@ -56,7 +56,8 @@ def turn(name: str, seconds: float, seed: int, number: int, folder: Path) -> Non
     Args:
         number: of the turn; each has files of its own.
     """
-    from tests.fuzz.targets import TARGETS, seeds
+    from tests.fuzz.damage import seeds
+    from tests.fuzz.targets import TARGETS
 
     target, chance = TARGETS[name], random.Random(f"{name} {seed} {number}")
     os.nice(10)
@@ -249,7 +250,8 @@ def guided(name: str, arguments: Sequence[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["gpupc_impl", "datasets", "workflow"]):
-        from tests.fuzz.targets import TARGETS, seeds
+        from tests.fuzz.damage import seeds
+        from tests.fuzz.targets import TARGETS
     target, corpus = TARGETS[name], Path("build/fuzz/corpus") / name  # what covers more is kept for the next call
     corpus.mkdir(parents=True, exist_ok=True)
     for number, content in enumerate(seeds(target)):

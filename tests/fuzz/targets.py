@@ -6,20 +6,11 @@ fault.
 
 from __future__ import annotations
 
-import bz2
-import dataclasses
 import functools
 import gzip
-import io
 import json
-import lzma
-import random
-import tempfile
-import warnings
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas
@@ -30,10 +21,13 @@ from datasets.readers import read_npz, read_rdata
 from gpupc_impl import DiscreteProblem, GaussianProblem, pc
 from gpupc_impl.core.checkpoint import Checkpoint, SearchState
 from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
+from gpupc_impl.intake import read_input
+from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import InvalidRecord, Limits, Record, load_tests
@@ -41,172 +35,13 @@ from gpupc_impl.measurement.samples import Samples
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.tables import DataError, read_numpy, read_text
+from tests.fuzz import folder_targets
+from tests.fuzz.damage import Target, written
 from workflow.lib.config import InvalidConfig, check_config, read_config
-
-ROOT = Path(__file__).parents[2]
-PACKERS: Mapping[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """A reader.
-
-    Attributes:
-        read: takes the path of a file.
-        errors: of ours, that may come.
-        suffixes: the kinds of file; one that `PACKERS` has is packed after most of the damage.
-        seeds: makes right files, of the first kind.
-    """
-
-    read: Callable[[Path], Any]
-    errors: tuple[type[Exception], ...]
-    suffixes: tuple[str, ...]
-    seeds: Callable[[], list[bytes]]
-
-    def input(self, chance: random.Random) -> tuple[bytes, str]:
-        """A damaged file's content and suffix."""
-        right = seeds(self)
-        content, suffix = chance.choice(right), chance.choice(self.suffixes)
-        if content[:2] == b"PK" and chance.random() < 0.7:
-            content = _archive_damaged(chance, content)
-        else:
-            content = damaged(chance, content, right)
-        packer = PACKERS.get(Path(suffix).suffix)
-        if packer is not None:
-            content = packer(content)
-            if chance.random() < 0.3:
-                content = damaged(chance, content, right)
-        return content, suffix
-
-    def accepts(self, path: Path) -> bool:
-        """Whether there is an answer to a file; False when an error of ours came. Anything else is raised."""
-        try:
-            self.read(path)
-        except self.errors:
-            return False
-        return True
-
-
-@functools.cache
-def seeds(target: Target) -> list[bytes]:
-    return target.seeds()
-
-
-# --- damage ----------------------------------------------------------------------------------------------------------
-
-TOKENS = [
-    *(
-        b"",
-        b"\0",
-        b"\xff",
-        b"\n",
-        b"\r\n",
-        b",",
-        b";",
-        b'"',
-        b"'",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b"(",
-        b")",
-        b":",
-        b"-",
-        b"|",
-    ),
-    *(b"nan", b"inf", b"-inf", b"1e400", b"null", b"true", b"9" * 400, b"9" * 5000, b"-1", b"0", b"4294967296", b"1_0"),
-    *(
-        b"&a ",
-        b"*a",
-        b"<<: ",
-        b"!!python/object:os.system ",
-        b"!!int ",
-        b"? ",
-        b"- ",
-        b"{}",
-        b"[]",
-        b'"": ',
-        b"\xc3\xa9",
-    ),
-    *(b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"PK\x03\x04", b"\x93NUMPY"),
-    *(
-        b"'shape': (1000000000, 1000000000)",
-        b"'descr': '|O'",
-        b"'descr': '<U1000000000'",
-        b"(-1, -1)",
-        b"=cmd|' /C calc'!A0",
-    ),
-    *(
-        b"\xef\xbb\xbf",
-        b"\xff\xfe",
-        b"[" * 3000,
-        b"{" * 3000,
-        b"(" * 3000,
-        b'{"a":' * 3000,
-        b"\x1f\x8b",
-        b"RDX3\n",
-        b"\x1c",
-    ),
-]
-
-
-def damaged(chance: random.Random, content: bytes, others: list[bytes]) -> bytes:
-    """Bytes replaced, inserted, taken out, doubled, or exchanged with those of another file; perhaps cut off."""
-    changed = bytearray(content)
-    for _ in range(chance.choice((0, 1, 1, 1, 2, 3, 5, 9))):
-        at = chance.randrange(len(changed) + 1)
-        length = chance.choice((1, 1, 2, 4, 8, chance.randrange(1, 200)))
-        kind = chance.randrange(6)
-        if kind == 0:
-            changed[at : at + 1] = bytes([chance.randrange(256)])
-        elif kind == 1:
-            token = chance.choice(TOKENS)
-            changed[at : at + chance.choice((0, len(token)))] = token
-        elif kind == 2:
-            del changed[at : at + length]
-        elif kind == 3:
-            changed[at:at] = changed[at : at + length] * chance.choice((1, 1, 50))
-        elif kind == 4:
-            other = chance.choice(others)
-            start = chance.randrange(len(other) + 1)
-            changed[at : at + length] = other[start : start + length]
-        elif at < len(changed):
-            changed[at] ^= 1 << chance.randrange(8)
-    if chance.random() < 0.2:
-        del changed[chance.randrange(len(changed) + 1) :]
-    return bytes(changed)
-
-
-def _archive_damaged(chance: random.Random, content: bytes) -> bytes:
-    """An archive with right checksums around damaged members, one of them perhaps missing, twice there or renamed."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = [(name, archive.read(name)) for name in archive.namelist()]
-    others = [member for _, member in members]
-    at = chance.randrange(len(members))
-    name, member = members[at]
-    kind = chance.randrange(8)
-    if kind == 0:
-        del members[at]
-    elif kind == 1:
-        members.append((name, damaged(chance, member, others)))
-    elif kind == 2:
-        members[at] = (chance.choice(("x.npy", "../x.npy", "names.npy", "fields.npy", name[:-4])), member)
-    elif kind == 3:
-        members[at] = (name, chance.choice(others))
-    else:
-        members[at] = (name, damaged(chance, member, others))
-    written = io.BytesIO()
-    packing = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
-    with warnings.catch_warnings(), zipfile.ZipFile(written, "w", packing) as archive:
-        warnings.simplefilter("ignore")  # of a member that is there twice
-        for name, member in members:
-            archive.writestr(name, member)
-    return written.getvalue()
-
 
 # --- right files -----------------------------------------------------------------------------------------------------
 
+ROOT = Path(__file__).parents[2]
 MATRIX = np.arange(12.0).reshape(4, 3)
 BIF = b"""network small { }
 variable a { type discrete [ 2 ] { yes, no }; }
@@ -221,13 +56,6 @@ probability ( b | a ) {
 """
 
 
-def _written(write: Callable[[Path], None], name: str = "seed.npz") -> bytes:
-    """What something writes to a path."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder) / name)
-        return (Path(folder) / name).read_bytes()
-
-
 def _tables() -> list[bytes]:
     lines = ["a,b,c", "1,2,3", "4.5,-1e3,.5", "7,8,9"]
     return [
@@ -239,9 +67,37 @@ def _tables() -> list[bytes]:
     ]
 
 
+def _written_numbers() -> list[bytes]:
+    """Tables whose columns are written in various ways: decimal commas, separated thousands, percents, labels."""
+    return [
+        b"a;b\n1,5;2\n-3,25;4\n1.000,5;6\n",
+        b"a,b,c\n1,5%,red\n2,7.5%,blue\n3,NA,red\n4,12%,\n",
+        "a\tb\n1\u00a0000\t01\n2\u202f000,5\t1\n".encode(),
+        b"a,b\n" + b"".join(b"%d,%d\n" % (k % 3, k * 10**17) for k in range(12)) + b"low,1\n",
+        b'"a b","=c"\n"1,000.5",1e3\n"2,000",-inf\n',
+    ]
+
+
+def _frames() -> list[bytes]:
+    frame = pandas.DataFrame({"a": [1.5, 2.5, 3.5], "b": ["x", "y", "x"], "c": [1, 2, 3]})
+    return [written(lambda path: frame.to_parquet(path), "seed.parquet")]
+
+
+def _sheets() -> list[bytes]:
+    frame = pandas.DataFrame({"a": [1.5, 2.5, 3.5], "b": ["x", "y", "x"], "c": [1, 2, 3]})
+    return [written(lambda path: frame.to_excel(path, index=False), "seed.xlsx")]
+
+
+def _knowledge() -> list[bytes]:
+    return [
+        b"required_edges:\n- [a, b]\nforbidden_directions:\n- [b, c]\ntiers: [[a], [b, c]]\n",
+        b"forbidden_edges: &x [[0, 1], [1, 2]]\nrequired_directions: [[2, 0]]\n",
+    ]
+
+
 def _arrays() -> list[bytes]:
     kinds = (MATRIX, MATRIX.astype(np.float32).T, MATRIX.astype(">i8"), MATRIX > 2, np.asfortranarray(MATRIX))
-    return [_written(functools.partial(_save_array, array), "seed.npy") for array in kinds]
+    return [written(functools.partial(_save_array, array), "seed.npy") for array in kinds]
 
 
 def _save_array(array: np.ndarray, path: Path) -> None:
@@ -250,9 +106,9 @@ def _save_array(array: np.ndarray, path: Path) -> None:
 
 def _archives() -> list[bytes]:
     return [
-        _written(lambda path: np.savez(path, x=MATRIX, names=["a", "b", "c"])),
-        _written(lambda path: np.savez_compressed(path, x=MATRIX)),
-        _written(lambda path: np.savez(path, x=MATRIX, y=MATRIX[:2])),
+        written(lambda path: np.savez(path, x=MATRIX, names=["a", "b", "c"])),
+        written(lambda path: np.savez_compressed(path, x=MATRIX)),
+        written(lambda path: np.savez(path, x=MATRIX, y=MATRIX[:2])),
     ]
 
 
@@ -261,7 +117,7 @@ def _workspaces() -> list[bytes]:
 
     frame = pandas.DataFrame(MATRIX, columns=["a", "b", "c"])
     tables = ({"frame": frame}, {"x": MATRIX}, {"l": {"x": MATRIX, "y": [1, "z"]}, "n": 3})
-    packed = [_written(lambda path, table=table: rdata.write_rda(path, table), "seed.rda") for table in tables]
+    packed = [written(lambda path, table=table: rdata.write_rda(path, table), "seed.rda") for table in tables]
     return [gzip.decompress(content) for content in packed]
 
 
@@ -272,7 +128,7 @@ def _datasets() -> list[bytes]:
     labelled = Dataset(
         "d", (MATRIX % 2).astype(np.uint8), ("a", "b", "c"), "discrete", labels=(("n", "y"),) * 3, facts=facts
     )
-    return [_written(whole.save), _written(labelled.save)]
+    return [written(whole.save), written(labelled.save)]
 
 
 def _problems() -> list[bytes]:
@@ -287,15 +143,16 @@ def _problems() -> list[bytes]:
             k_cmi=2,
             k_perm=3,
         ),
+        KernelProblem.from_data(draw.normal(size=(12, 3))),
     ]
-    return [_written(problem.save) for problem in found]
+    return [written(problem.save) for problem in found]
 
 
 def _results() -> list[bytes]:
     found = pc(
         np.random.default_rng(0).normal(size=(30, 4)) @ np.triu(np.ones((4, 4))), method="stable-serial", pmax=True
     )
-    return [_written(found.save), _written(found.skeleton.save)]
+    return [written(found.save), written(found.skeleton.save)]
 
 
 def _checkpoints() -> list[bytes]:
@@ -304,7 +161,7 @@ def _checkpoints() -> list[bytes]:
     for i, j in ((2, 3), (0, 1)):  # removed at levels 0 and 1
         adjacency[i, j] = adjacency[j, i] = False
     return [
-        _written(
+        written(
             lambda path, pmax=pmax: _checkpoint(path, pmax is not None).save(SearchState(adjacency, outcomes, pmax))
         )
         for pmax in (None, np.full((4, 4), 0.5))
@@ -373,6 +230,10 @@ def _read_labels(path: Path) -> None:
     read_text(path, labels=True, row_names=True)
 
 
+def _read_input(path: Path) -> None:
+    read_input(path, missing="drop-rows")
+
+
 def _read_registry(path: Path) -> None:
     registry.validate(registry.parse(path.read_bytes().decode(errors="replace")), "given")
 
@@ -403,12 +264,16 @@ def _samples() -> list[bytes]:
         samples.keep_failure(Outcome("timeout", "it took too long"))
         (samples.folder / "failure.json").rename(path)
 
-    return [_written(write, "seed.json"), _written(write_failure, "seed.json")]
+    return [written(write, "seed.json"), written(write_failure, "seed.json")]
 
 
 TARGETS: Mapping[str, Target] = {
     "csv": Target(_read_numbers, (DataError,), (".csv", ".csv", ".csv.gz", ".csv.bz2", ".csv.xz"), _tables),
     "labels": Target(_read_labels, (DataError,), (".csv", ".tsv", ".csv.gz"), _tables),
+    "table": Target(_read_input, (DataError, InvalidProblem), (".csv", ".tsv", ".csv.gz"), _written_numbers),
+    "parquet": Target(_read_input, (DataError, InvalidProblem), (".parquet",), _frames),
+    "xlsx": Target(_read_input, (DataError, InvalidProblem), (".xlsx",), _sheets),
+    "knowledge": Target(BackgroundKnowledge.from_file, (InvalidProblem,), (".yaml",), _knowledge),
     "npy": Target(read_numpy, (DataError,), (".npy",), _arrays),
     "npz": Target(read_npz, (DataError,), (".npz",), _archives),
     "rdata": Target(read_rdata, (DataError,), (".rda", ".rda.gz", ".rda.bz2", ".rda.xz"), _workspaces),
@@ -425,4 +290,5 @@ TARGETS: Mapping[str, Target] = {
     "record": Target(Record.load, (InvalidRecord,), (".json",), _records),
     "tests": Target(load_tests, (InvalidRecord,), (".json",), _single_tests),
     "sample": Target(_read_sample, (), (".json",), _samples),
+    **folder_targets.TARGETS,
 }

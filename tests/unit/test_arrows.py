@@ -56,7 +56,7 @@ MAY_USE = {
 """Room by room, what it may import. Rooms are the folders and modules of gpupc_impl, `gpupc_impl` its own top, and the
 other packages of the project. Families are found by name, which is no arrow."""
 
-INTERFACES = {"core": ("gpupc_impl.backends", "gpupc_impl.backends.base")}
+INTERFACES = {"core": ("gpupc_impl.backends", "gpupc_impl.backends.base", "gpupc_impl.backends.machine")}
 """Rooms that may import no more than these modules of `backends`."""
 
 

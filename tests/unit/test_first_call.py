@@ -11,7 +11,7 @@ from gpupc_impl.backends import KernelCompilationError, KernelSource, open_backe
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.core.solve import prefetch, solve
+from gpupc_impl.core.solve import prefetched, solve
 
 RNG = np.random.default_rng(0)
 
@@ -61,7 +61,8 @@ class WatchedBackend(HostBackend):
 def test_all_that_a_search_takes_is_requested_before(name, most):
     method, backend = get_method(name), WatchedBackend()
     params = method.parse_params({})
-    prefetch(method, backend, params, pmax=False, max_level=2)
+    with prefetched(method, backend, params, pmax=False, max_level=2):
+        pass
     requested = {(str(kernel.source), kernel.expression, kernel.structs) for kernel in backend.requested}
     assert len(requested) <= most
     problem = get_family(method.family).problem.from_data(DATA[method.family], max_level=2)

@@ -31,7 +31,9 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.measurement.record import InvalidRecord, Record
 from gpupc_impl.tables import DataError, read_numpy, read_text
-from tests.fuzz.targets import TARGETS, seeds
+from tests.fuzz import folder_targets
+from tests.fuzz.damage import seeds
+from tests.fuzz.targets import TARGETS
 
 FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -194,14 +196,14 @@ YAML = st.lists(
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_files_are_answered_or_refused(tmp_path, name):
-    """Forty inputs of each target of `make fuzz`, the same every time; a plain file is read."""
+    """Some inputs of each target of `make fuzz`, the same every time; a plain file is read."""
     target, accepted = TARGETS[name], []
     for number, content in enumerate(seeds(target)):
         path = tmp_path / f"right-{number}{target.suffixes[0]}"
         path.write_bytes(content)
         accepted.append(target.accepts(path))
     assert any(accepted)
-    for number in range(40):
+    for number in range(4 if name in folder_targets.TARGETS else 40):
         content, suffix = target.input(random.Random(number))
         path = tmp_path / f"damaged-{number}{suffix}"
         path.write_bytes(content)
@@ -353,6 +355,13 @@ def test_other_members_and_headers_of_archives(tmp_path):
         (2, "values", np.full((3, 12), 12, np.float32)),
         (3, "values", np.full((3, 12), np.inf, np.float32)),
         (3, "categories", np.array([-1, 0, 0], np.int32)),
+        (4, "values", np.zeros((2, 12))),
+        (4, "values", np.zeros((3, 12), np.float32)),
+        (4, "values", np.zeros((3, 12))),
+        (4, "values", np.full((3, 12), np.nan)),
+        (4, "values", np.full((3, 12), 1e200)),
+        (4, "values", np.arange(36.0).reshape(3, 12)),
+        (4, "values", np.tile([-1.0, 1.0], (3, 3))),
     ],
 )
 def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
@@ -366,7 +375,7 @@ def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
         load_problem(path)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -375,11 +384,14 @@ def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
         *(("names", value) for value in (["a"], ["a", "a", "a", "a"], "abcd", [1, 2, 3, 4], None)),
         *(("n_samples", value) for value in (0, 7.5, -3, "9", 10**400)),
         *((name, "another") for name in ("df_convention", "pseudo_inverse", "correlations", "test", "df_rule")),
-        *((name, "another") for name in ("transform", "precision", "tests_per_edge", "labels", "constant")),
+        *(
+            (name, "another")
+            for name in ("transform", "precision", "tests_per_edge", "labels", "constant", "null", "weights")
+        ),
         *((name, value) for name in ("residual_tolerance", "decay") for value in (math.nan, 1, 2.0, -1.0)),
         *(
             (name, value)
-            for name in ("k_cmi", "k_perm", "permutations", "seed")
+            for name in ("k_cmi", "k_perm", "permutations", "seed", "features", "set_features", "landmarks")
             for value in (-1, 2**64, 0.5, math.inf)
         ),
     ],

@@ -44,7 +44,7 @@ TOOLS = {
     "pygments": ("Makefile", "$(SNAKEMAKE) --report"),  # which colours the code with it
     "pytest-benchmark": ("Makefile", "--benchmark-only"),
     "pytest-cov": ("Makefile", "--cov"),
-    "pytest-xdist": ("Makefile", "-n auto"),
+    "pytest-xdist": ("Makefile", "--dist loadgroup"),
     "ruff": ("Makefile", "$(BIN)/ruff"),
     "snakemake-executor-plugin-cluster-generic": ("profiles/cluster-generic/config.yaml", "executor: cluster-generic"),
     "snakemake-executor-plugin-slurm": ("profiles/slurm/config.yaml", "executor: slurm"),

@@ -11,6 +11,7 @@ import pandas
 import pytest
 
 from gpupc_impl.tables import DataError, read_numpy, read_table, read_text
+from gpupc_impl.tables.text import TextTable
 
 
 def unpacked(table):
@@ -182,6 +183,19 @@ def test_a_pipe_is_read_once(tmp_path):
     values, names = unpacked(read_table(pipe))
     writer.join()
     assert (values.tolist(), names) == (NUMBERS, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "was changed while it was read"), ("a,b\n", "was changed"), ("a,b\n1,2,3\n", "line 2: 3 cells where")],
+)
+def test_a_table_that_changes_while_it_is_read_is_said(tmp_path, monkeypatch, content, message):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+    read = TextTable.read_at_once
+    monkeypatch.setattr(TextTable, "read_at_once", lambda table: [path.write_text(content), read(table)][1])
+    with pytest.raises(DataError, match=message):
+        read_table(path)
 
 
 def test_what_pandas_takes_for_numbers_and_what_it_does_not(table):

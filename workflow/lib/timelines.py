@@ -8,11 +8,12 @@ from typing import Any
 
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.files import write_csv
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import open_method_backend, solve
 from workflow.lib.searches import in_bytes
 
-HEADER = "level,block,step,stream,start_s,end_s\n"
+COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
 
 
 def record_timeline(
@@ -45,5 +46,5 @@ def record_timeline(
         except DeviceMemoryError as error:
             why = str(error)
     if why is not None:
-        Path(out).write_text(HEADER, encoding="utf-8")
+        write_csv(out, [], COLUMNS)
     return why

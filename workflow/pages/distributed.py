@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     generate_s = time.perf_counter() - generate_s
     results: dict[str, Any] = {
         "problem": {**vars(options), "regulators": regulators, "out": None, "folder": None},
-        "versions": _versions(),
+        "versions": versions(),
         "generate_s": generate_s,
         "runs": [],
     }
@@ -117,7 +117,8 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a search on a cluster uses."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,85 +1,51 @@
-"""Makes the tables and the figure of docs/kernel.md: calibration, power, and accuracy against time.
+"""Makes the tables and the figure of docs/kernel.md.
 
-``python -m workflow.pages.kernel --page docs/kernel.md --figure docs/images/kernel.svg`` replaces what stands between
-the page's marks and draws the figure.
+``python -m workflow.pages.kernel results/kernel`` measures what is not in that folder, and with ``--backend cuda`` what
+needs a GPU. With ``--page docs/kernel.md --figure docs/images/kernel.svg`` it measures nothing, and puts the results
+between the page's marks.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from gpupc_impl.api import skeleton
-from gpupc_impl.backends import open_backend
-from gpupc_impl.core.family import get_family
 from gpupc_impl.reporting.tables import markdown
+from workflow.pages import kernel_runs as runs
 
-LEVELS = range(4)
-REPLICATES = 50
-"""Independent data sets whose variables are put beside each other in one problem, for speed."""
-
-COLUMNS = 3 + 2 * len(LEVELS)
-"""Columns of a replicate: three variables that sets are made of, then x and y of each level."""
-
-EFFECTS = (np.sin, np.tanh, lambda v: v**2 / 2, lambda v: np.exp(-v * v), lambda v: v)
-
-TESTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "RCIT": ("kernel", {"test": "rcit"}),
-    "RCIT, published weights": ("kernel", {"test": "rcit", "weights": "published"}),
-    "RCoT": ("kernel", {"test": "rcot"}),
-    "KCI": ("kernel", {"test": "kci"}),
-    "CMIknn": ("nonlinear", {}),
-    "Fisher's z": ("gaussian", {}),
+COLOURS = dict(
+    zip(
+        runs.TESTS,
+        ("#0072B2", "#56B4E9", "#009E73", "#999999", "#D55E00", "#CC79A7", "#000000"),
+        strict=True,
+    )
+)
+PARTS = {
+    "host": ("calibration", "power", "accuracy", "speed", "searches"),
+    "cuda": ("calibration", "speed", "searches"),
 }
-COLOURS = dict(zip(TESTS, ("#0072B2", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#000000"), strict=True))
-CALIBRATED = {200: tuple(TESTS)[:4], 1000: tuple(TESTS)[:3]}
-"""Tests whose calibration is shown, by the number of samples."""
 
-POWER_SAMPLES, GRAPH_VARIABLES, GRAPH_SAMPLES = 300, 8, 300
+Lines = Sequence[Mapping[str, Any]]
 
 
-def replicate(rng: np.random.Generator, n: int, strength: float) -> np.ndarray:
-    """(n, COLUMNS) samples in which x and y of a level depend on that many variables, and on each other by `strength`.
-
-    That is the factor of a common cause, which x has as it is and y as its square.
-    """
-    z = rng.standard_normal((n, 3))
-    columns = [z]
-    for level in LEVELS:
-        common = rng.standard_normal(n)
-        for response in (common, common**2 - 1):
-            total = z[:, :level] @ rng.uniform(0.5, 1.5, level)
-            effect = EFFECTS[rng.integers(len(EFFECTS))](total) if level else 0.0
-            columns.append((effect + 0.7 * rng.standard_normal(n) + strength * response)[:, None])
-    return np.concatenate(columns, axis=1)
+def draws(lines: Lines, part: str) -> dict[tuple[str, int], np.ndarray]:
+    """(levels, draws) p-values by test and number of samples."""
+    batches: dict[tuple[str, int], list[np.ndarray]] = {}
+    for line in sorted(lines, key=lambda line: line.get("samples", 0)):
+        if line["part"] == part:
+            batches.setdefault((line["test"], line["samples"]), []).append(np.array(line["p_values"]))
+    return {key: np.concatenate(own, axis=1) for key, own in batches.items()}
 
 
-def p_values(name: str, n: int, seeds: int, strength: float) -> np.ndarray:
-    """(levels, seeds) p-values of a test."""
-    family, options = TESTS[name]
-    parts = []
-    for first in range(0, seeds, REPLICATES):
-        numbers = range(first, min(first + REPLICATES, seeds))
-        data = np.concatenate([replicate(np.random.default_rng([k, n]), n, strength) for k in numbers], axis=1)
-        own = {"seed": first} if "seed" in get_family(family).problem.PARAMETERS else {}
-        problem = get_family(family).problem.from_data(data, **options, **own)
-        test = get_family(family).strength(problem, "auto")
-        begin = COLUMNS * np.arange(len(numbers))[:, None]
-        parts.append([test(begin + 3 + 2 * k + [0, 1], begin + np.arange(k))[0] for k in LEVELS])
-    return np.concatenate(parts, axis=1)
-
-
-def calibration_table(found: Mapping[tuple[str, int], np.ndarray]) -> str:
+def calibration_table(lines: Lines) -> str:
     rows = []
-    for (name, n), values in found.items():
-        for level in LEVELS:
-            own = values[level]
+    for (name, n), values in draws(lines, "calibration").items():
+        for level, own in enumerate(values):
             ks = stats.kstest(own, "uniform")
             shares = [f"{100 * np.mean(own < alpha):.1f} %" for alpha in (0.05, 0.01)]
             rows.append([name, f"{n:,}", str(level), f"{len(own):,}", *shares, f"{ks.statistic:.3f}"])
@@ -87,96 +53,122 @@ def calibration_table(found: Mapping[tuple[str, int], np.ndarray]) -> str:
     return markdown(header, rows, range(1, 7))
 
 
-def power_table(seeds: int) -> str:
+def power_table(lines: Lines) -> str:
     rows = []
-    for name in TESTS:
-        values = p_values(name, POWER_SAMPLES, seeds, 0.6)
-        rows.append([name, *(f"{100 * np.mean(own < 0.05):.0f} %" for own in values)])
-    return markdown(["test", *(f"size of S: {level}" for level in LEVELS)], rows, range(1, 5))
+    for (name, _), values in draws(lines, "power").items():
+        rows.append([name, f"{values.shape[1]:,}", *(f"{100 * np.mean(own < 0.05):.0f} %" for own in values)])
+    return markdown(["test", "draws", *(f"size of S: {level}" for level in runs.LEVELS)], rows, range(1, 6))
 
 
-def graphs(seeds: int) -> Iterator[tuple[str, float, float]]:
-    """The test, seconds and structural Hamming distance of skeletons of additive-noise graphs."""
-    for seed in range(-1, seeds):  # the first is not counted: it compiles and warms up
-        rng = np.random.default_rng([max(seed, 0), 1])
-        edges = np.triu(rng.random((GRAPH_VARIABLES, GRAPH_VARIABLES)) < 0.3, 1).T
-        data = rng.standard_normal((GRAPH_SAMPLES, GRAPH_VARIABLES))
-        for v in range(GRAPH_VARIABLES):
-            for u in np.flatnonzero(edges[v]):
-                data[:, v] += 1.5 * EFFECTS[rng.integers(len(EFFECTS))](data[:, u])
-        for name, (family, options) in TESTS.items():
-            start = time.perf_counter()
-            found = skeleton(data, 0.05, family=family, **options)
-            seconds = time.perf_counter() - start
-            if seed >= 0:
-                yield name, seconds, np.count_nonzero(np.triu(found.adjacency ^ (edges | edges.T)))
+def accuracies(lines: Lines) -> dict[str, np.ndarray]:
+    """(2, graphs) seconds and distances by test."""
+    by_test: dict[str, list[tuple[float, float]]] = {}
+    for line in lines:
+        if line["part"] == "accuracy":
+            by_test.setdefault(line["test"], []).append((line["seconds"], line["distance"]))
+    return {name: np.array(own).T for name, own in by_test.items()}
 
 
-def accuracy_table(outcomes: Sequence[tuple[str, float, float]]) -> str:
+def accuracy_table(lines: Lines) -> str:
     rows = []
-    for name in TESTS:
-        seconds, distances = np.array([outcome[1:] for outcome in outcomes if outcome[0] == name]).T
-        rows.append([name, f"{np.median(seconds):.2g}", f"{distances.mean():.1f}"])
-    return markdown(["test", "median seconds a search", "mean structural Hamming distance"], rows, range(1, 3))
+    for name, (seconds, distances) in accuracies(lines).items():
+        error = distances.std(ddof=1) / len(distances) ** 0.5
+        rows.append([name, str(len(distances)), f"{np.median(seconds):.2g}", f"{distances.mean():.1f} ± {error:.1f}"])
+    header = ["test", "graphs", "median seconds a search", "mean structural Hamming distance, standard error"]
+    return f"Measured on: {devices(lines, 'accuracy')}.\n\n{markdown(header, rows, range(1, 4))}"
 
 
-def draw(found: Mapping[tuple[str, int], np.ndarray], outcomes: Sequence[tuple[str, float, float]], path: Path) -> None:
-    """Distributions of p-values under independence, and accuracy against time."""
+def speed_table(lines: Lines) -> str:
+    rows = []
+    for line in lines:
+        if line["part"] == "speed":
+            ours, theirs = line["seconds"], line["their_seconds"]
+            where = f"{line['device']}, {line['threads']} cores" if line["backend"] == "host" else line["device"]
+            row = [line["test"].upper(), f"{line['samples']:,}", str(line["level"]), line["core"]]
+            rows.append([*row, f"{1e3 * theirs:,.0f}", where, f"{1e3 * ours:.2g}", f"{theirs / ours:,.0f}"])
+    header = ["test", "samples", "size of S", "causal-learn on one core of", "ms", "here on", "ms", "times"]
+    return markdown(header, rows, (1, 2, 4, 6, 7))
+
+
+def searches_table(lines: Lines) -> str:
+    rows = []
+    for line in lines:
+        if line["part"] == "searches":
+            numbers = (f"{line[name]:,}" for name in ("variables", "samples", "tests", "levels", "edges"))
+            rows.append([line["data"], line["test"].upper(), line["device"], *numbers, f"{line['seconds']:.2g}"])
+    header = ["data", "test", "on", "variables", "samples", "tests", "levels", "edges", "seconds"]
+    return markdown(header, rows, range(3, 9))
+
+
+def devices(lines: Lines, part: str) -> str:
+    return ", ".join(sorted({line["device"] for line in lines if line["part"] == part}))
+
+
+def draw(lines: Lines, path: Path) -> None:
+    """The share of p-values below 0.05 under independence by the size of the set, and accuracy against time."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "kernel", "font.size": 8})
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
-    for ax, level in zip(axes, (1, 3), strict=False):
-        ax.plot([0, 1], [0, 1], color="#999999", linewidth=1)
-        for (name, n), values in found.items():
-            own = np.sort(values[level])
-            label = f"{name}, n = {n:,}"
-            ax.plot(
-                own, (np.arange(len(own)) + 1) / len(own), color=COLOURS[name], ls="-" if n == 200 else ":", label=label
-            )
-        ax.set(title=f"independence, |S| = {level}", xlabel="p-value", ylabel="share of draws up to it")
-    axes[1].legend(fontsize=6, frameon=False)
-    for name in TESTS:
-        seconds, distances = np.array([outcome[1:] for outcome in outcomes if outcome[0] == name]).T
-        axes[2].plot(np.median(seconds), distances.mean(), "o", color=COLOURS[name])
-        axes[2].annotate(name, (np.median(seconds), distances.mean()), xytext=(4, 4), textcoords="offset points")
+    calibrated = draws(lines, "calibration")
+    figure, axes = plt.subplots(1, 3, figsize=(9.5, 3.2), layout="constrained", width_ratios=(1, 1, 1.3))
+    for ax, n in zip(axes, (200, 1000), strict=False):
+        ax.axhline(5, color="#999999", linewidth=1)
+        for (name, samples), values in calibrated.items():
+            if samples == n:
+                ax.plot(runs.LEVELS, 100 * np.mean(values < 0.05, axis=1), "o-", ms=3, color=COLOURS[name], label=name)
+        ax.set(title=f"independence, {n:,} samples", xlabel="size of S", xticks=runs.LEVELS, yscale="log")
+        ax.set(ylim=(2, 60), yticks=(2, 5, 10, 20, 50), yticklabels=(2, 5, 10, 20, 50))
+        ax.minorticks_off()
+    axes[0].set_ylabel("% of p-values below 0.05")
+    axes[0].legend(fontsize=6, frameon=False)
+    for name, (seconds, distances) in accuracies(lines).items():
+        at = np.median(seconds), distances.mean()
+        error = distances.std(ddof=1) / len(distances) ** 0.5
+        axes[2].errorbar(*at, error, fmt="o", color=COLOURS[name], capsize=2)
+        axes[2].annotate(name, at, xytext=(5, 4), textcoords="offset points")
     axes[2].set(xscale="log", xlabel="seconds a search", ylabel="structural Hamming distance")
-    axes[2].set_title(f"{GRAPH_VARIABLES} variables, {GRAPH_SAMPLES} samples")
-    axes[2].margins(0.3)
-    figure.savefig(path, metadata={"Date": None})
+    axes[2].set_title(f"graphs of {runs.GRAPH_VARIABLES} variables, {runs.GRAPH_SAMPLES} samples")
+    axes[2].margins(0.25)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
+
+
+def write(page: Path, lines: Lines) -> None:
+    """Replace the tables of the page."""
+    text = page.read_text()
+    makers = (calibration_table, power_table, accuracy_table, speed_table, searches_table)
+    for maker in makers:
+        begin, end = f"<!-- {maker.__name__.removesuffix('_table')} -->\n", "<!-- end -->"
+        head, _, rest = text.partition(begin)
+        text = f"{head}{begin}\n{maker(lines)}\n\n{end}{rest.partition(end)[2]}"
+    page.write_text(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m workflow.pages.kernel", description=__doc__)
-    parser.add_argument("--page", type=Path, help="the page whose tables are replaced (default: they are printed)")
+    parser.add_argument("results", type=Path, help="the folder of the results")
+    parser.add_argument("--page", type=Path, help="the page whose tables are replaced")
     parser.add_argument("--figure", type=Path, help="where the figure goes")
+    parser.add_argument("--backend", choices=PARTS, default="host", help="where to measure (default: %(default)s)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS["host"], help="what to measure (default: all)")
     parser.add_argument("--seeds", type=int, default=2000, help="draws of the calibration (default: %(default)s)")
-    parser.add_argument("--power-seeds", type=int, default=100, help="draws of the power (default: %(default)s)")
+    parser.add_argument("--power-seeds", type=int, default=200, help="draws of the power (default: %(default)s)")
     parser.add_argument("--graphs", type=int, default=10, help="graphs of the accuracy (default: %(default)s)")
     options = parser.parse_args(arguments)
-    found = {(name, n): p_values(name, n, options.seeds, 0.0) for n, names in CALIBRATED.items() for name in names}
-    outcomes = list(graphs(options.graphs))
-    device = open_backend("auto").describe()["device"]
-    tables = {
-        "calibration": calibration_table(found),
-        "power": power_table(options.power_seeds),
-        "accuracy": f"Measured on: {device}.\n\n{accuracy_table(outcomes)}",
-    }
-    if options.figure:
-        draw(found, outcomes, options.figure)
-    if not options.page:
-        print("\n\n".join(tables.values()))
+    if options.page or options.figure:
+        lines = runs.read(options.results)
+        if options.page:
+            write(options.page, lines)
+        if options.figure:
+            draw(lines, options.figure)
         return
-    text = options.page.read_text()
-    for name, table in tables.items():
-        begin, end = f"<!-- {name} -->\n", "<!-- end -->"
-        head, _, rest = text.partition(begin)
-        text = f"{head}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}"
-    options.page.write_text(text)
+    results = runs.Results(options.results, options.backend)
+    counts = {"calibration": (options.seeds,), "power": (options.power_seeds,), "accuracy": (options.graphs,)}
+    for part in options.parts or PARTS[options.backend]:
+        getattr(runs, part)(results, *counts.get(part, ()))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 import sys
 
+from gpupc_impl.core.files import write_csv
 from gpupc_impl.measurement.record import load_records, to_frame
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
-to_frame(load_records(snakemake.input)).to_csv(snakemake.output[0], index=False, lineterminator="\n")
+frame = to_frame(load_records(snakemake.input))
+write_csv(snakemake.output[0], frame.astype(object).where(frame.notna(), None).to_dict("records"), frame.columns)

@@ -16,6 +16,7 @@ import logging
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compiling import compiling
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
-from gpupc_impl.backends.simt.scratch import scratch_folder
+from gpupc_impl.backends.simt.scratch import current, run, scratch_folder
 from gpupc_impl.backends.sources import source_name, sources_of
 from gpupc_impl.ownership import fault_of_folder, is_own
 
@@ -236,10 +237,14 @@ def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
 
 def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
     """Run the compiler on a translation unit given as text."""
-    with tempfile.NamedTemporaryFile("w", suffix=".cpp", prefix="kernel-") as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".cpp", prefix="kernel-", dir=current.get()) as file:
         file.write(unit)
         file.flush()
         run_compiler((file.name, *arguments))
+
+
+class _CompilerEnded(KernelCompilationError):
+    """A signal ended the compiler, which says nothing about what it was given."""
 
 
 @compiling()
@@ -250,11 +255,12 @@ def run_compiler(arguments: Iterable[str]) -> None:
         KernelCompilationError: it failed; the message holds the command and the compiler's output.
     """
     command = [*find_compiler().command, "-I", str(PACKAGE_ROOT), *arguments]
-    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    if process.returncode != 0:
+    status, output = run(command)
+    if status < 0:
+        raise _CompilerEnded(f"the C++ compiler was ended by {signal.Signals(-status).name}\n{shlex.join(command)}")
+    if status != 0:
         raise KernelCompilationError(
-            f"the C++ compiler failed with exit status {process.returncode}\n{shlex.join(command)}\n"
-            f"{process.stdout.strip()}"
+            f"the C++ compiler failed with exit status {status}\n{shlex.join(command)}\n{output.strip()}"
         )
 
 
@@ -322,6 +328,8 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
         output = place / "output"
         try:
             make(output, (_NATIVE,))
+        except _CompilerEnded:
+            raise
         except KernelCompilationError:
             if _accepts(find_compiler(), _NATIVE):
                 raise

@@ -6,13 +6,12 @@ import contextlib
 import fcntl
 import os
 import shutil
-import signal
+import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 from gpupc_impl.backends.errors import KernelCompilationError
 
@@ -22,11 +21,15 @@ NEW = 60.0
 """Seconds within which a folder may not have been locked yet by the process that made it."""
 
 
+current: ContextVar[Path | None] = ContextVar("current", default=None)
+"""The scratch folder of this thread, if it has one."""
+
+
 @contextlib.contextmanager
 def scratch_folder(cache: Path) -> Iterator[Path]:
-    """A new folder in a cache, removed at the end of the block, also where SIGTERM ends the process.
+    """A new folder in a cache, removed at the end of the block, and where a signal ends the process in `run`.
 
-    Its process locks it. What is not locked was left by one that SIGKILL ended, and is removed as well.
+    Its process locks it. What is not locked was left where all processes were killed, and is removed as well.
 
     Raises:
         KernelCompilationError: it cannot be made.
@@ -39,35 +42,43 @@ def scratch_folder(cache: Path) -> Iterator[Path]:
             f"compiled kernels cannot be kept in {cache}: {error}; set GPUPC_CACHE_DIR to a folder that can be "
             "written by you alone"
         ) from error
-    with _termination_as_exception(), folder as name, _locked(Path(name)):
-        yield Path(name)
+    with folder as name, _locked(Path(name)):
+        token = current.set(Path(name))
+        try:
+            yield Path(name)
+        finally:
+            current.reset(token)
 
 
-class _Terminated(BaseException):
-    """SIGTERM came."""
+def run(command: Sequence[str]) -> tuple[int, str]:
+    """Run a compiler; its exit status and what it printed.
+
+    A shell beside it waits for the end of its input, which comes when this process ends, and removes the scratch folder
+    of this thread. No handler of a signal could: compilers run in threads, and handlers in the main thread alone.
+    """
+    folder = current.get()
+    kept = [] if folder is None else ["/bin/sh", "-c", _KEEPER, str(folder)]
+    with subprocess.Popen(
+        [*kept, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        output = process.stdout.read()
+    return process.returncode, output
 
 
-@contextlib.contextmanager
-def _termination_as_exception() -> Iterator[None]:
-    """Let SIGTERM unwind the block before it ends the process, where nobody else handles it."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def unwind(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the cleaning
-        raise _Terminated
-
-    signal.signal(signal.SIGTERM, unwind)
-    try:
-        yield
-    except _Terminated:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+_KEEPER = """exec 3<&0 </dev/null
+{ read -r line <&3 || rm -rf "$0"; } >/dev/null 2>&1 &
+"$@" 3<&-
+status=$?
+kill $!
+wait $! 2>/dev/null
+exit $status"""
+"""Runs its arguments beside a process that removes the folder ``$0`` at the end of the standard input."""
 
 
 @contextlib.contextmanager

@@ -5,6 +5,12 @@
 // a wait that can never end is reported. What CUDA lacks (such as a 64-bit atomicSub) is missing here on purpose.
 #pragma once
 
+// In C++17 libstdc++'s math.h declares special functions, which takes as long to read as a small kernel to compile.
+#if __has_include(<bits/c++config.h>)
+#include <bits/c++config.h>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#endif
+
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>

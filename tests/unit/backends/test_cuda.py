@@ -188,9 +188,11 @@ class Pool:
     """Keeps what is freed, in whole blocks of 512 bytes, until it is told to give it back."""
 
     has = 1 << 20
+    opened: list[Pool]
 
     def __init__(self, allocator=None):
         self.used, self.kept, self.allocator = 0, 0, allocator
+        self.opened.append(self)
 
     def used_bytes(self):
         working()
@@ -302,6 +304,7 @@ def cupy(monkeypatch):
     """The stand-in, as the module that ``import cupy`` finds."""
     for name, value in (("loaded", []), ("launches", []), ("fault", False)):
         monkeypatch.setattr(Function, name, value, raising=False)
+    monkeypatch.setattr(Pool, "opened", [], raising=False)
     monkeypatch.setattr(Memory, "live", weakref.WeakSet())
     monkeypatch.setattr(cuda, "_functions", SourceCache())
     runtime = types.SimpleNamespace(
@@ -472,7 +475,7 @@ def test_a_full_device_is_out_of_memory_whatever_the_budget(cupy):
     backend = open_backend("cuda", device_memory_limit=2**60)
     assert backend.memory_limit < Pool.has
     cupy.cuda.runtime.memGetInfo = lambda: (4096, Pool.has)
-    backend._pool.has = 8192
+    Pool.opened[-1].has = 8192
     with pytest.raises(DeviceMemoryError) as caught:
         backend.empty(10_000, np.uint8)
     assert (caught.value.requested, caught.value.used, caught.value.limit) == (10_000, 0, 4096)
@@ -659,13 +662,13 @@ def test_backends_share_what_is_loaded(cupy, monkeypatch):
         )
 
     monkeypatch.setattr(nvrtc, "compile_image", compile_image)
-    first, second = (open_backend("cuda").kernel(*MIRROR) for _ in range(2))
-    for kernel, shared_bytes in ((first, 90), (second, 60), (first, 90)):
-        kernel([1], [1], [kernel._backend.empty(1, np.float64), np.int32(1)], KIB * shared_bytes)
+    first, second = ((backend, backend.kernel(*MIRROR)) for backend in (open_backend("cuda"), open_backend("cuda")))
+    for (backend, kernel), shared_bytes in ((first, 90), (second, 60), (first, 90)):
+        kernel([1], [1], [backend.empty(1, np.float64), np.int32(1)], KIB * shared_bytes)
     assert images == ["mirror.cu"]
     assert len(Function.loaded) == 1
     assert [launch.shared_bytes for launch in Function.launches] == [90 * KIB, 60 * KIB, 90 * KIB]
-    assert [launch.stream for launch in Function.launches[:2]] == [first._backend._stream, second._backend._stream]
+    assert len({launch.stream for launch in Function.launches[:2]}) == 2
 
 
 def keeps(pool):
@@ -675,7 +678,7 @@ def keeps(pool):
 def test_a_backend_that_is_dropped_gives_its_memory_back(cupy, compiled):
     backend = open_backend("cuda")
     backend.kernel("kernel.cu", "some")  # refers to the backend
-    pool = backend._pool
+    pool = Pool.opened[-1]
     backend.empty(40 * KIB, np.uint8)
     assert keeps(pool) == 40 * KIB
     del backend
@@ -685,7 +688,7 @@ def test_a_backend_that_is_dropped_gives_its_memory_back(cupy, compiled):
 
 def test_an_array_that_outlives_its_backend_goes_back_behind_it(cupy, compiled):
     backend = open_backend("cuda")
-    pool, array = backend._pool, backend.empty(40 * KIB, np.uint8)
+    pool, array = Pool.opened[-1], backend.empty(40 * KIB, np.uint8)
     del backend
     gc.collect()
     assert keeps(pool) == array.nbytes
@@ -696,7 +699,7 @@ def test_an_array_that_outlives_its_backend_goes_back_behind_it(cupy, compiled):
 
 def test_an_array_that_goes_with_its_backend_is_given_back(cupy, compiled):
     backend = open_backend("cuda")
-    pool = backend._pool
+    pool = Pool.opened[-1]
     backend.some_array = backend.empty(40 * KIB, np.uint8)  # freed by the collector behind the backend's end
     backend.kernel("kernel.cu", "some")
     del backend
@@ -709,12 +712,12 @@ def test_memory_that_is_kept_can_be_released(backend):
     backend.empty(40 * KIB, np.uint8)
     held = backend.empty(8 * KIB, np.uint8)
     backend.release_memory()
-    assert keeps(backend._pool) == backend.memory_used == held.nbytes
+    assert keeps(Pool.opened[-1]) == backend.memory_used == held.nbytes
 
 
 def test_managed_memory_is_given_back(backend):
     with backend.managed_memory():
-        pool = backend._pool
+        pool = Pool.opened[-1]
         backend.empty(16 * KIB, np.uint8)
         held = backend.empty(8 * KIB, np.uint8)
     assert keeps(pool) == held.nbytes
@@ -732,7 +735,7 @@ def test_a_device_at_fault_does_not_keep_a_backend_from_going(cupy, compiled, mo
 
     monkeypatch.setattr(sys, "unraisablehook", told.append)
     backend = open_backend("cuda")
-    backend._pool.free_all_blocks = free_all_blocks
+    Pool.opened[-1].free_all_blocks = free_all_blocks
     backend.release_memory()
     del backend
     gc.collect()
@@ -743,7 +746,7 @@ def test_managed_memory_has_the_same_budget_unless_asked(backend):
     held = backend.empty(40 * KIB, np.uint8)
     with backend.managed_memory():
         managed = backend.empty(16 * KIB, np.uint8)
-        assert backend._pool.allocator == "malloc_managed"
+        assert Pool.opened[-1].allocator == "malloc_managed"
         assert backend.memory_used == 56 * KIB
         with pytest.raises(DeviceMemoryError):
             backend.empty(16 * KIB, np.uint8)

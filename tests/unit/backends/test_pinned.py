@@ -34,8 +34,11 @@ class Memory:
     def __init__(self):
         self.asked: list[int] = []
         self.there = 0
+        self.fails = False
 
     def __call__(self, size: int) -> tuple[object, int]:
+        if self.fails:
+            raise MemoryError("no pages left to lock")
         self.asked.append(size)
         self.there += size
         owner = Owner(self, size)
@@ -121,14 +124,10 @@ def test_what_is_kept_is_bounded(pool, memory, monkeypatch):
     assert memory.there <= 5 << 16
 
 
-def test_a_failed_allocation_leaves_the_pool_as_it_was(pool, memory, monkeypatch):
+def test_a_failed_allocation_leaves_the_pool_as_it_was(pool, memory):
     kept = pool.array((10,), np.uint8)
     del kept
-
-    def fails(size):
-        raise MemoryError("no pages left to lock")
-
-    monkeypatch.setattr(pool, "_allocate", fails)
+    memory.fails = True
     with pytest.raises(MemoryError, match="no pages left to lock"):
         pool.array((2**20,), np.uint8)
     assert len(pool.array((20,), np.uint8)) == 20
@@ -381,10 +380,7 @@ def test_faults_of_downloads_surface(pool, when, number):
         staged_download(pool, np.zeros(30 * CHUNK, np.uint8), fetch)
 
 
-def test_a_fault_of_staging_surfaces(pool, monkeypatch):
-    def fails(size):
-        raise MemoryError("no pages left to lock")
-
-    monkeypatch.setattr(pool, "_allocate", fails)
+def test_a_fault_of_staging_surfaces(pool, memory):
+    memory.fails = True
     with pytest.raises(MemoryError, match="no pages left to lock"):
         staged_upload(pool, np.zeros(10, np.uint8), chunks(10), lambda staged, part: None, lambda: None)

@@ -1,5 +1,6 @@
 """Compiling kernels: the cache, its damages and races, and what goes wrong."""
 
+import contextlib
 import grp
 import hashlib
 import logging
@@ -196,21 +197,49 @@ def test_a_compiler_that_writes_nothing_is_said(cache, source, tmp_path, monkeyp
         build.build_kernel(source, "add")
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_no_folder_is_left_of_a_compile_that_a_signal_ends(cache, source, tmp_path, monkeypatch, end):
-    compiler = tmp_path / "compiler"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *--version*) echo slow; exit;; esac\nexec sleep 60\n')
+SLOW_COMPILER = '#!/bin/sh\ncase "$*" in *--version*) echo slow; exit;; esac\nexec sleep 60\n'
+
+
+@pytest.fixture
+def compiling(cache, tmp_path):
+    """A search, in a process group of its own, that has begun to compile with a compiler which takes a minute."""
+    compiler, table = tmp_path / "compiler", tmp_path / "table.csv"
+    compiler.write_text(SLOW_COMPILER)
     compiler.chmod(0o755)
-    script = f"from gpupc_impl.backends.simt.build import *; build_kernel(Path({str(source)!r}), 'add')"
-    with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "CXX": str(compiler)}) as process:
-        while not list(cache.glob("building-*")):
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(end)
-        assert process.wait(20) == -end
-    for left in cache.glob("building-*"):
-        assert end == signal.SIGKILL, "nobody can clean up after that, but the next compile does"
-        os.utime(left, (0, 0))
+    table.write_text("a,b,c\n" + "".join(f"{k % 7},{k % 5},{k * k % 11}\n" for k in range(30)))
+    command = [sys.executable, "-m", "gpupc_impl", "skeleton", str(table), "--method", "cupc-s", "--backend", "host"]
+    environment = {**os.environ, "CXX": str(compiler), "GPUPC_CACHE_DIR": str(cache.parent)}
+    with subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL) as process:
+        try:
+            while not list(cache.glob("building-*/kernel-*")):
+                assert process.poll() is None
+                time.sleep(0.02)
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_no_folder_is_left_of_a_compile_that_a_signal_ends(cache, compiling, end):
+    compiling.send_signal(end)
+    assert compiling.wait(20) == -end
+    until = time.monotonic() + 20
+    while list(cache.glob("building-*")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_ctrl_c_ends_a_search_that_has_more_to_compile(compiling):
+    os.killpg(compiling.pid, signal.SIGINT)  # as a terminal does
+    assert compiling.wait(20) == 130
+
+
+def test_folders_that_nobody_locks_are_removed_by_the_next_compile(cache, source):
+    build.open_cache("host")
+    abandoned = cache / "building-abandoned"
+    abandoned.mkdir()
+    os.utime(abandoned, (0, 0))
     build.build_kernel(source, "add")
     assert not list(cache.glob("building-*"))
 

@@ -10,8 +10,10 @@ parcorr = pytest.importorskip("tigramite.independence_tests.parcorr")
 from tigramite.data_processing import DataFrame  # noqa: E402
 from tigramite.pcmci import PCMCI  # noqa: E402
 
-from gpupc_impl import GaussianProblem  # noqa: E402
-from gpupc_impl.bridges.tigramite import GpupcCMIknn, GpupcParCorr  # noqa: E402
+from gpupc_impl import GaussianProblem, InvalidProblem, KernelProblem  # noqa: E402
+from gpupc_impl.backends import open_backend  # noqa: E402
+from gpupc_impl.bridges.tigramite import GpupcCMIknn, GpupcKernel, GpupcParCorr  # noqa: E402
+from gpupc_impl.kernel.kernel_batched import ci_test  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +122,21 @@ def test_pcmci_runs_on_cmiknn(series):
     assert found["graph"].shape == (2, 2, 2)
     with pytest.raises(ValueError, match="transform is 'uniform'; choose one of: 'ranks', 'standardize', False"):
         GpupcCMIknn(transform="uniform")
+
+
+@pytest.mark.parametrize("test", ["rcit", "kci"])
+def test_pcmci_runs_on_kernel_tests(test):
+    """A lagged square, which no correlation shows."""
+    rng = np.random.default_rng(2)
+    series = rng.standard_normal((120, 2))
+    series[1:, 1] += 2 * (series[:-1, 0] ** 2 - 1)
+    found = PCMCI(DataFrame(series), GpupcKernel(test, "host")).run_pcmci(tau_max=1, pc_alpha=0.05, alpha_level=0.01)
+    assert found["graph"][0, 1, 1] == "-->"
+    assert np.count_nonzero(found["graph"]) == 1
+    ours = GpupcKernel(test, "host")
+    ours.set_dataframe(DataFrame(series))
+    value, p_value = ours.run_test([(0, 0)], [(1, 0)], [(1, -1)], tau_max=1)
+    problem = KernelProblem.from_data(np.column_stack([series[2:], series[1:-1, 1]]), test=test, seed=42)
+    assert (p_value, value) == ci_test(problem, 0, 1, [2], open_backend("host"))
+    with pytest.raises(InvalidProblem, match="X or Y has several variables"):
+        ours.get_dependence_measure(series.T, np.array([0, 0]))

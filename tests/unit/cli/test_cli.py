@@ -394,12 +394,12 @@ def test_debug_keeps_the_traceback_of_expected_errors(run, monkeypatch):
 
 
 def test_a_failed_save_leaves_nothing_behind(refused, data, tmp_path, monkeypatch):
-    def fill_the_disk(self, path):
-        path.write_text("half")
+    def fill_the_disk(file, array, **options):
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     (tmp_path / "out.npz").write_text("the old one")
-    monkeypatch.setattr(Skeleton, "save", fill_the_disk)
+    monkeypatch.setattr(np.lib.format, "write_array", fill_the_disk)
     assert "No space left" in refused("skeleton", data, *METHOD, "--quiet", "--output", tmp_path / "out.npz")
     assert (tmp_path / "out.npz").read_text() == "the old one"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.npz"]

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
-from gpupc_impl import GaussianProblem, InvalidProblem, Skeleton
+from gpupc_impl import GaussianProblem, InvalidProblem, Skeleton, orient, skeleton
 from gpupc_impl.core import files
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.yaml_text import MAX_EXPANDED, parse_yaml
 from gpupc_impl.measurement.record import InvalidRecord, Record
+from gpupc_impl.tables import read_table
 
 
 @pytest.fixture(params=["pipe", "folder", "link to a pipe", "null character", "half a character", "too long"])
@@ -121,6 +122,37 @@ def test_a_header_that_lies_takes_no_memory(tmp_path):
     for mapped in (False, True):
         with pytest.raises(ValueError, match="declares"):
             files.load_array(path, mapped=mapped)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".xlsx", ".csv", ".csv.gz"])
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "a" * 300, "folder", "none"])
+def test_a_table_at_no_path_is_said(tmp_path, name, suffix):
+    (tmp_path / f"folder{suffix}").mkdir()
+    with pytest.raises(OSError, match=r"this is no path|too long|directory|No such file"):
+        read_table(tmp_path / f"{name}{suffix}")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".xlsx"])
+def test_no_pipe_is_waited_for_where_a_table_is_no_text(tmp_path, suffix):
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    with pytest.raises(OSError, match="no regular file"):
+        read_table(tmp_path / f"pipe{suffix}")
+
+
+SAVED = skeleton(np.arange(24.0).reshape(6, 4) ** 2 % 7, method="stable-serial")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".graphml", ".gml", ".dot", ".json", ".html"])
+def test_no_result_is_written_through_a_link(tmp_path, suffix):
+    mine, path = tmp_path / "mine", tmp_path / f"result{suffix}"
+    mine.write_text("mine")
+    for result in (SAVED, orient(SAVED)):
+        path.unlink(missing_ok=True)
+        path.symlink_to(mine)
+        (result.report if suffix == ".html" else result.save)(path)
+        assert mine.read_text() == "mine"
+        assert path.stat().st_size > 4
+    assert sorted(tmp_path.iterdir()) == [mine, path]
 
 
 def test_deeply_nested_json_is_said(tmp_path):

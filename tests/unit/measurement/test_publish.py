@@ -182,6 +182,10 @@ def test_one_name_for_two_problems_is_refused_whatever_is_preferred(tmp_path, re
         )
 
 
+BOMB = "\n".join(["a0: &a0 [lol]", *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10))])
+"""YAML whose aliases stand for gigabytes."""
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
@@ -191,6 +195,13 @@ def test_one_name_for_two_problems_is_refused_whatever_is_preferred(tmp_path, re
         ("problems/d.json", "[", r"d\.json is damaged"),
         ("config.yaml", "a: [", r"config\.yaml is damaged: it is no YAML"),
         ("verification/gaussian.csv", "dataset,setting\na,b,c\n", r"gaussian\.csv is damaged: it is no CSV: a row has"),
+        ("config.yaml", BOMB, r"config\.yaml is damaged: it is no YAML: with its aliases expanded it is longer"),
+        ("experiments.json", "[]", r"experiments\.json is damaged"),
+        *(
+            ("experiments.json", json.dumps({name: {"datasets": ["d"], "settings": ["s"]}}), "is no name of an exper")
+            for name in ("../../planted", "/planted", "", "a" * 300, "a\0", "a\n")
+        ),
+        ("verification/gaussian.csv", 'dataset,setting\n"d"x,s\n', r"gaussian\.csv is damaged: it is no CSV"),
         ("sharing.csv", "dataset,rows\nd,1\n", r"sharing\.csv is damaged: it has no column setting"),
         ("tests/t.json", "{}", r"t\.json is damaged"),
     ],
@@ -334,6 +345,32 @@ def test_a_damaged_folder_is_found(tmp_path, damage, message):
     path = folder / "records/gaussian.jsonl"
     path.write_text(damage(folder, path.read_text()))
     assert any(re.search(message, fault) for fault in check(folder)), check(folder)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"no archive",
+        lambda content: content[:-30],
+        lambda content: content.replace(b"PK\x03\x04", b"PK\x03\x05", 1),
+        lambda content: content.replace(b"d/s.npz", b"d/t.npz", 1),
+    ],
+)
+def test_damaged_archives_of_skeletons_are_found(tmp_path, damage):
+    folder = published(put(tmp_path / "a", skeleton=True), tmp_path / "into")
+    assert not check(folder)
+    path = folder / "skeletons/gaussian.zip"
+    path.write_bytes(damage(path.read_bytes()))
+    assert any("is damaged" in fault or "holds no run" in fault for fault in check(folder)), check(folder)
+
+
+@pytest.mark.parametrize("name", ["records/gaussian.jsonl", "timelines/d.csv", "verification/ci_tests.csv"])
+def test_no_pipe_in_a_folder_of_runs_is_waited_for(tmp_path, name):
+    folder = published(put(tmp_path / "a"), tmp_path / "into")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(folder / name)
+    assert any("no regular file" in fault for fault in check(folder)), check(folder)
 
 
 def test_unused_entries_and_files_are_found(tmp_path):

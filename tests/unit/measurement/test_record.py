@@ -2,13 +2,17 @@
 
 import dataclasses
 import json
+import runpy
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gpupc_impl import GaussianProblem
 from gpupc_impl.core import files
+from gpupc_impl.core.files import read_csv
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.record import (
     InvalidRecord,
@@ -159,6 +163,21 @@ def test_frame(record):
     assert frame.loc[0, "problem.alpha"] == 0.1
     assert frame.loc[0, "time_s.warm"] == [0.3, 0.1, 0.2]
     assert frame[["result.edges", "time_s.cold"]].loc[1].isna().all()
+
+
+def test_records_as_csv_have_no_formula_and_what_was_not_measured_is_empty(record, tmp_path, monkeypatch):
+    formula = dataclasses.replace(failed(record), why="\r=1+1")
+    paths = [tmp_path / f"{name}.json" for name in "ab"]
+    for path, each in zip(paths, (record, formula), strict=True):
+        each.save(path)
+    for stream in ("stdout", "stderr"):  # which the script redirects
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    places = {"log": [tmp_path / "log"], "input": paths, "output": [tmp_path / "records.csv"]}
+    script = Path(__file__).parents[3] / "workflow/scripts/collect_records.py"
+    runpy.run_path(str(script), {"snakemake": SimpleNamespace(**places)})
+    one, other = read_csv(tmp_path / "records.csv")
+    assert (one["setting"], one["why"], float(one["median_s"])) == (record.setting, "", band(record.time_s.warm)[1])
+    assert (other["why"], other["result.edges"]) == ("'\r=1+1", "")
 
 
 def test_band():

@@ -194,6 +194,20 @@ PLANTED = textwrap.dedent('''
         return found
     method("planted-changes-file", family="gaussian", source="", summary="", backends=("cpu",))(changes_file)
 
+    def makes_a_pipe(problem, run):
+        found = SOLVE(problem, run)
+        os.unlink(os.environ["PLANTED_PROBLEM"])
+        os.mkfifo(os.environ["PLANTED_PROBLEM"])
+        return found
+    method("planted-makes-a-pipe", family="gaussian", source="", summary="", backends=("cpu",))(makes_a_pipe)
+
+    def makes_a_folder(problem, run):
+        found = SOLVE(problem, run)
+        os.unlink(os.environ["PLANTED_PROBLEM"])
+        os.makedirs(os.path.join(os.environ["PLANTED_PROBLEM"], "another"))
+        return found
+    method("planted-makes-a-folder", family="gaussian", source="", summary="", backends=("cpu",))(makes_a_folder)
+
     @planted("kernels", backends=("cuda", "host"))
     def kernels(run, number):
         return [(0, 1, 2)]
@@ -348,11 +362,12 @@ def test_a_method_that_tampers_costs_its_own_record(run, problem, out, monkeypat
     monkeypatch.setenv("PLANTED_PROBLEM", str(problem))
     before = problem.read_bytes()
     short = {"reads-its-pipes": Limits(time_s=2)}
-    names = ["writes-to-its-pipes", "reads-its-pipes", "changes-file", "good"]
+    changing = ["changes-file", "makes-a-pipe", "makes-a-folder"]
+    names = ["writes-to-its-pipes", "reads-its-pipes", *changing, "good"]
     found = run([setting(name, limits=short.get(name, LIMITS)) for name in names], repeats=1, side_by_side=1)
-    assert [found[name].status for name in names] == ["error", "timeout", "error", "ok"]
+    assert [found[name].status for name in names] == ["error", "timeout", "error", "error", "error", "ok"]
     assert 'its answer pipe held something that is no answer: b\'{"status"' in found["writes-to-its-pipes"].why
-    assert found["changes-file"].why == "it changed the problem's file problem.npz"
+    assert {found[name].why for name in changing} == {"it changed the problem's file problem.npz"}
     assert problem.read_bytes() == before
 
 

@@ -180,6 +180,7 @@ ALTERATIONS = {
     "a set of no neighbours": lambda state: state.outcomes[1].sets.__setitem__(
         slice(None), (state.outcomes[1].sets + 1) % P
     ),
+    "a set with a member twice": lambda state: state.outcomes[2].sets.__setitem__((0, 1), state.outcomes[2].sets[0, 0]),
 }
 
 
@@ -192,7 +193,7 @@ def test_a_state_that_no_search_can_have_is_refused(tmp_path, alteration):
     """The file is written as a search writes it, its digest included."""
     problem, path = make_problem(), tmp_path / "checkpoint.npz"
     with pytest.raises(Killed):
-        search(problem, path, progress=kill_after(1))
+        search(problem, path, progress=kill_after(2))
     checkpoint = Checkpoint(str(path), problem, "canonical", False)
     state = checkpoint.load()
     ALTERATIONS[alteration](state)

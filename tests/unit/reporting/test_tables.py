@@ -206,6 +206,22 @@ def test_table1_shows_a_missing_data_set_and_the_reason():
     assert "data set 'mcc' is not here" in table.notes
 
 
+def test_a_licence_is_text_in_every_form(tmp_path):
+    """Registry entries hold words of others; a renderer of Markdown must not take them for HTML, links or rows."""
+    licence = "<img src=x onerror=alert(1)> &lt;b> [free](javascript:alert(1))\n| a < b & c"
+    facts = {"name": "d", "available": True, "n_variables": 3, "n_samples": 9, "alpha": 0.05, "why": licence}
+    table = cupc.cupc_table1([{**facts, "licence": licence}], [])
+    files = [tmp_path / f"table.{suffix}" for suffix in ("csv", "md", "html")]
+    table.write(*files)
+    markdown, page = (file.read_text() for file in files[1:])
+    assert "<img" not in markdown + page
+    assert "](javascript" not in markdown
+    (row,) = (line for line in markdown.splitlines() if line.startswith("| d |"))
+    assert row.replace("\\|", "").count("|") == len(table.header) + 1
+    assert "a < b & c" in row
+    assert "&amp;lt;b>" in row
+
+
 def test_a_random_method_is_marked_and_its_workers_are_named(load):
     one = record("d", "tigramite", [2.0], backend="cpu") | {"params": {"workers": 1}}
     found = load([record("d", "cmiknn-parallel", [1.0], backend="cpu"), one])

@@ -1,0 +1,408 @@
+"""Levels 0 and 1 from products of samples by the device's library, with canonical answers (kernels/filter.cu)."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, DeviceMemoryError, KernelSource, Pointer, Struct
+from gpupc_impl.core import mapped
+from gpupc_impl.distributed import filter_plan
+from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, MOST_CANDIDATES, STEP, TILE_ROWS
+from gpupc_impl.distributed.supervision import MESSAGE_INTERVAL
+from gpupc_impl.engine.graph import COUNTER_SHAPE
+from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div, round_up
+from gpupc_impl.views.progress import bar
+
+logger = logging.getLogger("gpupc_impl.distributed")
+
+SOURCE = "distributed/kernels/filter.cu"
+FILTER = Struct(
+    "Filter",
+    samples=Pointer(np.float64),
+    m=np.int32,
+    **dict.fromkeys(("low", "high", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
+    **dict.fromkeys(("critical", "slack", "defined"), np.float32),
+)
+PRODUCTS = Struct("Products", products=Pointer(np.float64), **dict.fromkeys(("first", "count", "columns"), np.int32))
+EDGE_ROWS = Struct("EdgeRows", starts=Pointer(np.int64), **dict.fromkeys(("partners", "values"), Pointer(np.uint32)))
+CANDIDATES = Struct(
+    "Candidates",
+    panel=Pointer(np.float32),
+    numbers=Pointer(np.uint16),
+    correlations=Pointer(np.float32),
+    starts=Pointer(np.int64),
+    counts=Pointer(np.int32),
+    end=Pointer(np.uint64),
+    capacity=np.int64,
+    **dict.fromkeys(("first", "count", "pitch"), np.int32),
+)
+OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), seconds=Pointer(np.uint32))
+SEPARATED = 1 << 31
+NO_MEMBER = 2**32 - 1
+COUNTS = ("tests", "undefined", "rechecked")
+"""The first counters of level 1; the next one, `OPEN`, is the number of edges that stay open."""
+
+OPEN = len(COUNTS)
+CONSTANTS = {
+    "COLUMNS_A_WARP": COLUMNS_A_WARP,
+    "MOST_CANDIDATES": MOST_CANDIDATES,
+    "SEPARATED": SEPARATED,
+    "NO_MEMBER": NO_MEMBER,
+    "OPEN": OPEN,
+}
+
+
+def _kernel(expression: str, *structs: Struct) -> KernelSource:
+    return KernelSource(SOURCE, expression, structs, CONSTANTS)
+
+
+COUNT = _kernel("count_edges", FILTER, PRODUCTS)
+LIST = _kernel("list_edges", FILTER, PRODUCTS, EDGE_ROWS)
+KEEP = _kernel("keep_panel", FILTER, PRODUCTS, CANDIDATES)
+SCANS = tuple(_kernel(f"scan_block<{flag}>", FILTER, EDGE_ROWS, CANDIDATES) for flag in ("false", "true"))
+COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
+LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
+SCANS_OPEN = tuple(
+    _kernel(f"scan_open<{flag}>", FILTER, EDGE_ROWS, OPEN_EDGES, CANDIDATES) for flag in ("false", "true")
+)
+USE_SECONDS = _kernel("use_seconds", EDGE_ROWS, OPEN_EDGES)
+ALL_KERNELS = (COUNT, LIST, KEEP, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_SECONDS)
+
+WARPS = 8
+"""Warps of a thread block."""
+
+UNIT_ROUNDOFF = 2.0**-53
+
+SINGLE_ROUNDOFF = 2.0**-24
+
+SPARSENESS = 32
+"""How many times as long a correlation of a row's neighbours takes as one of a panel; also more than its bytes."""
+
+
+def product_bound(m: int) -> float:
+    """The bound on the difference of two correlations from m samples that are added in different orders.
+
+    A sum of m products, in any order and with or without fused operations, is within gamma_m |x| |y| of the exact one
+    (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m u) and u =
+    2^-53. Standardised columns have a length of one but for rounding, for which m + 8 takes the place of m. Clamping to
+    [-1, 1] brings two numbers no further apart.
+    """
+    steps = (m + 8) * UNIT_ROUNDOFF
+    return 2 * steps / (1 - steps)
+
+
+def test_bound(m: int, critical: float) -> float:
+    """The bound on the error of `excess` (kernels/filter.cu) near zero, for a critical r^2.
+
+    A correlation in single precision is within e of the canonical one. Then the covariance H12, with one fused
+    operation, is within a = 3 e + e^2 + u of the canonical one, and each residual variance within 2 e + e^2 + u, where
+    u = 2^-24 is the unit roundoff of single precision. Where the test is critical, |H12| is the square root of the
+    critical value times both variances, and so at most that of the critical value.
+    """
+    single = SINGLE_ROUNDOFF
+    entry = product_bound(m) + single
+    covariance = 3 * entry + entry**2 + single
+    variance = 2 * entry + entry**2 + single
+    product = critical * (2 * variance + variance**2 + 3 * single)
+    bound = 2 * math.sqrt(critical) * covariance + covariance**2 + product
+    return bound * (1 + 2.0**-10) + 2.0**-50  # for rounding of higher order, and that of the canonical test itself
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupResult:
+    """Levels 0 and 1 of a group of rows.
+
+    Attributes:
+        rows: the variables j of the rows.
+        starts: (rows + 1,) int64: row j has the edges of level 0 from ``starts[j - rows.start]`` on.
+        partners, values: (edges,) uint32 on the device (kernels/filter.cu, `EdgeRows`).
+        levels: the number of levels that were run: 1 or 2.
+    """
+
+    rows: slice
+    starts: np.ndarray
+    partners: Any
+    values: Any
+    levels: int
+
+
+class FilteredLevels:
+    """Levels 0 and 1 of a problem with samples on one device.
+
+    Attributes:
+        plan: the sizes of what the device holds.
+        degrees: (p,) int32 on the device: degrees after level 0, once all groups are through.
+        counts: of tests, undefined tests, and canonical tests of level 1.
+        seconds: of each step.
+
+    Raises:
+        DeviceMemoryError: the device has less memory than it said.
+    """
+
+    def __init__(
+        self, problem: GaussianProblem, backend: Backend, with_level_one: bool, candidates: int = 0, show: bool = False
+    ):
+        self._show = show
+        self.backend, self.m, self.p = backend, problem.n_samples, problem.n_variables
+        self.seconds: collections.Counter[str] = collections.Counter()
+        self.counts = np.zeros(3, np.int64)
+        self._last_lap = time.perf_counter()
+        assert problem.samples is not None
+        self.plan = plan = filter_plan.choose(self.m, self.p, backend.memory_limit - backend.memory_used)
+        self.samples = standardised_rows(backend, problem.samples, plan.upload)
+        self.lap("samples")
+        self._filter = self._decisions(problem, with_level_one)
+        self._with_level_one = with_level_one
+        p, pitch = self.p, round_up(plan.candidates, STEP)
+        self._tile = backend.empty(plan.tile, np.float64)
+        self.degrees = backend.full(p, 0, np.int32)
+        self._starts = backend.empty(p + 1, np.int64)
+        self._edges = backend.empty_all(partners=(plan.edges, np.uint32), values=(plan.edges, np.uint32))
+        if with_level_one:
+            self._candidates = {
+                **backend.empty_all(
+                    panel=((p, pitch), np.float32),
+                    numbers=(plan.neighbours, np.uint16),
+                    correlations=(plan.neighbours, np.float32),
+                    starts=(p, np.int64),
+                    counts=(p, np.int32),
+                    end=(1, np.uint64),
+                ),
+                "capacity": plan.neighbours,
+                "pitch": pitch,
+            }
+            self._open = backend.empty_all(
+                starts=(p + 1, np.int64),
+                partners=(plan.open_edges, np.uint32),
+                values=(plan.open_edges, np.uint32),
+                slots=(plan.open_edges, np.int64),
+                seconds=(plan.open_edges, np.uint32),
+            )
+        self.lap("memory")
+
+    def _decisions(self, problem: GaussianProblem, with_level_one: bool) -> Any:
+        zero = problem.critical_r_squared(0)
+        one = problem.critical_r_squared(1) if with_level_one else 0.0
+        # The last term is for the rounding of the root, and of the square in the canonical test.
+        root, bound = math.sqrt(zero), product_bound(self.m) + 8 * UNIT_ROUNDOFF
+        entry = SINGLE_ROUNDOFF + product_bound(self.m)
+        return FILTER(
+            samples=self.samples,
+            m=self.m,
+            low=root - bound,
+            high=root + bound,
+            critical_zero=zero,
+            critical_one=one,
+            residual_tolerance=problem.residual_tolerance,
+            critical=np.float32(one),
+            slack=np.float32(test_bound(self.m, one)),
+            defined=np.float32(problem.residual_tolerance * (1 + 2.0**-20) + 4 * entry),
+        )
+
+    @contextlib.contextmanager
+    def _stage(self, title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+        """Shows how far a stage is, by a bar or by messages; yields what to call with the number of units done."""
+        started = last = time.perf_counter()
+        done = 0
+        with bar(None if self._show else False, total, title, unit) as shown:
+
+            def update(units: int) -> None:
+                nonlocal done, last
+                done, now = done + units, time.perf_counter()
+                shown.update(units)
+                if now - last >= MESSAGE_INTERVAL:
+                    last = now
+                    left = (now - started) * (total - done) / done
+                    logger.info("%s: %d of %d%s, about %.0f s left", title, done, total, unit, left)
+
+            yield update
+
+    def lap(self, step: str) -> None:
+        """Wait for the device, and add the time since the last lap to a step."""
+        self.backend.synchronize()
+        now = time.perf_counter()
+        self.seconds[step] += now - self._last_lap
+        self._last_lap = now
+
+    def groups(self, first: int = 0) -> Iterator[GroupResult]:
+        """The results of groups of rows, each of which is to be read before the next is requested.
+
+        Args:
+            first: the first row.
+        """
+        while first < self.p:
+            last, edges = self._level_zero(first)
+            self.lap("level 0: edges")
+            is_whole = slice(first, last) == slice(0, self.p)
+            with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
+            if with_level_one and edges:
+                self._level_one(first, last, edges)
+            starts = self.backend.download(self._starts[first : last + 1])
+            partners, values = (self._edges[name][:edges] for name in ("partners", "values"))
+            yield GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one)
+            self.lap("results")
+            first = last
+
+    def _is_sparse(self) -> bool:
+        """Whether rows and their neighbours have so few correlations that level 1 runs faster row by row."""
+        sizes = self.backend.download(self.degrees).astype(np.float64) + 1
+        return float(SPARSENESS * np.square(sizes).sum()) <= min(self.p**2, self.backend.memory_limit)
+
+    def _level_zero(self, first: int) -> tuple[int, int]:
+        """List the edges of as many rows as fit; returns the row after the last one, and the number of edges."""
+        backend, edges, row = self.backend, 0, first
+        height = max(1, self.plan.tile // self.p)
+        height -= height % TILE_ROWS if height > TILE_ROWS else 0
+        backend.fill(self._starts[first : first + 1], 0)
+        rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
+        with self._stage("level 0", self.p - first, " rows") as update:
+            while row < self.p:
+                count = min(self.p - row, height)
+                columns = row + count
+                tile = self._products(slice(row, columns), slice(0, columns))
+                self.lap("level 0: products")
+                parts = ceil_div(columns, COLUMNS_A_WARP)
+                counts = backend.empty(count * parts, np.int64)
+                self._launch(COUNT, count * parts, [self._filter, tile, counts])
+                ends = backend.empty(count * parts, np.int64)
+                with backend.array_library() as library:
+                    library.cumsum(counts, out=ends)
+                more = int(backend.download(ends[-1:])[0])
+                if edges + more > self.plan.edges:
+                    if row > first:
+                        break
+                    if count == 1:
+                        raise DeviceMemoryError(EDGE_BYTES * more, backend.memory_used, backend.memory_limit)
+                    height = count // 2
+                    continue
+                self._launch(
+                    LIST, count * parts, [self._filter, tile, ends, np.int64(edges), rows_struct, self.degrees]
+                )
+                edges, row = edges + more, columns
+                self.lap("level 0: edges")
+                update(count)
+        return row, edges
+
+    def _level_one(self, first: int, last: int, edges: int) -> None:
+        """Test the edges of the rows."""
+        rows = EDGE_ROWS(starts=self._starts, **self._edges)
+        copies, before = None, 0  # copies of the open edges, and the candidates of blocks before these were made
+        open_edges = edges
+        with self._stage("level 1, sets from i", self.p, " candidates") as update:
+            for block in self._blocks(self.p, last, "i"):
+                if copies is None and open_edges <= self.plan.open_edges:
+                    copies, before = self._copy_open(rows, first, last), block.values["first"]
+                if copies is None:
+                    open_edges = self._scan(SCANS[False], [rows, block], first, last)
+                else:
+                    open_edges = self._scan(SCANS_OPEN[True], [rows, copies, block], first, last)
+                self.lap("sets from i: tests")
+                if not open_edges:
+                    return
+                update(block.values["count"])
+        if copies is None:
+            before = self.p
+        with self._stage("level 1, sets from j", before, " candidates") as update:
+            for block in self._blocks(before, last, "j"):
+                if copies is None:
+                    self._scan(SCANS[True], [rows, block], first, last)
+                else:
+                    self._scan(SCANS_OPEN[False], [rows, copies, block], first, last)
+                self.lap("sets from j: tests")
+                update(block.values["count"])
+        if copies is not None:
+            count = int(self.backend.download(self._open["starts"][last : last + 1])[0])
+            threads = 128 if self.backend.warp_threads > 1 else 1
+            grid = (max(1, ceil_div(count, threads)),)
+            self.backend.kernel(*USE_SECONDS)(grid, (threads,), [rows, copies, np.int64(count)])
+
+    def _scan(self, kernel: KernelSource, arguments: list[Any], first: int, last: int) -> int:
+        """Launch a kernel whose thread blocks take a row each; returns the number of edges that stay open."""
+        backend = self.backend
+        threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
+        counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
+        backend.kernel(*kernel)((last - first,), (threads,), [self._filter, *arguments, np.int32(first), counters])
+        counted = backend.download(counters).sum(axis=0).astype(np.int64)
+        self.counts += counted[:OPEN]
+        return int(counted[OPEN])
+
+    def _blocks(self, stop: int, last: int, side: str) -> Iterator[Any]:
+        """The `CANDIDATES` of blocks of the variables before `stop`, for correlations with those before `last`."""
+        start, most = 0, self.plan.candidates
+        while start < stop:
+            count = min(most, stop - start)
+            candidates = CANDIDATES(first=start, count=count, **self._candidates)
+            self.backend.fill(self._candidates["end"], 0)
+            for variables in mapped.pieces(last, max(1, self.plan.tile // count)):
+                tile = self._products(variables, slice(start, start + count))
+                self.lap(f"sets from {side}: products")
+                self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
+                self.lap(f"sets from {side}: panels")
+            if int(self.backend.download(self._candidates["end"])[0]) > self.plan.neighbours:
+                most = max(STEP, count // 2 // STEP * STEP)  # lists of so few candidates fit at any density
+                continue
+            yield candidates
+            start += count
+
+    def _copy_open(self, rows: Any, first: int, last: int) -> Any:
+        """The `OPEN_EDGES` with copies of the open edges of the rows."""
+        counts, ends = (self.backend.empty(last - first, np.int64) for _ in range(2))
+        numbers = [np.int32(first), np.int32(last - first)]
+        self._launch(COUNT_OPEN, last - first, [rows, *numbers, counts])
+        with self.backend.array_library() as library:
+            library.cumsum(counts, out=ends)
+        own = {name: self._open[name] for name in ("starts", "partners", "values")}
+        copies = OPEN_EDGES(rows=EDGE_ROWS(**own), slots=self._open["slots"], seconds=self._open["seconds"])
+        self._launch(LIST_OPEN, last - first, [rows, *numbers, ends, copies])
+        return copies
+
+    def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
+        """Launch a kernel with at least so many warps."""
+        in_block = WARPS if self.backend.warp_threads > 1 else 1
+        self.backend.kernel(*kernel)((ceil_div(warps, in_block),), (in_block * self.backend.warp_threads,), arguments)
+
+    def _products(self, rows: slice, columns: slice) -> Any:
+        """The `PRODUCTS` of some variables with others, in the one tile that there is."""
+        height, width = rows.stop - rows.start, columns.stop - columns.start
+        out = self._tile[: height * width].reshape(height, width)
+        others = self.samples[columns].T
+        with self.backend.array_library() as library:
+            threads = self.backend.array_threads
+            if threads == 1:
+                library.matmul(self.samples[rows], others, out=out)
+            else:
+                with ThreadPoolExecutor(threads) as pool:
+                    parts = mapped.pieces(height, ceil_div(height, threads))
+                    list(pool.map(lambda part: library.matmul(self.samples[rows][part], others, out=out[part]), parts))
+        return PRODUCTS(products=out, first=rows.start, count=height, columns=width)
+
+
+def standardised_rows(backend: Backend, samples: np.ndarray, at_once: int) -> Any:
+    """(p, m) float64 on the device: a row for each variable, with the numbers of `correlations.standardised`.
+
+    Args:
+        at_once: variables that are standardised at a time.
+    """
+    m, p = samples.shape
+    rows = backend.empty((p, m), np.float64)
+    kernel = backend.kernel(STANDARDISE_SOURCE, "standardise")
+    threads = 128 if backend.warp_threads > 1 else 1
+    for variables in mapped.pieces(p, at_once):
+        device = backend.upload(np.ascontiguousarray(samples[:, variables], np.float64))
+        width = device.shape[1]
+        kernel((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
+        with backend.array_library():
+            rows[variables] = device.T
+    return rows

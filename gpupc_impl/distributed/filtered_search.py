@@ -1,0 +1,209 @@
+"""A search on one device of this process, whose levels 0 and 1 come from products of samples (filter.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import tempfile
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import KernelSource
+from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
+from gpupc_impl.core.registry import Run
+from gpupc_impl.distributed import filter_plan
+from gpupc_impl.distributed.address_space import empty_graph
+from gpupc_impl.distributed.correlations import correlate_squares
+from gpupc_impl.distributed.filter import COUNTS, FilteredLevels
+from gpupc_impl.distributed.row_search import RowDevice, search_rows
+from gpupc_impl.distributed.row_shards import RowShards
+from gpupc_impl.distributed.row_tasks import check_fit
+from gpupc_impl.distributed.shards import ShardFolder
+from gpupc_impl.distributed.sparse_search import SparseSearch
+from gpupc_impl.distributed.spec import RowGroup
+from gpupc_impl.engine.graph import NO_KEY, binomial_table
+from gpupc_impl.engine.row_graph import RowGraph
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core.row_tests import gathered_kernel
+
+logger = logging.getLogger("gpupc_impl.distributed")
+
+MOST_PREFETCHED = 30
+"""The highest level whose kernel is compiled ahead."""
+
+OCTAVES = 3
+"""Rows whose numbers of sets differ by less than a factor of 2^OCTAVES are tested in one launch, whose thread blocks
+then have about the same work."""
+
+
+class RowTester(RowDevice):
+    """The device of a search from level 2 on.
+
+    Args:
+        samples: (p, m) standardised, on the device.
+    """
+
+    def __init__(self, problem: GaussianProblem, run: Run, samples: Any):
+        assert run.backend is not None
+        self.backend, self.budget = run.backend, run.backend.memory_limit
+        self.p, self.samples_held = problem.n_variables, problem.n_samples
+        self.residual_tolerance, self.pivot_tolerance = problem.residual_tolerance, problem.pivot_tolerance
+        self.seconds: Counter[str] = Counter()
+        self._samples = self.backend.empty((self.samples_held, self.p), np.float64)
+        with self.backend.array_library():
+            self._samples[...] = samples.T
+        self._last_lap = time.perf_counter()
+
+    def square_correlations(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
+        return correlate_squares(self.backend, self._samples, variables, sizes)
+
+    def lap(self, step: str) -> None:
+        self.backend.synchronize()
+        now = time.perf_counter()
+        self.seconds[step] += now - self._last_lap
+        self._last_lap = now
+
+
+class FilteredSearch(SparseSearch):
+    """One search on the device of this process, which is used as a context manager.
+
+    Attributes:
+        report: what is recorded of the search: sizes, seconds and counts by step.
+
+    Raises:
+        InvalidParameter: pmax is requested.
+        InvalidProblem: the folder cannot be written, or is for another search.
+        DeviceMemoryError: the device does not hold the neighbours of a variable.
+    """
+
+    def __init__(self, problem: GaussianProblem, run: Run):
+        super().__init__(problem, run)
+        self.report: dict[str, Any] = {"levels": []}
+        self._samples: Any = None
+        self._tester: RowTester | None = None
+        self._first_outcomes: list[LevelOutcome] = []
+
+    def __enter__(self) -> FilteredSearch:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._samples = self._tester = None
+
+    def run_level(self, level: int) -> LevelOutcome:
+        if level == 0:
+            self._first_outcomes = self._first_levels()
+        return self._first_outcomes[level] if level < len(self._first_outcomes) else self._later_level(level)
+
+    def _first_levels(self) -> list[LevelOutcome]:
+        started, problem, backend = time.perf_counter(), self.problem, self.run.backend
+        assert backend is not None
+        self._adjacency = empty_graph(self.p)  # a failure here must come before any work
+        with_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
+        if with_level_one and backend.warp_threads > 1:
+            backend.prefetch(_row_kernels(12))
+        results = self._open_shards()
+        first = results.resume()
+        levels = FilteredLevels(problem, backend, with_level_one, show=self.run.progress is not None)
+        counted = np.zeros(3, np.int64)
+        for group in levels.groups(first):
+            counts = dict(zip(COUNTS, levels.counts - counted, strict=True))
+            results.write(backend, group, counts, levels.plan.read)
+            counted = levels.counts.copy()
+        self._samples = levels.samples
+        seconds = levels.seconds
+        self._shards = results
+        self._keep_edges(results.left())
+        elapsed = time.perf_counter() - started
+        zero_seconds = sum(seconds[step] for step in ("samples", "memory", "level 0: products", "level 0: edges"))
+        most = self._count()[1]
+        if backend.warp_threads > 1:
+            backend.prefetch(_row_kernels(min(most, MOST_PREFETCHED)))
+        self.report |= {
+            "plan": dataclasses.asdict(levels.plan),
+            "seconds": dict(seconds),
+            "counts": dict(results.counts),
+            "shard_bytes": results.bytes_written,
+            "peak_device_bytes": backend.memory_peak,
+        }
+        logger.info("levels 0 and 1: %.1f s, %s", elapsed, {name: round(each, 2) for name, each in seconds.items()})
+        degrees, counts = results.degrees + backend.download(levels.degrees), results.counts
+        max_degree = problem.most_tested_degree(degrees)
+        zero = LevelOutcome(int(degrees.sum()) // 2, max_degree, problem.tests_of_level_zero, seconds=zero_seconds)
+        if results.levels == 1:  # level 1 is run row by row
+            return [zero]
+        tests, undefined = counts["tests"], counts["undefined"]
+        one = LevelOutcome(*self._count(), tests, undefined=undefined, seconds=elapsed - zero_seconds)
+        return [zero, one]
+
+    def _open_shards(self) -> RowShards:
+        """The shards in the folder of the search, or in a temporary one."""
+        named = self.params["folder"]
+        owner = None if named else tempfile.TemporaryDirectory(prefix="gpupc-")
+        folder = ShardFolder(Path(owner.name if owner else named).absolute())
+        folder.make()
+        identity = uuid.uuid4().hex
+        if owner is None:
+            identity = self.problem.fingerprint
+            folder.claim({"fingerprint": identity, "rows": 0})
+        return RowShards(folder, identity, self.p, owner)
+
+    def _later_level(self, level: int) -> LevelOutcome:
+        """Run a level row by row."""
+        started = time.perf_counter()
+        assert self._edges is not None
+        if self._tester is None:
+            self._tester = RowTester(self.problem, self.run, self._samples)
+            self._samples = None
+        degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
+        active = degrees > level
+        # Rows without tests matter as other ends of edges alone, and never have tests again.
+        is_tested = active[self._edges[:, 0]] | active[self._edges[:, 1]]
+        self._settled.append(self._edges[~is_tested])
+        self._edges = self._edges[is_tested]
+        graph, rows = RowGraph.from_pairs(self._edges, self.p), np.flatnonzero(active)
+        check_fit(self.problem, degrees, active, level, self.problem.n_samples, self._tester.budget)
+        sets = binomial_table(int(degrees.max()), level)[level, degrees[rows]].astype(np.float64)
+        launch = np.log2(sets * degrees[rows]).astype(int) // OCTAVES
+        keys, totals = np.full(len(graph.neighbours), NO_KEY, np.uint64), Counter[str]()
+        for number in np.unique(launch)[::-1]:
+            own = rows[launch == number]
+            slots = graph.row_slots(own)
+            group = RowGroup("", own, degrees[own], graph.neighbours[slots], np.empty(0, np.int64))
+            counts, arrays = search_rows(self._tester, level, self.problem.critical_r_squared(level), group)
+            keys[slots] = arrays["keys"]
+            totals.update(counts)
+        outcome = self._remove(*graph.separated(keys, level), totals)
+        step = {"level": level, "rows": len(rows), "seconds": time.perf_counter() - started}
+        self.report["levels"].append({**step, "device_seconds": dict(self._tester.seconds)})
+        return outcome
+
+
+@functools.cache
+def _row_kernels(most: int) -> tuple[KernelSource, ...]:
+    """The kernels that test rows at levels up to `most`."""
+    return tuple(map(gathered_kernel, range(1, most + 1)))
+
+
+def can_filter(problem: GaussianProblem, run: Run) -> bool:
+    """Whether this process can run a search by itself: one device, a problem with samples, and no fixed pairs."""
+    params, backend = run.params, run.backend
+    assert backend is not None
+    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # by a search on a cluster
+        return False
+    if (
+        params["client"]
+        or params["workers"] > 1
+        or params["panel"]
+        or params["workers_on"] not in ("auto", backend.name)
+    ):
+        return False
+    if problem.samples is None or problem.fixed is not None or problem.residual_tolerance == 0.0:
+        return False
+    least = filter_plan.least_device_bytes(problem.n_samples, problem.n_variables)
+    return least <= backend.memory_limit - backend.memory_used

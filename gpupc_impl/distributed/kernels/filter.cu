@@ -1,0 +1,422 @@
+// Levels 0 and 1 of very many variables from products of standardised samples that a library of matrix products makes.
+//
+// A product is not the canonical correlation of correlate.cu, since a library adds in an order of its own, but it is so
+// close that it decides all but very few tests. A test that its error bound leaves open is decided by the chain of
+// fused multiply-adds that is canonical. Answers are therefore those of correlate.cu and level_one.cuh.
+//
+// Edges are kept by rows: row j has its partners i < j, ascending. Level 1 goes through the variables in blocks of
+// candidates k. For each block there is a panel, the correlations of all variables with the candidates in single
+// precision, and for each variable the list of the candidates that are its neighbours. A first pass through all blocks
+// takes sets from adj(i), and a second one those from adj(j), for the edges that no set from adj(i) separates. Each
+// takes candidates in ascending order and ends with the first set that separates, which therefore is the canonical one.
+#include "engine/kernels/tally.cuh"
+#include "gaussian/kernels/level_one.cuh"
+
+constexpr int COLUMNS_A_WARP = 4096;   // columns of level 0 that a warp takes
+constexpr int MOST_CANDIDATES = 4096;  // the most candidates of a block
+constexpr unsigned SEPARATED = 1u << 31;
+constexpr unsigned NO_MEMBER = ~0u;
+constexpr int OPEN = 3;  // the counter of edges that stay open
+
+// What decides tests.
+struct Filter {
+    const double* samples;  // (p, m) standardised, a row for each variable
+    int m;
+    double low, high;  // |product| up to `low` is no edge at level 0, and from `high` on it is one
+    double critical_zero, critical_one, residual_tolerance;  // of the canonical tests
+    float critical, slack, defined;                          // see `may_separate` and `separates`
+
+    // The canonical correlation of two different variables.
+    __device__ __noinline__ double correlation(int i, int j) const {
+        const double *const x = samples + static_cast<long long>(i) * m, *const y =
+                                                                             samples + static_cast<long long>(j) * m;
+        double sum = 0.0;
+#pragma unroll 8
+        for (int s = 0; s < m; ++s) sum = fma(x[s], y[s], sum);
+        return sum > 1.0 ? 1.0 : sum < -1.0 ? -1.0 : sum;
+    }
+
+    __device__ __forceinline__ bool edge(double product, int i, int j) const {
+        const double size = fabs(product);
+        if (size >= high) return true;
+        if (size <= low) return false;
+        const double r = correlation(i, j);
+        return r * r > critical_zero;
+    }
+
+    // The excess of the squared residual covariance over its critical value, from correlations in single precision. The
+    // bound on its error is `slack`.
+    __device__ __forceinline__ float excess(float r_ij, float r_ik, float r_jk) const {
+        const float h = fmaf(-r_ik, r_jk, r_ij);
+        return fmaf(h, h, -(critical * (fmaf(-r_ik, r_ik, 1.0f) * fmaf(-r_jk, r_jk, 1.0f))));
+    }
+
+    __device__ __forceinline__ bool may_separate(float r_ij, float r_ik, float r_jk) const {
+        return excess(r_ij, r_ik, r_jk) <= slack;
+    }
+
+    // Whether the test surely separates, and surely is defined.
+    __device__ __forceinline__ bool separates(float r_ij, float r_ik, float r_jk) const {
+        return excess(r_ij, r_ik, r_jk) <= -slack && fmaf(-r_ik, r_ik, 1.0f) > defined &&
+               fmaf(-r_jk, r_jk, 1.0f) > defined;
+    }
+};
+
+// Products of `count` variables from `first` on with `columns` variables: row r begins at products[r * columns].
+struct Products {
+    const double* products;
+    int first, count, columns;
+};
+
+// The edges of a group of rows.
+struct EdgeRows {
+    long long* starts;   // row j has the edges from starts[j] to starts[j + 1] - 1
+    unsigned* partners;  // i of each edge, with the bit SEPARATED once level 1 has separated it
+    unsigned* values;    // the bits of r_ij in single precision, or the member of the separating set
+};
+
+__device__ __forceinline__ void separate(const EdgeRows& rows, long long edge, int member) {
+    rows.partners[edge] |= SEPARATED;
+    rows.values[edge] = static_cast<unsigned>(member);
+}
+
+// The warp's row and columns at level 0.
+struct WarpColumns {
+    int row, j, first, last, number;
+
+    __device__ explicit WarpColumns(const Products& tile) {
+        const int parts = (tile.columns + COLUMNS_A_WARP - 1) / COLUMNS_A_WARP;
+        number = static_cast<int>(blockIdx.x) * warp_count() + warp_index();
+        row = number / parts;
+        j = tile.first + row;
+        first = number % parts * COLUMNS_A_WARP;
+        last = row < tile.count ? min(first + COLUMNS_A_WARP, j) : 0;
+    }
+};
+
+// counts[w] = the number of edges i < j that warp w finds among its columns i of the row of j. The products are with
+// the variables from 0 on.
+__global__ void count_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
+                            long long* counts) {
+    const WarpColumns own(tile);
+    if (own.row >= tile.count) return;
+    const double* products = tile.products + static_cast<long long>(own.row) * tile.columns;
+    int edges = 0;
+    for (int i = own.first; i < own.last; i += LANES) {
+        edges += __popc(ballot(min(own.last - i, LANES),
+                               [&](int lane) { return filter.edge(products[i + lane], i + lane, own.j); }));
+    }
+    if (warp_leader()) counts[own.number] = edges;
+}
+
+// Writes those edges behind the first `before` ones of the group. ends[w] is the sum of counts[0] to counts[w].
+__global__ void list_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
+                           const long long* ends, long long before, const __grid_constant__ EdgeRows rows,
+                           int* degrees) {
+    const WarpColumns own(tile);
+    if (own.row >= tile.count) return;
+    const double* products = tile.products + static_cast<long long>(own.row) * tile.columns;
+    long long at = before + (own.number == 0 ? 0 : ends[own.number - 1]);
+    const long long first = at;
+    for (int i = own.first; i < own.last; i += LANES) {
+        const unsigned edges = ballot(min(own.last - i, LANES),
+                                      [&](int lane) { return filter.edge(products[i + lane], i + lane, own.j); });
+        each_lane(min(own.last - i, LANES), [&](int lane) {
+            if (!(edges >> lane & 1)) return;
+            const long long slot = at + __popc(edges & ~(~0u << lane));
+            rows.partners[slot] = static_cast<unsigned>(i + lane);
+            rows.values[slot] = __float_as_uint(static_cast<float>(products[i + lane]));
+            atomicAdd(&degrees[i + lane], 1);
+        });
+        at += __popc(edges);
+    }
+    if (warp_leader()) {
+        if (at != first) atomicAdd(&degrees[own.j], static_cast<int>(at - first));
+        if (own.first + COLUMNS_A_WARP >= tile.columns) rows.starts[own.j + 1] = at;
+    }
+}
+
+// The correlations of variables with a block of `count` candidates from `first` on, and the lists of neighbours.
+struct Candidates {
+    float* panel;             // (p, pitch) correlations with the candidates
+    unsigned short* numbers;  // the neighbours in the lists, as k - first, and ...
+    float* correlations;      // ... the correlations with them
+    long long* starts;        // (p) where each variable's list begins ...
+    int* counts;              // (p) ... and its length
+    unsigned long long* end;  // the end of all lists
+    long long capacity;       // lists beyond it are counted alone
+    int first, count, pitch;
+
+    __device__ __forceinline__ const float* row(int v) const { return panel + static_cast<long long>(v) * pitch; }
+};
+
+// Writes the rows of the tile's variables. Each warp takes a range of rows.
+__global__ void keep_panel(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
+                           const __grid_constant__ Candidates to) {
+    const WarpRows own(tile.count);
+    for (int row = own.first; row < own.last; ++row) {
+        const int v = tile.first + row, columns = tile.columns;
+        const double* products = tile.products + static_cast<long long>(row) * columns;
+        const auto near = [&](int k) {
+            return ballot(min(columns - k, LANES), [&](int lane) {
+                const int candidate = to.first + k + lane;
+                return candidate != v && filter.edge(products[k + lane], v, candidate);
+            });
+        };
+        int count = 0;
+        for (int k = 0; k < columns; k += LANES) {
+            float* const panel = to.panel + static_cast<long long>(v) * to.pitch + k;
+            each_lane(min(columns - k, LANES), [&](int lane) { panel[lane] = static_cast<float>(products[k + lane]); });
+            count += __popc(near(k));
+        }
+        PerLane<long long> reserved;
+        each_lane(1, [&](int lane) {
+            reserved[lane] = static_cast<long long>(atomicAdd(to.end, static_cast<unsigned long long>(count)));
+            to.starts[v] = reserved[lane];
+            to.counts[v] = count;
+        });
+        long long slot = of_lane(reserved, 0);
+        if (slot + count > to.capacity) continue;
+        for (int k = 0; k < columns; k += LANES) {
+            const unsigned neighbours = near(k);
+            each_lane(min(columns - k, LANES), [&](int lane) {
+                if (!(neighbours >> lane & 1)) return;
+                const long long at = slot + __popc(neighbours & ~(~0u << lane));
+                to.numbers[at] = static_cast<unsigned short>(k + lane);
+                to.correlations[at] = static_cast<float>(products[k + lane]);
+            });
+            slot += __popc(neighbours);
+        }
+    }
+}
+
+enum Verdict { DEPENDENT, INDEPENDENT, UNDECIDABLE };
+
+// The canonical test of Vi and Vj given Vk by a warp, three of whose lanes compute a correlation each.
+__device__ __noinline__ Verdict canonical_test(const Filter& filter, int i, int j, int k) {
+    PerLane<double> r;
+    each_lane(3, [&](int lane) { r[lane] = filter.correlation(lane < 2 ? i : j, lane == 0 ? j : k); });
+    const double r_ij = of_lane(r, 0), r_ik = of_lane(r, 1), r_jk = of_lane(r, 2);
+    const Residuals h = given_one(r_ij, r_ik, r_jk);
+    if (h.undefined(filter.residual_tolerance)) return UNDECIDABLE;
+    return h.independent(filter.critical_one, filter.residual_tolerance) ? INDEPENDENT : DEPENDENT;
+}
+
+// A variable's list of neighbours among the candidates.
+struct Neighbours {
+    long long start;
+    int count;
+
+    __device__ __forceinline__ Neighbours(const Candidates& candidates, int v)
+        : start(candidates.starts[v]), count(candidates.counts[v]) {}
+    __device__ __forceinline__ Neighbours(long long start, int count) : start(start), count(count) {}
+};
+
+// Tests edges with the candidates of a block.
+struct BlockScanner {
+    const Filter& filter;
+    const Candidates& candidates;
+    unsigned long long tests = 0, undefined = 0, rechecked = 0;
+
+    // The first member of a list of neighbours that separates their owner and `other`, whose correlation is r; -1 if
+    // there is none. `row` has the correlations of `other` with the candidates.
+    __device__ __forceinline__ int scan(const Neighbours& list, int owner, int other, float r, const float* row) {
+        const unsigned short* numbers = candidates.numbers + list.start;
+        const float* correlations = candidates.correlations + list.start;
+        const int count = list.count, own = other - candidates.first;
+        const bool with_own = own >= 0 && own < candidates.count;
+        for (int a = 0; a < count; a += LANES) {
+            const int width = min(count - a, LANES);
+            unsigned may = ballot(width, [&](int lane) {
+                return filter.may_separate(r, correlations[a + lane], row[numbers[a + lane]]);
+            });
+            unsigned tested = lanes_through(width - 1);
+            if (with_own) {
+                tested &= ~ballot(width, [&](int lane) { return numbers[a + lane] == own; });
+                may &= tested;
+            }
+            if (may != 0) {
+                const unsigned sure = ballot(width, [&](int lane) {
+                    return filter.separates(r, correlations[a + lane], row[numbers[a + lane]]);
+                });
+                for (; may != 0; may &= may - 1) {
+                    const int hit = __ffs(static_cast<int>(may)) - 1, k = candidates.first + numbers[a + hit];
+                    if (!(sure >> hit & 1)) {
+                        const Verdict verdict = canonical_test(filter, owner, other, k);
+                        ++rechecked;
+                        undefined += verdict == UNDECIDABLE;
+                        if (verdict != INDEPENDENT) continue;
+                    }
+                    tests += __popc(tested & lanes_through(hit));
+                    return k;
+                }
+            }
+            tests += __popc(tested);
+        }
+        return -1;
+    }
+};
+
+// The correlations of the variable of a thread block's row with the candidates: in shared memory on a GPU, where all
+// edges of the row read them. All threads of the block must call it.
+__device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
+    const float* row = candidates.row(j);
+#ifndef GPUPC_HOST
+    __shared__ float shared[MOST_CANDIDATES];
+    for (int k = static_cast<int>(threadIdx.x); k < candidates.count; k += static_cast<int>(blockDim.x)) {
+        shared[k] = row[k];
+    }
+    __syncthreads();
+    row = shared;
+#endif
+    return row;
+}
+
+// Calls f(e, i, r_ij, the neighbours of i) for the edges of a row from `begin` to `end` - 1 that are not separated, one
+// after the other in a warp. Lanes read the places of the lists side by side, which takes as long as reading one.
+template <class F>
+__device__ __forceinline__ void each_open(const Candidates& candidates, const EdgeRows& rows, long long begin,
+                                          long long end, F f) {
+    for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
+        PerLane<unsigned> i;
+        PerLane<float> r;
+        PerLane<long long> start;
+        PerLane<int> count;
+        unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
+            i[lane] = rows.partners[e + lane];
+            r[lane] = __uint_as_float(rows.values[e + lane]);
+            return !(i[lane] & SEPARATED);
+        });
+        each_lane(LANES, [&](int lane) {
+            if (!(open >> lane & 1)) return;
+            start[lane] = candidates.starts[i[lane]];
+            count[lane] = candidates.counts[i[lane]];
+        });
+        for (; open != 0; open &= open - 1) {
+            const int lane = __ffs(static_cast<int>(open)) - 1;
+            const Neighbours list(of_lane(start, lane), of_lane(count, lane));
+            f(e + lane, static_cast<int>(of_lane(i, lane)), of_lane(r, lane), list);
+        }
+    }
+}
+
+// Counts tests, undefined tests, canonical tests and edges that stay open, in each stripe of counters (tally.cuh).
+__device__ __forceinline__ void add_to(unsigned long long* counters, const BlockScanner& scanner,
+                                       unsigned long long open) {
+    if (!warp_leader()) return;
+    Tally{scanner.tests, scanner.undefined, scanner.rechecked}.add_to(counters);
+    if (open != 0) {
+        atomicAdd(&counters[(blockIdx.x + threadIdx.x / 32) % COUNTER_STRIPES * COUNTER_STRIDE + OPEN], open);
+    }
+}
+
+// Tests the edges of rows from `first` on with a block of candidates: with those in adj(j), where j is the row's
+// variable, if FROM_ROW holds, else with those in adj(i). A thread block takes a row.
+template <bool FROM_ROW>
+__global__ void __launch_bounds__(256, 5)
+    scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
+               const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
+    const int j = first + static_cast<int>(blockIdx.x);
+    const long long begin = rows.starts[j], end = rows.starts[j + 1];
+    if (begin == end) return;
+    const float* row = FROM_ROW ? nullptr : staged_row(candidates, j);
+    BlockScanner scanner{filter, candidates};
+    unsigned long long open = 0;
+    const Neighbours of_row(candidates, j);
+    each_open(candidates, rows, begin, end, [&](long long e, int i, float r, const Neighbours& of_i) {
+        const int k = FROM_ROW ? scanner.scan(of_row, j, i, r, candidates.row(i)) : scanner.scan(of_i, i, j, r, row);
+        if (k < 0) {
+            ++open;
+        } else if (warp_leader()) {
+            separate(rows, e, k);
+        }
+    });
+    add_to(counters, scanner, open);
+}
+
+// Copies of the edges that are open, when these have become few: `slots` says where each is among all edges, and
+// `seconds` has the first member of adj(j) that separates it, NO_MEMBER if none did so far.
+struct OpenEdges {
+    EdgeRows rows;
+    long long* slots;
+    unsigned* seconds;
+};
+
+// counts[r] = the number of open edges of row first + r. Each warp takes a range of rows.
+__global__ void count_open(const __grid_constant__ EdgeRows rows, int first, int count, long long* counts) {
+    const WarpRows own(count);
+    for (int r = own.first; r < own.last; ++r) {
+        long long open = 0;
+        for (long long e = rows.starts[first + r]; e < rows.starts[first + r + 1]; e += LANES) {
+            open += __popc(ballot(static_cast<int>(min(rows.starts[first + r + 1] - e, static_cast<long long>(LANES))),
+                                  [&](int lane) { return !(rows.partners[e + lane] & SEPARATED); }));
+        }
+        if (warp_leader()) counts[r] = open;
+    }
+}
+
+// Copies the open edges. ends[r] is the sum of counts[0] to counts[r].
+__global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int count, const long long* ends,
+                          const __grid_constant__ OpenEdges to) {
+    const WarpRows own(count);
+    for (int r = own.first; r < own.last; ++r) {
+        long long at = r == 0 ? 0 : ends[r - 1];
+        if (warp_leader()) {
+            to.rows.starts[first + r] = at;
+            to.rows.starts[first + r + 1] = ends[r];
+        }
+        for (long long e = rows.starts[first + r]; e < rows.starts[first + r + 1]; e += LANES) {
+            const int width = static_cast<int>(min(rows.starts[first + r + 1] - e, static_cast<long long>(LANES)));
+            const unsigned open = ballot(width, [&](int lane) { return !(rows.partners[e + lane] & SEPARATED); });
+            each_lane(width, [&](int lane) {
+                if (!(open >> lane & 1)) return;
+                const long long slot = at + __popc(open & ~(~0u << lane));
+                to.rows.partners[slot] = rows.partners[e + lane];
+                to.rows.values[slot] = rows.values[e + lane];
+                to.slots[slot] = e + lane;
+                to.seconds[slot] = NO_MEMBER;
+            });
+            at += __popc(open);
+        }
+    }
+}
+
+// Tests the copied edges with a block of candidates. If BOTH holds, sets from adj(i) separate, and the first one from
+// adj(j) is kept; else those from adj(j) separate. A thread block takes a row.
+template <bool BOTH>
+__global__ void __launch_bounds__(256, 5)
+    scan_open(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
+              const __grid_constant__ OpenEdges copies, const __grid_constant__ Candidates candidates, int first,
+              unsigned long long* counters) {
+    const int j = first + static_cast<int>(blockIdx.x);
+    const long long begin = copies.rows.starts[j], end = copies.rows.starts[j + 1];
+    if (begin == end) return;
+    const float* row = BOTH ? staged_row(candidates, j) : nullptr;
+    BlockScanner scanner{filter, candidates};
+    unsigned long long open = 0;
+    const Neighbours of_row(candidates, j);
+    each_open(candidates, copies.rows, begin, end, [&](long long e, int i, float r, const Neighbours& of_i) {
+        int k = BOTH ? scanner.scan(of_i, i, j, r, row) : scanner.scan(of_row, j, i, r, candidates.row(i));
+        if (k >= 0) {
+            if (warp_leader()) {
+                separate(rows, copies.slots[e], k);
+                copies.rows.partners[e] |= SEPARATED;
+            }
+            return;
+        }
+        ++open;
+        if (BOTH && copies.seconds[e] == NO_MEMBER) {
+            k = scanner.scan(of_row, j, i, r, candidates.row(i));
+            if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
+        }
+    });
+    add_to(counters, scanner, open);
+}
+
+// Separates the copied edges that are still open by the members that were kept for them. Grid (ceil(edges / threads)).
+__global__ void use_seconds(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
+                            long long edges) {
+    const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (e >= edges || copies.rows.partners[e] & SEPARATED || copies.seconds[e] == NO_MEMBER) return;
+    separate(rows, copies.slots[e], static_cast<int>(copies.seconds[e]));
+}

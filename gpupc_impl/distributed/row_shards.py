@@ -1,0 +1,210 @@
+"""Shards of levels 0 and 1 by rows: the edges that level 0 leaves, and what level 1 did to each (kernels/filter.cu)."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.distributed import shards
+from gpupc_impl.distributed.filter import COUNTS, SEPARATED, GroupResult
+from gpupc_impl.distributed.sharded_sets import FirstShards, check_counts
+from gpupc_impl.distributed.shards import ShardFolder
+
+MOST_THREADS = 16
+"""The most threads that digest and write shards."""
+
+
+class RowShards(FirstShards):
+    """Shards, each of consecutive rows: row j has the edges i < j of level 0, ascending.
+
+    A shard holds ``starts``, by row, and for each edge ``partners``, i with the bit `SEPARATED` where level 1 removed
+    the edge, and ``members``, the member of its separating set, else 0.
+
+    Args:
+        folder: where they are written.
+        identity: of the search, in the shards' digests.
+
+    Attributes:
+        degrees: (p,) int64: degrees after level 0 by the edges of shards that were there before.
+        counts: of the tests of level 1, by `COUNTS`.
+        levels: the levels that the shards hold: 1 or 2.
+        owner: the temporary folder that holds them, if they are in one; it is deleted with this object.
+    """
+
+    def __init__(self, folder: ShardFolder, identity: str, p: int, owner: tempfile.TemporaryDirectory | None = None):
+        self.folder, self._identity, self._p, self._owner = folder, identity, p, owner
+        self._rows: list[slice] = []
+        self._left: list[np.ndarray] = []
+        self.degrees = np.zeros(p, np.int64)
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.bytes_written = 0
+        self.levels = 2
+        self._last: tuple[slice, tuple[np.ndarray, ...]] | None = None  # the shard read last
+        self._lock = threading.Lock()
+
+    def path(self, rows: slice) -> Path:
+        return self.folder.path / "rows" / f"{rows.start:09d}-{rows.stop:09d}.npz"
+
+    def left(self) -> np.ndarray:
+        """(k, 2) int32: the edges i < j that level 1 left."""
+        return np.concatenate(self._left) if self._left else np.empty((0, 2), np.int32)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def resume(self) -> int:
+        """Take the shards that an earlier search wrote; returns the first row that is in none."""
+        (self.folder.path / "rows").mkdir(exist_ok=True)
+        first, by_first = 0, {}
+        for path in (self.folder.path / "rows").glob("*-*.npz"):
+            start, _, stop = path.stem.partition("-")
+            if start.isdigit() and stop.isdigit():
+                by_first[int(start)] = slice(int(start), int(stop))
+        while (rows := by_first.get(first)) is not None:
+            outcome = shards.read(self.path(rows), self._identity, functools.partial(check_shard, self._p, rows))
+            if outcome is None:
+                break
+            starts, partners, _ = self._read(rows)
+            left = np.flatnonzero(partners < SEPARATED)
+            self._take(rows, outcome, starts, left, partners[left])
+            self.degrees[rows] += np.diff(starts)
+            self.degrees[: rows.stop] += np.bincount(partners & (SEPARATED - 1), minlength=rows.stop)
+            first = rows.stop
+        return first
+
+    def write(self, backend: Backend, group: GroupResult, counts: Mapping[str, int], most: int) -> None:
+        """Write the shards of a group of rows in threads, while others are read from the device.
+
+        Args:
+            counts: of the group's tests.
+            most: the edges of a shard, of more than one row.
+        """
+        threads = min(MOST_THREADS, os.cpu_count() or 1)
+        with ThreadPoolExecutor(threads) as pool:
+            pending: collections.deque[Future[None]] = collections.deque()
+            for part in _parts(group.starts, most):
+                rows = slice(group.rows.start + part.start, group.rows.start + part.stop)
+                edges = slice(int(group.starts[part.start]), int(group.starts[part.stop]))
+                with backend.array_library() as library:  # a device does in no time what would keep a core busy
+                    partners, members = group.partners[edges], group.values[edges]
+                    is_separated = partners >> 31
+                    members *= is_separated
+                    left = library.flatnonzero(is_separated == 0)
+                    arrays = [backend.download(array) for array in (partners, members, left, partners[left])]
+                starts = group.starts[part.start : part.stop + 1] - edges.start
+                if len(pending) > threads:  # so that few parts are in memory at once
+                    pending.popleft().result()
+                outcome = {name: int(counts[name]) if part.start == 0 else 0 for name in COUNTS}
+                outcome["levels"] = group.levels
+                pending.append(pool.submit(self._write, rows, outcome, starts, *arrays))
+            for future in pending:
+                future.result()
+
+    def _write(
+        self,
+        rows: slice,
+        outcome: dict[str, int],
+        starts: np.ndarray,
+        partners: np.ndarray,
+        members: np.ndarray,
+        left: np.ndarray,
+        left_partners: np.ndarray,
+    ) -> None:
+        arrays = {"starts": starts, "partners": partners, "members": members.view(np.int32)}
+        size = shards.write(self.path(rows), self._identity, outcome, arrays)
+        with self._lock:
+            self.bytes_written += size
+        self._take(rows, outcome, starts, left, left_partners)
+
+    def _take(
+        self, rows: slice, outcome: Mapping[str, int], starts: np.ndarray, left: np.ndarray, partners: np.ndarray
+    ) -> None:
+        """Take what a shard holds of the graph: the numbers of the edges that are left, and their partners."""
+        row = rows.start + np.searchsorted(starts, left, side="right") - 1
+        pairs = np.stack([partners, row], axis=1).astype(np.int32)
+        with self._lock:
+            self._rows.append(rows)
+            self._left.append(pairs)
+            self.levels = outcome["levels"]
+            self.counts.update({name: outcome[name] for name in COUNTS})
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self, rows: slice) -> tuple[np.ndarray, ...]:
+        return tuple(shards.read_array(self.path(rows), name) for name in ("starts", "partners", "members"))
+
+    def removed(self) -> tuple[np.ndarray, np.ndarray]:
+        from scipy import sparse
+
+        counts, rows, members = np.zeros(self._p + 1, np.int64), [], []
+        for part in sorted(self._rows, key=lambda part: part.start):
+            starts, partners, of_edges = self._read(part)
+            is_removed = partners >= SEPARATED
+            before = np.concatenate(([0], np.cumsum(is_removed)))
+            counts[part.start + 1 : part.stop + 1] = np.diff(before[starts])
+            rows.append((partners[is_removed] & (SEPARATED - 1)).astype(np.int32))
+            members.append(of_edges[is_removed])
+        by_second = (
+            np.concatenate(members or [np.empty(0, np.int32)]),
+            np.concatenate(rows or [np.empty(0, np.int32)]),
+        )
+        # By columns the edges are ordered by their first variable, and within it by their second one.
+        by_first = sparse.csr_matrix((*by_second, np.cumsum(counts)), shape=(self._p, self._p)).tocsc()
+        first = np.repeat(np.arange(self._p, dtype=np.int32), np.diff(by_first.indptr))
+        return np.stack([first, by_first.indices.astype(np.int32)], axis=1), by_first.data[:, None]
+
+    def member(self, i: int, j: int) -> int | None:
+        last = self._last  # a copy, since other threads may read other shards meanwhile
+        if last is None or not last[0].start <= j < last[0].stop:
+            rows = next(rows for rows in self._rows if rows.start <= j < rows.stop)
+            self._last = last = rows, self._read(rows)
+        rows, (starts, partners, members) = last
+        row = slice(starts[j - rows.start], starts[j - rows.start + 1])
+        numbers = partners[row] & (SEPARATED - 1)
+        at = int(np.searchsorted(numbers, i))
+        if at == len(numbers) or numbers[at] != i or partners[row][at] < SEPARATED:
+            return None
+        return int(members[row][at])
+
+
+def _parts(starts: np.ndarray, most: int) -> Iterator[slice]:
+    """Rows in slices of up to `most` edges, given (rows + 1,) starts."""
+    first, last = 0, len(starts) - 1
+    while first < last:
+        stop = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
+        stop = min(max(stop, first + 1), last)
+        yield slice(first, stop)
+        first = stop
+
+
+def check_shard(p: int, rows: slice, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Check the invariants of a shard of rows that an earlier search wrote.
+
+    Raises:
+        ValueError: one does not hold.
+    """
+    check_counts(outcome, (*COUNTS, "levels"))
+    starts, partners, members = (arrays[name] for name in ("starts", "partners", "members"))
+    if not 0 <= rows.start < rows.stop <= p or starts.shape != (rows.stop - rows.start + 1,) or starts[0] != 0:
+        raise ValueError(f"its rows are not those of {rows.start} to {rows.stop - 1}")
+    if partners.dtype != np.uint32 or members.dtype != np.int32 or len({starts[-1], len(partners), len(members)}) > 1:
+        raise ValueError(f"it has {len(partners)} partners and {len(members)} members for {starts[-1]} edges")
+    if (np.diff(starts) < 0).any():
+        raise ValueError("its rows overlap")
+    numbers = (partners & (SEPARATED - 1)).astype(np.int64)
+    j = np.repeat(np.arange(rows.start, rows.stop), np.diff(starts))
+    if (numbers >= j).any() or (np.diff(j * p + numbers) <= 0).any():
+        raise ValueError("it has edges that no level can have left")
+    separated = members[partners >= SEPARATED]
+    ends = np.stack([numbers, j])[:, partners >= SEPARATED]
+    if not ((separated >= 0) & (separated < p)).all() or (ends == separated).any():
+        raise ValueError("a pair is separated by one of its own, or by no variable")

@@ -1,0 +1,78 @@
+"""What searches of very many variables share: the edges between levels as a list, and sets of level 1 in shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
+from gpupc_impl.core.registry import InvalidParameter, Run
+from gpupc_impl.core.result import SeparatingSets, complete_graph
+from gpupc_impl.distributed.sharded_sets import FirstShards, ShardedSets
+from gpupc_impl.gaussian.problem import GaussianProblem
+
+
+class SparseSearch(LevelSearch):
+    """A search that has no p x p matrix but the result's, of which only pages with edges take memory.
+
+    Attributes:
+        _edges: (k, 2) int32 edges i < j, ascending, that are left and may be tested; None before level 0.
+        _settled: lists of edges that are left and have no tests any more.
+
+    Raises:
+        InvalidParameter: pmax is requested.
+    """
+
+    def __init__(self, problem: GaussianProblem, run: Run):
+        if run.pmax:
+            raise InvalidParameter(
+                "method 'distributed' records no pmax, which is a p x p matrix; leave it out, or take out-of-core-block"
+            )
+        self.problem, self.run, self.params, self.p = problem, run, run.params, problem.n_variables
+        self._edges: np.ndarray | None = None
+        self._settled: list[np.ndarray] = []
+        self._adjacency: np.ndarray | None = None
+        self._shards: FirstShards | None = None
+        self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def adjacency(self) -> np.ndarray:
+        if self._edges is None or self._adjacency is None:  # no level was run
+            return complete_graph(self.p)
+        for edges in (self._edges, *self._settled):
+            i, j = edges.T
+            self._adjacency[i, j] = self._adjacency[j, i] = True
+        return self._adjacency
+
+    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
+        if self._shards is None:
+            return SeparatingSets.from_levels(adjacency, [])
+        return ShardedSets(adjacency, self._shards, self._later_sets)
+
+    def _keep_edges(self, edges: np.ndarray) -> None:
+        """Keep (k, 2) edges i < j, in ascending order."""
+        keys = np.sort(edges[:, 0].astype(np.int64) * self.p + edges[:, 1])  # much faster than sorting rows
+        self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(np.int32)
+
+    def _count(self) -> tuple[int, int]:
+        """The number of edges left, and the largest degree of a variable with an edge that may be tested."""
+        assert self._edges is not None
+        degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
+        return sum(map(len, (self._edges, *self._settled))), self.problem.most_tested_degree(degrees)
+
+    def _remove(self, pairs: np.ndarray, sets: np.ndarray, totals: Counter[str]) -> LevelOutcome:
+        """Remove the ascending pairs that a level from 2 on has separated.
+
+        Args:
+            sets: their separating sets.
+            totals: counts of the level: tests, undefined, pseudo_inverses.
+        """
+        assert self._edges is not None
+        self._later_sets.append((pairs, sets))
+        to_number = np.array([self.p, 1])
+        numbers, removed = self._edges @ to_number, pairs @ to_number  # both ascending
+        left = np.ones(len(numbers), bool)
+        left[np.searchsorted(numbers, removed)] = False
+        self._edges = self._edges[left]
+        counts = {name: totals[name] for name in ("undefined", "pseudo_inverses")}
+        return LevelOutcome(*self._count(), totals["tests"], **counts)
