@@ -178,6 +178,10 @@ def test_pictures(data):
     less = {f"{frequency:.0%}" for frequency in found.to_frame(0.5).frequency if frequency < 1}
     assert {"c", "b <i>"} | less <= shown
     plt.close("all")
+    html = found._repr_html_()
+    assert html.count("<img") == 1
+    assert "<td>b &lt;i&gt;</td>" in html
+    assert html.count("<tr>") == 1 + min(10, len(found.to_frame()))
 
 
 def test_what_is_warned_of_in_a_resample_is_said_once(data):
