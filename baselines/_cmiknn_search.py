@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from baselines import _cmiknn
+from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.integers import ceil_div
@@ -126,7 +127,7 @@ class _CmiknnSearch(LevelSearch):
         neighbours = [np.flatnonzero(row).tolist() for row in self._adjacent]
         to_test = set(map(tuple, self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent))).tolist()))
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
-        tests = 0
+        tests, possible = 0, watching.possible_tests(self._adjacent, level)
         for permuted, row in enumerate(neighbours):
             # At level 0 a pair is tested from its smaller end only.
             others = [k for k in row if level or k > permuted]
@@ -141,6 +142,7 @@ class _CmiknnSearch(LevelSearch):
                     continue
                 tests += len(tested)
                 counts = self._test.counts(permuted, tested, members)
+                watching.advance(tests, possible, "possible tests")
                 self._update_pmax(permuted, tested, counts)
                 for k in np.array(tested)[counts >= self._problem.critical_count].tolist():
                     removed[min(k, permuted), max(k, permuted)] = members

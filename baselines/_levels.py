@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from baselines._graph import neighbour_lists
+from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
@@ -106,7 +107,10 @@ class _Levels(LevelSearch):
         graph = Graph(starts, neighbours, edges)
         size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
-        results = list(self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks))
+        results = []
+        for result in self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks):
+            results.append(result)
+            watching.advance(tasks[len(results) - 1].stop, len(edges), "edges")
         pairs = np.concatenate([edges[task][part.removed] for task, part in zip(tasks, results, strict=True)])
         pairs, sets = self._tests.after_level(graph, level, pairs, np.concatenate([part.sets for part in results]))
         self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False

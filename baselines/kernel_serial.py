@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
@@ -49,7 +50,9 @@ class SerialSearch(LevelSearch):
     def run_level(self, level: int) -> LevelOutcome:
         start = self._adjacent.copy()
         tests, pairs, sets = 0, [], []
-        for i, j in self._problem.edges_to_test(np.argwhere(np.triu(start))).tolist():
+        edges = self._problem.edges_to_test(np.argwhere(np.triu(start))).tolist()
+        for done, (i, j) in enumerate(edges):
+            watching.advance(done, len(edges), "edges")
             for members in self._sets(start, i, j, level):
                 tests += 1
                 p_value, _ = self._test(i, j, members)

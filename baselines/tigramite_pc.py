@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
@@ -144,8 +145,10 @@ class _EdgeSearch(LevelSearch):
             sides = [(i, j, [k for k in rows[i] if k != j]), (j, i, [k for k in rows[j] if k != i])]
             edges.append((level, sides if level else sides[:1]))  # at level 0 a pair is tested once
         tests, removed, sets = 0, [], []
+        possible = watching.possible_tests(self._adjacent, level)
         for (i, j), (edge_tests, largest, members) in zip(pairs, self._map_edges(edges), strict=True):
             tests += edge_tests
+            watching.advance(tests, possible, "possible tests")
             if self._pmax is not None and edge_tests:
                 self._pmax[i, j] = self._pmax[j, i] = np.fmax(self._pmax[i, j], self._problem.p_value(largest))
             if members is not None:

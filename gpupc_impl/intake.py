@@ -111,7 +111,8 @@ def read_input(
         _warn_of_identifiers(data, names, label_columns)
         if inferred == "numbers" and kind != "labels" and 0 < len(data) < FEWEST_SAMPLES:
             _warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
-    summary = _summary(data, rows, len(label_columns), table.remark)
+    only_labels = "labels" in (kind, inferred)
+    summary = _summary(data, rows, None if only_labels else len(label_columns), table.remark)
     return InputTable(data, names, inferred, label_columns, summary)
 
 
@@ -144,9 +145,10 @@ def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, 
     return (data, "") if _label_columns(frame) else (frame.to_numpy(np.float64), remark)
 
 
-def _summary(data: Any, rows: int, n_labels: int, remark: str) -> str:
-    """What was read, in one line."""
+def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
+    """What was read, in one line; `n_labels` is None if all columns are categories."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
+    n_labels = p if n_labels is None else n_labels
     parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
     parts += [f"{rows - n:,} rows dropped"] * (n != rows) + [f"numbers with {remark}"] * bool(remark)
     return ", ".join(parts)
@@ -177,10 +179,10 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
     ways = []
     categories = "say"
     if table.kind == "both":
-        ways = [f"say family={name!r}, which takes both" for name in _families_of("both")]
+        ways = [f"say family={name!r} (--family {name}), which takes both" for name in _families_of("both")]
         ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
         categories = "or make categories of the numbers (pandas.qcut) and say"
-    ways.append(f"{categories} {' or '.join(f'family={name!r}' for name in _families_of('labels'))}")
+    ways.append(f"{categories} {_options_of('labels')}")
     test = "the default test" if family is None else f"the {family} test"
     return (
         f"{len(table.label_columns)} column(s) ({shown(table.label_columns)}) hold text or categories"
@@ -191,6 +193,11 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
 def _families_of(kind: str) -> list[str]:
     """The names of the families whose tests take this kind of data."""
     return [family.name for family in families().values() if family.data == kind]
+
+
+def _options_of(kind: str) -> str:
+    """The options, in Python and on the command line, that choose a family for this kind of data."""
+    return " or ".join(f"family={name!r} (--family {name})" for name in _families_of(kind))
 
 
 def shown(names: Sequence[Any]) -> str:
@@ -346,13 +353,13 @@ def _is_numeric(column: Any) -> bool:
 def _warn_of_categories(table: InputTable, family: str) -> None:
     """Warn of columns of whole numbers with few distinct values, which may be categories."""
     few = few_values(table.values)
-    label_families = _families_of("labels")
-    if few.any() and label_families:
+    options = _options_of("labels")
+    if few.any() and options:
         columns, names = np.flatnonzero(few), _column_names(table.values, table.names)
         _warn(
             f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
             f"with at most {FEW_VALUES} different values, which the {family} test takes for measurements; if they are "
-            f"categories, say {' or '.join(f'family={name!r} (--family {name})' for name in label_families)}"
+            f"categories, say {options}"
         )
 
 
@@ -402,6 +409,8 @@ def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing:
             f"{_categories_hint(data, columns)}"
         )
     if missing == "pairwise":
+        if _kind(data, _label_columns(data), "numbers") != "numbers":
+            return data  # the choice of a family refuses it
         if is_frame(data):  # its columns may have nullable types, which have several missing values
             return data.where(~absent, np.nan).astype(np.float64)
         return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)

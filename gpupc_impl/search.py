@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, compilations
@@ -17,7 +20,7 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import InputTable, choose_family, read_input
+from gpupc_impl.intake import InputTable, choose_family, read_input, shown
 from gpupc_impl.intake import TableFormat as TableFormat
 from gpupc_impl.views.progress import compile_report, level_progress
 
@@ -78,7 +81,7 @@ class SearchRequest:
             elif source is None:
                 source = table = self._read(data, family.data)
                 choose_family(table, family.name)  # refuses or warns where the table does not fit
-        return Search(self, source, problem_class, method, backend, params, test)
+        return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
         return read_input(
@@ -141,6 +144,17 @@ class SearchRequest:
             raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
 
 
+def _data_name(data: Any) -> str:
+    """The name of a file and when it was last changed, or the kind of object that holds the data."""
+    if not isinstance(data, (str, os.PathLike)):
+        return type(data).__name__
+    return f"{Path(data).name}, last changed {_minute(Path(data).stat().st_mtime)}"
+
+
+def _minute(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
 def _warn_of_resolution(problem: Problem) -> None:
     """Warn of a significance level below the smallest positive p-value of a permutation test."""
     permutations = getattr(problem, "permutations", None)
@@ -172,6 +186,7 @@ class Search:
     """A search that is ready to run; as a context manager it gives the device's memory back at the end.
 
     Attributes:
+        data_name: what the user calls the data.
         source: the table that was read, or the ready problem that was passed as data.
         problem_class: the class of the problem that the table becomes.
         backend: None for a method that has no kernels.
@@ -180,6 +195,7 @@ class Search:
     """
 
     request: SearchRequest
+    data_name: str
     source: InputTable | Problem
     problem_class: type[Problem]
     method: Method
@@ -198,8 +214,8 @@ class Search:
                 self.backend.drop_prefetched()
 
     @property
-    def reading(self) -> str:
-        """What was read, and which test was chosen and why, in one line."""
+    def reading(self) -> dict[str, str]:
+        """What was read, and which test was chosen and why, by name."""
         family = self.method.family
         request = self.request
         if request.family != "auto":
@@ -212,8 +228,15 @@ class Search:
             why = {"labels": "all columns are categories", "both": "columns of both kinds"}.get(
                 self.source.kind, "all columns are numbers"
             )
-        read = "a ready problem" if isinstance(self.source, Problem) else self.source.summary
-        return f"{read}; {family} test ({why})"
+        ready = isinstance(self.source, Problem)
+        labels = () if ready else self.source.label_columns
+        return {
+            "data": self.data_name,
+            "searched": _minute(time.time()),
+            "table": "a ready problem" if ready else self.source.summary,
+            **({"categories": shown(labels)} if labels else {}),
+            "test": f"{family} test ({why})",
+        }
 
     @property
     def compile_seconds(self) -> float:
@@ -246,8 +269,8 @@ class Search:
             What `gpupc_impl.core.solve.solve` raises.
         """
         request = self.request
-        shown = compile_report(request.progress is not False)
-        with compilations.reported(shown), level_progress(request.progress) as report:
+        compiling = compile_report(request.progress is not False)
+        with compilations.reported(compiling), level_progress(request.progress) as report:
             skeleton = solve(
                 problem,
                 self.method,
@@ -257,4 +280,4 @@ class Search:
                 pmax=request.pmax,
                 progress=report,
             )
-        return dataclasses.replace(skeleton, problem=problem)
+        return dataclasses.replace(skeleton, problem=problem, reading=self.reading)

@@ -19,7 +19,7 @@ try:
     from causallearn.utils.cit import CIT_Base, register_ci_test
 except ImportError as error:
     raise ImportError(
-        "gpupc_impl.bridges.causal_learn needs causal-learn 0.1.4 or later; pip install 'gpupc[bridges]'"
+        "gpupc_impl.bridges.causal_learn needs causal-learn 0.1.4 or later; pip install causal-learn"
     ) from error
 
 from gpupc_impl.backends import open_backend

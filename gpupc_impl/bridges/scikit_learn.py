@@ -9,7 +9,7 @@ try:
     from sklearn.utils.validation import validate_data
 except ImportError as error:
     raise ImportError(
-        "gpupc_impl.bridges.scikit_learn needs scikit-learn 1.6 or later; pip install 'gpupc[bridges]'"
+        "gpupc_impl.bridges.scikit_learn needs scikit-learn 1.6 or later; pip install scikit-learn"
     ) from error
 
 from gpupc_impl.api import pc

@@ -83,7 +83,7 @@ def search(args: argparse.Namespace) -> None:
     if args.report is not None:
         result.report(args.report)
     if not args.quiet:
-        print(f"read: {ready.reading}")
+        print(f"read: {ready.reading['table']}; {ready.reading['test']}")
         if ready.compile_seconds >= COMPILING_NAMED:
             print(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
         print(summary(result, seconds, named=ready.source.names is not None))

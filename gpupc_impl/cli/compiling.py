@@ -71,4 +71,6 @@ def _nvrtc() -> Any:
     try:
         return importlib.import_module("cupy.cuda.nvrtc")
     except ImportError as error:
-        raise BackendUnavailable(f"--arch needs CuPy and NVRTC ({error}); pip install 'gpupc[cuda12]'") from error
+        raise BackendUnavailable(
+            f"--arch needs CuPy and NVRTC ({error}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
+        ) from error

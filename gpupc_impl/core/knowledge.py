@@ -80,7 +80,7 @@ class BackgroundKnowledge:
             import yaml  # type: ignore[import-untyped]
         except ImportError as error:
             raise InvalidProblem(
-                "background knowledge in a file needs the package pyyaml; pip install pyyaml, or the extra reproduce"
+                "background knowledge in a file needs the package pyyaml; pip install pyyaml"
             ) from error
         name = Path(path).name
         try:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.core import watching
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -102,10 +103,15 @@ def pc_stable(
     removed: list[tuple[np.ndarray, np.ndarray]] = []
     undefined = pseudo_inverses = level = 0
     clock = time.perf_counter if search.backend is None else search.backend.clock
+    watcher = watching.current()
     while (reason := stop_reason(problem, level, max_degree)) is None:
+        if watcher is not None:
+            watcher.begin(level)
         start = clock()
         outcome = search.run_level(level)
         elapsed = clock() - start if outcome.seconds is None else outcome.seconds
+        if watcher is not None:
+            watcher.end()
         max_degree = outcome.max_degree
         tests.append(outcome.tests)
         edges_left.append(outcome.edges)

@@ -28,7 +28,7 @@ SEPARATING_SETS = ("canonical", "first-come")
 
 
 class UnknownMethod(ValueError):
-    """No method has that name; the message lists those that exist."""
+    """No method has that name; the message names those with a similar one."""
 
 
 class InvalidParameter(ValueError):
@@ -250,8 +250,10 @@ def get_method(name: str) -> Method:
     known = methods()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
-        choice = f"did you mean {' or '.join(near)}?" if near else f"choose one of: {', '.join(known)}"
-        raise UnknownMethod(f"method {name!r} is not known; {choice} (`methods` lists all)")
+        choice = f"did you mean {' or '.join(near)}? All are" if near else "all are"
+        raise UnknownMethod(
+            f"method {name!r} is not known; {choice} listed by gpupc_impl.methods() (python -m gpupc_impl methods)"
+        )
     return known[name]
 
 

@@ -188,6 +188,7 @@ class Skeleton(Shown):
         pseudo_inverses: near-singular conditioning matrices, for which the Moore-Penrose inverse was used.
         facts: how it was found: method, backend, parameters, alpha, conventions.
         problem: the problem, in a result of `gpupc_impl.skeleton`; it is not written to files.
+        reading: what was read and which test was chosen and why, by name, where `problem` is; it is not written either.
     """
 
     adjacency: np.ndarray
@@ -203,6 +204,7 @@ class Skeleton(Shown):
     pseudo_inverses: int = 0
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problem: Problem | None = None
+    reading: Mapping[str, str] | None = None
 
     @property
     def n_edges(self) -> int:

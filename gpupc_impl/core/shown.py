@@ -77,7 +77,9 @@ class Shown:
         return frame
 
     def report(self, path: str | Path) -> None:
-        """Write one self-contained HTML page: data, test, levels, tests and time per level, degrees, graph, edges.
+        """Write one self-contained HTML page: graph, what was read, edges with their strengths, hubs, levels.
+
+        The tests of the edges are made again where that takes seconds; their p-values are left out otherwise.
 
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
@@ -94,7 +96,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The HTML that a notebook shows."""
-        html: str = _view("text").html(self)
+        html: str = _view("notebook").html(self)
         return html
 
     def _write_graph(self, path: Path) -> None:

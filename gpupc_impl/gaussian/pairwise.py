@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy
 
+from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.core.registry import Method, Run
@@ -249,6 +250,7 @@ class PairwiseSearch(LevelSearch):
             first = separates[np.unique(edge[separates], return_index=True)[1]]
             separated[edge[first]], sets[edge[first]] = True, members[first]
             done[open_edges] += counts
+            watching.advance(tests, int(totals.sum()), "possible tests")
             if self._pmax is not None:
                 self._record(pairs[edge], self._problem.p_values(r_squared, sizes, level), first)
         i, j = pairs[separated].T

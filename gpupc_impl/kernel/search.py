@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.registry import Run
 from gpupc_impl.kernel.fourier import FourierTest
@@ -56,10 +57,11 @@ class KernelSearch(LevelSearch):
         self._open = np.zeros((p, p), bool)
         self._open[tuple(to_test.T)] = True
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
-        tests = 0
+        tests, possible = 0, watching.possible_tests(self._adjacent, level)
         for batch_sets, batch in self._batches(level):
             tests += len(batch)
             p_values, _ = self._tests.p_values(batch_sets, batch)
+            watching.advance(tests, possible, "possible tests")
             for (number, i, j), p_value in zip(batch.tolist(), p_values.tolist(), strict=True):
                 if not self._open[i, j]:  # an earlier set of the batch has separated the pair
                     continue

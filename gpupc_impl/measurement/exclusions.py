@@ -13,6 +13,7 @@ EXCLUDED = {
     "datasets/registry.yaml": "a rule has the entry of its data set among its parameters",
     "gpupc_impl/views/*": "no rule and no measurement makes the pictures and files of the library's users",
     "gpupc_impl/core/shown.py": "it calls views",
+    "gpupc_impl/core/watching.py": "a display of progress",
 }
 """Left out of every digest."""
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpupc_impl.core import watching
 from gpupc_impl.core.checkpoint import Checkpoint, SearchState
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
@@ -50,7 +51,7 @@ class Search(LevelSearch):
         self.early = run.params["stopping"] == "early" and not run.pmax
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._tests = 0
+        self._tests, self._possible = 0, None
         self._outcomes: list[LevelOutcome] = []  # of the levels in the checkpoint
         self._checkpoint = None
         if path := run.params["checkpoint"]:
@@ -75,6 +76,7 @@ class Search(LevelSearch):
     def _run_level(self, level: int) -> LevelOutcome:
         self._side = np.full((self.p, self.p), UNSEPARATED, np.int8)
         self._sets, self._tests = {}, 0
+        self._possible = watching.possible_tests(self.edges, level)
         write(self._side, self._required, REQUIRED)
         self._test_all(level)
         write(self._side, self._required, UNSEPARATED)
@@ -118,6 +120,7 @@ class Search(LevelSearch):
         indices, others = np.array(tests).T
         counts = self.estimator.counts(level, np.array(sets), np.array(tests), self.early)
         self._tests += len(tests)
+        watching.advance(self._tests, self._possible, "possible tests")
         lower, upper = np.sort([np.array(sets)[indices, 0], others], axis=0)
         if self._pmax is not None:
             kept = self._side[lower, upper] == UNSEPARATED  # a removed pair keeps the p-value of its separating set

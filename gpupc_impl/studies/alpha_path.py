@@ -37,6 +37,12 @@ class AlphaPath(Mapping[float, Skeleton]):
         edges = ", ".join(f"{alpha:g}: {skeleton.n_edges:,} edges" for alpha, skeleton in self.items())
         return f"AlphaPath({edges})"
 
+    def _repr_html_(self) -> str:
+        """The HTML that a notebook shows."""
+        from gpupc_impl.views.notebook import study
+
+        return study("Edges by alpha", self.to_frame(), self.plot, "<code>.to_frame()</code>")
+
     def to_frame(self) -> pandas.DataFrame:
         """A DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.
 

@@ -86,7 +86,7 @@ def read_frame(
         importlib.import_module(module)
     except ImportError as error:
         raise DataError(
-            f"{path}: reading it needs {module}, which is not installed; pip install 'gpupc[{extra}]'"
+            f"{path}: reading it needs {module}, which is not installed; pip install {module} (the extra {extra})"
         ) from error
     try:
         if module == "pyarrow":

@@ -86,8 +86,8 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     size *= min(1.0, WIDEST / size.max())
     note = _isolated_note([name for k, name in enumerate(names) if k not in number], size[0])
     with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + 0.15 * note.count("\n"))) as axes:
-        axes.set_axis_off()
-        axes.set_aspect("equal")
+        axes.set(xticks=[], yticks=[], aspect="equal")
+        axes.spines[:].set_visible(False)
         axes.set_xlim(low[0], high[0])
         axes.set_ylim(low[1], high[1])
         width = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
@@ -97,10 +97,10 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
         for label, centre, box in zip(labels, centres, boxes, strict=True):
             _draw_box(axes, label, centre, box, font_size)
         axes.set_title(title, parse_math=False)
-        _legend(axes, {edge.kind for edge in edges})
+        kinds = {edge.kind for edge in edges}
+        _legend(axes, kinds)
         if note:
-            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "top"}
-            axes.annotate(note, (0.5, 0), (0, -18), size=7.5, color=LINE, parse_math=False, **place)
+            axes.set_xlabel(note, size=7.5, color=LINE, parse_math=False, labelpad=20 if len(kinds) > 1 else 4)
     return axes
 
 
