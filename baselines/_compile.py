@@ -8,8 +8,6 @@ Numba unpickles what it finds there, which may run any code. A folder or a file 
 as one below a shared ``NUMBA_CACHE_DIR``, is therefore neither read nor written; the code is compiled instead.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import logging

@@ -1,7 +1,5 @@
 """The two calls of the library: `skeleton` and `pc` turn a table into a graph."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ do, and what looks like a mistake (genes in rows, categories written as numbers)
 it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import warnings

@@ -1,7 +1,5 @@
 """The state of a search between two levels, in a file from which a killed search resumes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

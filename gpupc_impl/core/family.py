@@ -5,8 +5,6 @@ A family is one folder. Its `family.py` holds ``FAMILY = Family(...)`` and is fo
 verified or prepared makes no measurement stale.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

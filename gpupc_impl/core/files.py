@@ -5,8 +5,6 @@ Folders may be open to other users of the machine, and files may hold anything. 
 is a new file without a name that could be guessed, or one that `open_own` has checked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import errno

@@ -3,8 +3,6 @@
 A list is a (k, 2) array of int32 pairs i < j. It is ascending if it is in the lexicographic order of the pairs.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 

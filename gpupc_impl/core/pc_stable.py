@@ -4,8 +4,6 @@ A method only runs single levels. When the search ends, what is counted and what
 is the same for all methods.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import math

@@ -4,8 +4,6 @@ A method is a function decorated with `method`, in a module of a package that it
 of a plug-in (`gpupc_impl.core.family.plugins`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

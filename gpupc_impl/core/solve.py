@@ -1,7 +1,5 @@
 """Running a method on a problem, for the library, the command line and the measurements alike."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """gpuPC's own way of testing: the threads of a block make tables together (gpuPC, section 3.3, Algorithms 2 and 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """How kernels decide tests (kernels/decide.cuh), and how the host decides those that they cannot."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -5,8 +5,6 @@ graph that is left, the decision of unclear tests, the lists of removed pairs, a
 tests. The kernels of the graph are those of the Gaussian family.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """disc-cupc: cuPC-E's strategy on discrete data, the paper's baseline (gpuPC, section 4.1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.backends import Filled

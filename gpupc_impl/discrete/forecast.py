@@ -1,7 +1,5 @@
 """An upper bound on the memory of a discrete search, known before it starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

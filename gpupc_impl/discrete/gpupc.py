@@ -5,8 +5,6 @@ planes (`products`), from level 1 on in batches of the same edge (`batches`), an
 threads (`block_tables`). Each way is asked for its part of a level, a `LevelTests`.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -5,8 +5,6 @@ take little of the memory, one launch makes all of them, and they are kept for l
 band of consecutive variables, with as many as fit into `BAND_BYTES`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

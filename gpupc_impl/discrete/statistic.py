@@ -1,7 +1,5 @@
 """The statistic of single tests with NumPy and pandas, for reports; it decides nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.discrete.problem import DiscreteProblem

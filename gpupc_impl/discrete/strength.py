@@ -1,7 +1,5 @@
 """Effect sizes of chi-square and G-square tests, for reports."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.discrete.problem import DiscreteProblem

@@ -1,7 +1,5 @@
 """Graphs on a device as matrices of bits (kernels/bit_graph.cuh), and what a search reads of them between levels."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple

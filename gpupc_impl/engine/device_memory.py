@@ -1,7 +1,5 @@
 """Arithmetic of device memory, for plans that must not exceed a budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ It is the third implementation, independent of that of the kernels (kernels/fish
 (baselines/_fisher_z.py). Verification uses it where rounding errors decide, and tests compare the other two with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

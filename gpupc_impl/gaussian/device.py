@@ -3,8 +3,6 @@
 The four methods differ in one kernel and its launch. The graph between levels is that of engine/graph.py.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence

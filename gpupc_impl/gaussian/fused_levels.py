@@ -1,7 +1,5 @@
 """Several levels of pair-scan in one cooperative launch, for small problems, where launches take longer than tests."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

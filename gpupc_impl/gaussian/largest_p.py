@@ -1,7 +1,5 @@
 """The largest p-value of each pair in a search on a device."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.engine.graph import NO_KEY

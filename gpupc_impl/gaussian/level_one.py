@@ -1,7 +1,5 @@
 """Levels 0 and 1 of pair-scan: level 1 pair by pair, or in tiles of pairs where nearly all of them remain."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.backends import KernelSource

@@ -7,8 +7,6 @@ levels (fused_levels.py), and the first of them are queued before any is read (q
 of bits, and separating sets stay on the device until the search ends.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Partial correlations and p-values of many pairs at once, in plain NumPy: for reports, never for decisions."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem

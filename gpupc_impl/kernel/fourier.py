@@ -9,8 +9,6 @@ The code is the same for NumPy and CuPy (`Backend.array_library`). Arrays have t
 are made once; those of a set, their covariance and the residuals of a variable serve all tests of a batch with that
 set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ It shares the problem's random numbers and constants with the batches, and no ot
 multiply, and its null distributions come from eigenvalues, by the steps of the package momentchi2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """PC-stable with a kernel test, in batches of conditioning sets."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Every setting has a worker process of its own (`isolate`, `worker`), started again after it was killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

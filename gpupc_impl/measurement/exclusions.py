@@ -4,8 +4,6 @@ Keys are patterns of a file's name from the project's folder; ``"FILE:NAME"`` is
 qualified name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 

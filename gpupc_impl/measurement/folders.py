@@ -7,8 +7,6 @@ A folder is a published one (see `published`), or the results of a workflow, of 
     problems/DATASET.json, verification/NAME.csv, sharing.csv, tests/TABLE.json, timelines/DATASET.csv
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses

@@ -4,8 +4,6 @@ The host waits for every launch, so each kernel has the device to itself. Its ti
 wait. In a search without waits the host prepares launches while kernels run, so it takes less time than this one.
 """
 
-from __future__ import annotations
-
 import collections
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The file of a problem, protected from methods that change it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

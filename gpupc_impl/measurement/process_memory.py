@@ -1,7 +1,5 @@
 """The memory of processes that a process started."""
 
-from __future__ import annotations
-
 import contextlib
 
 import psutil

@@ -4,8 +4,6 @@ Everything works run by run. What several folders hold alike is taken once. What
 a conflict: a message names it with its keys and both values, and nothing is written unless a rule chooses.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

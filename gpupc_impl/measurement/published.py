@@ -13,8 +13,6 @@ the family of the data set for what the config measures on its own data sets. No
 run, so a run stands once, however many tables show it. Equal content gives equal bytes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

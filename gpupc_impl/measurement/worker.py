@@ -4,8 +4,6 @@ The first run of a process is the cold one: it opens the backend (library, devic
 functions that are not cached on disk, and warms up the process for the next runs.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import resource

@@ -1,7 +1,5 @@
 """Mixed data on a device: the nonlinear family's kernels and tests, by the rules of mixed data."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """GPU-CMIknn Parallel: permutations of a variable given a set serve all its neighbours (GPU-CMIknn, Algorithm 5)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

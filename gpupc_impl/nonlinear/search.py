@@ -1,7 +1,5 @@
 """What the methods of the family share of a search: its graph, its separating sets and its checkpoint."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import logging

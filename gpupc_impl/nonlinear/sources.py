@@ -4,8 +4,6 @@ Both backends assert structs and constants when they compile a kernel (backends/
 or double (kernels/numbers.cuh); most kernels and structs are templates of that type.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Progress bars by tqdm (extra ``progress``), which are shown on terminals and in notebooks alone."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import sys

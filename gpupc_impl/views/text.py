@@ -1,7 +1,5 @@
 """Results as text: the summary of a run, and the HTML that a notebook shows."""
 
-from __future__ import annotations
-
 import html as markup
 from collections.abc import Callable, Sequence
 
