@@ -11,10 +11,7 @@ conditioning set, all of one float dtype.
 
 import numpy as np
 
-from baselines._compile import njit
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+from baselines._compile import compiled, inlined
 
 LOW = np.uint64(0xFFFFFFFF)
 INDEX_BITS = np.uint64(0xFFFFFF)  # of a priority, in which the index of the sample makes priorities differ
@@ -27,7 +24,7 @@ BISECTIONS = 8
 # --- random numbers --------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10 (Salmon et al. 2011): four random 32-bit words, each in 64 bits, of a counter and a key."""
     for _ in range(10):
@@ -51,7 +48,7 @@ def permutation_key(seed: int, variable: int, members: tuple[int, ...]) -> tuple
     return k0, k1
 
 
-@_inlined
+@inlined
 def words(sample, permutation, block, key):
     """Random words 4 block to 4 block + 3 of a sample in a permutation."""
     return philox(np.uint64(sample), np.uint64(permutation), np.uint64(block), DRAW, key[0], key[1])
@@ -60,7 +57,7 @@ def words(sample, permutation, block, key):
 # --- permutations ----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def nearest_neighbours(s, k, first, last, neighbours):
     """Fill rows [first, last) of (n, k) int32 with the k nearest other samples in S, by distance and then by index."""
     n = s.shape[1]
@@ -89,7 +86,7 @@ def nearest_neighbours(s, k, first, last, neighbours):
             inserted += inserted < k
 
 
-@_compiled
+@compiled
 def distances_from(s, a, row):
     """Write the Chebyshev distances of all samples from sample a; zeros when s has no rows."""
     row[:] = 0
@@ -99,7 +96,7 @@ def distances_from(s, a, row):
             row[b] = max(row[b], abs(member[b] - centre))
 
 
-@_compiled
+@compiled
 def free_permutation(n, permutation, key, scratch):
     """The permutation of level 0: (n,) indices of the samples in the order of their priorities."""
     priorities, order = scratch
@@ -110,7 +107,7 @@ def free_permutation(n, permutation, key, scratch):
     return order
 
 
-@_compiled
+@compiled
 def sort_by_priority(priorities, order):
     """Write the indices in ascending order of priorities, which differ and are uniform over 64 bits: a bucket sort."""
     n = len(priorities)
@@ -132,13 +129,13 @@ def sort_by_priority(priorities, order):
         order[r] = a
 
 
-@_inlined
+@inlined
 def priority_bucket(priority, n):
     """The bucket of a priority among n: floor(n priority / 2^64)."""
     return np.int64(((priority >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@_compiled
+@compiled
 def permute(x, neighbours, key, permutations, columns):
     """Write the permutations with these numbers into (n, width) columns; for a negative number x as it is.
 
@@ -183,7 +180,7 @@ def permute(x, neighbours, key, permutations, columns):
 # --- conditional mutual information ----------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def partial_sums(columns, ys, s, k, psi, first, last):
     """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
 
@@ -237,7 +234,7 @@ def partial_sums(columns, ys, s, k, psi, first, last):
     return sums
 
 
-@_compiled
+@compiled
 def k_th_distances(columns, a, row, k, reach, near, joint, radius):
     """Write, for each column, the distance from sample a to the k-th nearest other sample in the joint space.
 
@@ -313,7 +310,7 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
             active |= counted[c] > enough and below[c] > above[c]
 
 
-@_compiled
+@compiled
 def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
     """Write, for each column, the numbers of samples within its radius in (X, S), in (Y, S) and in S."""
     width = len(radius)
@@ -335,7 +332,7 @@ def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
                 n_y[c] += one if in_y <= radius[c] else zero
 
 
-@_compiled
+@compiled
 def count_within(ascending, centre, radius):
     """The number of ascending values within a radius of a centre, which is one of them.
 

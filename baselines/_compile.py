@@ -20,8 +20,6 @@ from numba.core import caching
 
 from gpupc_impl.ownership import fault_of_folder, is_own
 
-__all__ = ["njit"]
-
 log = logging.getLogger("baselines")
 
 
@@ -80,3 +78,6 @@ def _exclusive(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any
 
 caching.IndexDataCacheFile.load = _load_safely(caching.IndexDataCacheFile.load)
 caching.IndexDataCacheFile.save = _exclusive(caching.IndexDataCacheFile.save)
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")

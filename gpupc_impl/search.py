@@ -17,8 +17,7 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetch, solve, unavailable
-from gpupc_impl.intake import InputTable, choose_family, read_input
-from gpupc_impl.intake import TableFormat as TableFormat
+from gpupc_impl.intake import InputTable, TableFormat, choose_family, read_input
 from gpupc_impl.views.progress import compile_report, level_progress
 
 
@@ -47,6 +46,15 @@ class SearchRequest:
     progress: Callable[[Progress], None] | bool | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     form: TableFormat = dataclasses.field(default_factory=TableFormat)
+
+    @classmethod
+    def of(cls, **arguments: Any) -> SearchRequest:
+        """The request of arguments of `gpupc_impl.skeleton` beside the data."""
+        form, own = (
+            {field.name: arguments.pop(field.name) for field in dataclasses.fields(kind) if field.name in arguments}
+            for kind in (TableFormat, cls)
+        )
+        return cls(**own, form=TableFormat(**form), options=arguments)
 
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend.

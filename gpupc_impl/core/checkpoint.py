@@ -98,11 +98,7 @@ class Checkpoint:
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def _refuse_another(self, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Refuse the state of another problem or of another kind of search.
-
-        Raises:
-            InvalidProblem: it is one; the message says how it differs.
-        """
+        """Refuse the state of another problem or of another kind of search."""
         refusal, written = None, description["separating_sets"]
         if description["fingerprint"] != self.problem.fingerprint:
             refusal = "belongs to another problem (other data, alpha, max_level or parameters of the test)"
@@ -121,11 +117,7 @@ class Checkpoint:
 
 
 def _check_types(state: SearchState) -> None:
-    """Check types, shapes and ranges, on which kernels rely.
-
-    Raises:
-        ValueError: the state is inconsistent.
-    """
+    """Check types, shapes and ranges, on which kernels rely."""
     p = len(state.adjacency)
     for level, outcome in enumerate(state.outcomes):
         if any(type(count) is not int or count < 0 for count in (getattr(outcome, name) for name in COUNTS)):
@@ -149,11 +141,7 @@ def _check_types(state: SearchState) -> None:
 
 
 def _check_graph(state: SearchState, problem: Problem) -> None:
-    """Check the invariants of a graph and its separating sets.
-
-    Raises:
-        ValueError: one does not hold.
-    """
+    """Check the invariants of a graph and its separating sets."""
     graph, outcomes, fixed = state.adjacency, state.outcomes, problem.fixed
     degrees = np.count_nonzero(graph, axis=1)
     if any((graph[:, i] != graph[i]).any() or graph[i, i] for i in range(len(graph))):

@@ -242,11 +242,7 @@ def _index(variable: Variable, by_name: dict[str, int]) -> int:
 def _constraints(
     knowledge: BackgroundKnowledge, index_of: Callable[[Variable], int], names: Sequence[str]
 ) -> Constraints:
-    """The statements of background knowledge, by the indexes of variables.
-
-    Raises:
-        InvalidProblem: two statements contradict each other.
-    """
+    """The statements of background knowledge, by the indexes of variables."""
     p = len(names)
 
     def pairs(field: str) -> np.ndarray:

@@ -241,11 +241,7 @@ class Problem:
 
 
 def _check_fixed(fixed: FixedPairs, p: int) -> None:
-    """Check required and forbidden edges of p variables.
-
-    Raises:
-        InvalidProblem: they are none.
-    """
+    """Check required and forbidden edges of p variables."""
     for pairs in (fixed.required, fixed.forbidden):
         if pairs.dtype != np.int32 or pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InvalidProblem(f"its fixed pairs are {pairs.dtype} {pairs.shape}")
@@ -272,6 +268,34 @@ def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
     if max_level is not None and (max_level < 0 or int(max_level) != max_level):
         raise InvalidProblem(f"max_level is {max_level!r}; it must be a whole number of at least 0, or None")
     return {"alpha": float(alpha), "max_level": None if max_level is None else int(max_level)}
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise InvalidProblem if the value of a parameter is none of these."""
+    if value not in choices:
+        raise InvalidProblem(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
+
+
+def whole_number(name: str, value: Any, least: int, most: int) -> int:
+    """The value of a parameter as an int; raises InvalidProblem if it is no whole number from `least` to `most`."""
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value or not least <= whole <= most:
+        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
+    return whole
+
+
+def standard_rows(rows: np.ndarray, ddof: int) -> np.ndarray:
+    """Rows with mean 0 and variance 1, with n - ddof as its divisor; dividing by the largest magnitude first keeps
+    squares from overflowing. Constant rows become 0 but for rounding."""
+    scale = np.abs(rows).max(axis=1, keepdims=True)
+    scaled = rows / np.where(scale > 0, scale, 1.0)
+    scaled -= scaled.mean(axis=1, keepdims=True)
+    deviation = scaled.std(axis=1, ddof=ddof, keepdims=True)
+    scaled /= np.where(deviation > 0, deviation, 1.0)
+    return scaled
 
 
 def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -379,11 +379,4 @@ def complete_graph(n_variables: int) -> np.ndarray:
     """(p, p) bool: the graph in which every pair is an edge."""
     adjacency = np.ones((n_variables, n_variables), dtype=bool)
     np.fill_diagonal(adjacency, False)
-    return adjacency
-
-
-def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables: int) -> np.ndarray:
-    """The (p, p) bool adjacency matrix with (k, 2) edges."""
-    adjacency = np.zeros((n_variables, n_variables), dtype=bool)
-    connect(adjacency, np.asarray(edges).reshape(-1, 2))
     return adjacency

@@ -19,7 +19,7 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
     """Why a method cannot run here (on this backend, on this problem), as a sentence; None if it can."""
     if problem is not None and problem.family != method.family:
         return f"method {method.name!r} solves {method.family} problems, not {problem.family} ones"
-    reason = method.unavailable_reason()
+    reason = method.unavailable()
     if reason is not None or method.backends == ("cpu",):
         return reason
     name = _resolve(method, backend)
@@ -111,7 +111,7 @@ def solve(
             f"method {method.name!r} is a program of other people that knows nothing of required and forbidden edges; "
             f"leave the background knowledge out, or take one of: {able}"
         )
-    reason = method.unavailable_reason()
+    reason = method.unavailable()
     if reason is not None:
         raise BackendUnavailable(f"method {method.name!r} cannot be used here: {reason}")
     parsed = method.parse_params(params or {})
@@ -140,11 +140,7 @@ def solve(
 
 
 def _with_fixed(problem: Problem, method: Method, skeleton: Skeleton) -> Skeleton:
-    """The skeleton without separating sets and p-values of required and forbidden edges.
-
-    Raises:
-        RuntimeError: a required edge is missing, or a forbidden one is in it.
-    """
+    """The skeleton without separating sets and p-values of required and forbidden edges."""
     fixed, names = problem.fixed, problem.names
     assert fixed is not None
     if skeleton.levels_run == 0:  # no level has removed the forbidden edges

@@ -90,11 +90,7 @@ class DiscCuPC(DiscreteSearch):
         return max(min(blocks, self.resident // threads), 1)
 
     def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:
-        """The tables of the blocks that are resident on the device at once, and the number of those blocks.
-
-        Raises:
-            DeviceMemoryError: the tables do not fit.
-        """
+        """The tables of the blocks that are resident on the device at once, and the number of those blocks."""
         resident, shared_cells = self._resident_blocks(blocks, threads), self._shared_cells(threads)
         tables, table = resident * threads, cells * CELL_BYTES
         if cells <= shared_cells:

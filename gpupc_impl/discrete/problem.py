@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from gpupc_impl.core import placing
-from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, search_parameters
+from gpupc_impl.core.problem import InvalidProblem, Problem, check_choice, name_constants, search_parameters
 from gpupc_impl.discrete.labels import columns_of, encode
 
 TESTS = ("chi-square", "g-square")
@@ -249,15 +249,9 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _checked_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay: float | None) -> dict[str, Any]:
-    """The parameters of the test by name, checked.
-
-    Raises:
-        InvalidProblem: one is out of range.
-    """
-    if test not in TESTS:
-        raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(TESTS)}")
-    if df_rule not in DF_RULES:
-        raise InvalidProblem(f"df_rule is {df_rule!r}; choose one of: {', '.join(DF_RULES)}")
+    """The parameters of the test by name, checked."""
+    check_choice("test", test, TESTS)
+    check_choice("df_rule", df_rule, DF_RULES)
     if (tests_per_edge is None) != (decay is None):
         raise InvalidProblem(
             f"tests_per_edge is {tests_per_edge!r} and decay is {decay!r}; give both for a fixed workload, or neither"

@@ -16,7 +16,7 @@ from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian.correlation import device_correlation
-from gpupc_impl.gaussian.largest_p import LargestPValues
+from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 

@@ -16,7 +16,14 @@ import scipy
 
 from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import open_arrays
-from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    check_choice,
+    finite_matrix,
+    name_constants,
+    search_parameters,
+)
 from gpupc_impl.gaussian.matrix import (
     correlation_fault,
     correlation_in_memory,
@@ -126,8 +133,7 @@ class GaussianProblem(Problem):
         parameters = gaussian_parameters(
             len(values), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
         )
-        if correlations not in CORRELATIONS:
-            raise InvalidProblem(f"correlations is {correlations!r}; choose one of: {', '.join(CORRELATIONS)}")
+        check_choice("correlations", correlations, CORRELATIONS)
         correlation = samples = None
         if correlations == "host":
             correlation, constant = correlation_matrix(values)
@@ -143,18 +149,17 @@ class GaussianProblem(Problem):
         correlation: Any,
         *,
         n_samples: int,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        df_convention: str = "pcalg",
-        residual_tolerance: float = RESIDUAL_TOLERANCE,
-        pseudo_inverse: str = "near-singular",
         names: Sequence[str] | None = None,
         constant: Sequence[str] = (),
+        **parameters: Any,
     ) -> GaussianProblem:
         """From a (p, p) correlation matrix (array or DataFrame) and the number of samples it was computed from.
 
         A float64 ``np.load(..., mmap_mode="r")`` is used without a copy, so it must be exact (gaussian/matrix.py);
         `gpupc_impl.gaussian.large.exact_correlation` makes an exact one from any other.
+
+        Args:
+            parameters: alpha, max_level, df_convention, residual_tolerance and pseudo_inverse, as for `from_data`.
 
         Raises:
             InvalidProblem: not square, not symmetric (to 1e-8), a diagonal that is not one (to 1e-8), an entry
@@ -164,8 +169,8 @@ class GaussianProblem(Problem):
             matrix, names = mapped_correlation(correlation, names)
         else:
             matrix, names = correlation_in_memory(correlation, names)
-        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention, residual_tolerance, pseudo_inverse)
-        return cls(names=names, correlation=matrix, constant=tuple(constant), **parameters)
+        checked = gaussian_parameters(n_samples, **parameters)
+        return cls(names=names, correlation=matrix, constant=tuple(constant), **checked)
 
     @property
     def pivot_tolerance(self) -> float:
@@ -178,14 +183,8 @@ class GaussianProblem(Problem):
         return dataclasses.replace(self, pseudo_inverse="always")
 
     def checked_parameters(self) -> dict[str, Any]:
-        return gaussian_parameters(
-            self.n_samples,
-            self.alpha,
-            self.max_level,
-            self.df_convention,
-            self.residual_tolerance,
-            self.pseudo_inverse,
-        )
+        names = ("n_samples", "alpha", "max_level", "df_convention", "residual_tolerance", "pseudo_inverse")
+        return gaussian_parameters(*(getattr(self, name) for name in names))
 
     def check(self) -> None:
         super().check()
@@ -325,12 +324,10 @@ def gaussian_parameters(
     """
     if not float(n_samples).is_integer() or n_samples < 1:
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-    if df_convention not in DF_CONVENTIONS:
-        raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
+    check_choice("df_convention", df_convention, DF_CONVENTIONS)
     if not 0 <= residual_tolerance < 1:
         raise InvalidProblem(f"residual_tolerance is {residual_tolerance!r}; it must be at least 0 and below 1")
-    if pseudo_inverse not in PSEUDO_INVERSES:
-        raise InvalidProblem(f"pseudo_inverse is {pseudo_inverse!r}; choose one of: {', '.join(PSEUDO_INVERSES)}")
+    check_choice("pseudo_inverse", pseudo_inverse, PSEUDO_INVERSES)
     own = {"df_convention": df_convention, "residual_tolerance": float(residual_tolerance)}
     own |= {"n_samples": int(n_samples), "pseudo_inverse": pseudo_inverse}
     return search_parameters(alpha, max_level) | own

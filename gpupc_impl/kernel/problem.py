@@ -11,7 +11,16 @@ import numpy as np
 from scipy import special
 
 from gpupc_impl.core import placing
-from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    check_choice,
+    finite_matrix,
+    name_constants,
+    search_parameters,
+    standard_rows,
+    whole_number,
+)
 
 NULLS = {
     "rcit": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
@@ -135,13 +144,11 @@ class KernelProblem(Problem):
         """
         matrix, names = finite_matrix(data, names)
         search = search_parameters(alpha, max_level)
-        if test not in NULLS:
-            raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(NULLS)}")
+        check_choice("test", test, tuple(NULLS))
         null = NULLS[test][0] if null == "auto" else null
         if null not in NULLS[test]:
             raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
-        if weights not in WEIGHTS:
-            raise InvalidProblem(f"weights is {weights!r}; choose one of: {', '.join(WEIGHTS)}")
+        check_choice("weights", weights, WEIGHTS)
         n = len(matrix)
         if not MIN_SAMPLES <= n < MAX_SAMPLES:
             raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
@@ -152,17 +159,19 @@ class KernelProblem(Problem):
             )
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
+        values = standard_rows(columns, ddof=1)
+        values[constant] = 0.0
         return cls(
             names=names,
             **search,
-            values=placing.placed(_standardized(columns, constant)),
+            values=placing.placed(values),
             test=test,
             null=null,
-            features=_whole("features", features, 1, MAX_FEATURES),
-            set_features=_whole("set_features", set_features, 0, MAX_SET_FEATURES) or SET_FEATURES[test],
+            features=whole_number("features", features, 1, MAX_FEATURES),
+            set_features=whole_number("set_features", set_features, 0, MAX_SET_FEATURES) or SET_FEATURES[test],
             weights=weights,
-            landmarks=_whole("landmarks", landmarks, 10, EXACT_SAMPLES),
-            seed=_whole("seed", seed, 0, 2**64 - 1),
+            landmarks=whole_number("landmarks", landmarks, 10, EXACT_SAMPLES),
+            seed=whole_number("seed", seed, 0, 2**64 - 1),
             constant=name_constants(names, constant),
         )
 
@@ -243,29 +252,3 @@ class KernelProblem(Problem):
         """(count,) numbers in (0, 1) from Philox, whose raw stream NumPy keeps as it is for good."""
         raw = np.random.Philox(np.random.SeedSequence([self.seed, *purpose])).random_raw(count)
         return ((raw >> np.uint64(11)) + 0.5) * 2.0**-53
-
-
-def _standardized(columns: np.ndarray, constant: np.ndarray) -> np.ndarray:
-    """Mean 0 and sample variance 1; rows are scaled by their largest magnitude first, so that no square overflows."""
-    scale = np.abs(columns).max(axis=1, keepdims=True)
-    scaled = columns / np.where(scale > 0, scale, 1.0)
-    scaled -= scaled.mean(axis=1, keepdims=True)
-    deviation = scaled.std(axis=1, ddof=1, keepdims=True)
-    scaled /= np.where(deviation > 0, deviation, 1.0)
-    scaled[constant] = 0.0
-    return scaled
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    """The value as an int.
-
-    Raises:
-        InvalidProblem: no whole number, or outside [least, most].
-    """
-    try:
-        whole = int(value)
-    except (TypeError, ValueError, OverflowError):
-        whole = None
-    if whole is None or whole != value or not least <= whole <= most:
-        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
-    return whole

@@ -44,8 +44,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import psutil
+
 from gpupc_impl.measurement.compile_clock import CompileClock
-from gpupc_impl.measurement.process_memory import descendants_memory
 
 STATUSES = ("ok", "timeout", "oom", "error", "killed", "skipped")
 
@@ -199,7 +200,7 @@ class Worker:
                     return self._end("error", why)
                 if now < polled + pause:
                     continue
-                used = descendants_memory(self._guard.pid)
+                used = _descendants_memory(self._guard.pid)
                 polled = time.monotonic()
                 pause = max(POLL_SECONDS, 20 * (polled - now))  # polling takes long on a machine with many processes
                 self.memory_peak = max(self.memory_peak, used)
@@ -273,6 +274,16 @@ class Worker:
                     log.flush()
 
 
+def _descendants_memory(pid: int) -> int:
+    """The resident memory of all descendants of a process, in bytes, without its own."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
+    return total
+
+
 class _Reply:
     """The reply to a request: a receipt and then the answer, a line each.
 
@@ -285,11 +296,7 @@ class _Reply:
         self._token, self._received = token, bytearray()
 
     def add(self, part: bytes) -> Outcome | None:
-        """The outcome, once all of it has arrived; None before.
-
-        Raises:
-            ValueError: the data are no answer to the request.
-        """
+        """The outcome, once all of it has arrived; None before."""
         self._received += part
         if b"\n" not in part:
             if len(self._received) > REPLY_BYTES:

@@ -124,11 +124,7 @@ def check(folder: Path) -> list[str]:
 
 
 def _read(folders: Sequence[Path]) -> list[Reader]:
-    """Read folders.
-
-    Raises:
-        MergeError: something is damaged; all of it is named.
-    """
+    """Read folders."""
     readers = [Reader(folder) for folder in folders]
     if faults := [fault for reader in readers for fault in reader.faults]:
         raise MergeError("\n".join(faults))

@@ -226,11 +226,7 @@ def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, frac
 def _check(
     data: Any, n: int, seed: int, replace: bool, fraction: float, processes: int | None, options: Mapping[str, Any]
 ) -> None:
-    """Check the arguments that `pc` does not check.
-
-    Raises:
-        InvalidProblem: an argument cannot be used.
-    """
+    """Check the arguments that `pc` does not check."""
     if isinstance(data, Problem) or options.get("n_samples") is not None:
         raise InvalidProblem(
             "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
@@ -351,11 +347,7 @@ def _search_all(
 
 
 def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Mark a folder as one for resamples of these settings.
-
-    Raises:
-        InvalidProblem: it already belongs to others.
-    """
+    """Mark a folder as one for resamples of these settings."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / SETTINGS
     settings = json.loads(json.dumps(settings))
