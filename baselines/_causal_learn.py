@@ -1,12 +1,13 @@
 """causal-learn's skeleton search, observed through its test object, for its methods of all families."""
 
 import time
+from typing import Any
 
 import numpy as np
 
 from gpupc_impl.core.pc_stable import Progress, stop_reason
 from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import Parameter, Run
+from gpupc_impl.core.registry import Parameter, Run, needs_package
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 ORIENTATION = {
@@ -14,6 +15,14 @@ ORIENTATION = {
 }
 """A parameter of its methods that does not affect the skeleton. With ``own``, ``facts["arrows"]`` has the arrows of the
 graph that causal-learn's ``pc`` returns, as pairs [i, j] for i -> j."""
+
+WATCHED: dict[str, Any] = {
+    "backends": ("cpu",),
+    "params": ORIENTATION,
+    "reference": True,
+    "unavailable": needs_package("causallearn", "causal-learn"),
+}
+"""What its methods have in common."""
 
 
 def watched(test_class: type) -> type:

@@ -61,12 +61,10 @@ class BackgroundKnowledge:
             for pair in getattr(self, name):
                 if len(pair) != 2:
                     raise InvalidProblem(f"{name} has {_listed(pair)}; each entry must be two variables")
-        mentioned = {variable: None for group in self._all_groups() for variable in group}
+        groups = itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
+        mentioned = dict.fromkeys(itertools.chain.from_iterable(groups))
         numbers = {variable: number for number, variable in enumerate(mentioned)}
         _constraints(self, numbers.__getitem__, list(map(str, numbers)))
-
-    def _all_groups(self) -> Iterable[tuple[Variable, ...]]:
-        return itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
 
     @classmethod
     def from_file(cls, path: str | Path) -> BackgroundKnowledge:

@@ -121,7 +121,10 @@ class Problem:
         Raises:
             InvalidProblem: something is wrong.
         """
-        self._check_values(search_parameters(self.alpha, self.max_level) | self.checked_parameters())
+        for name, value in (search_parameters(self.alpha, self.max_level) | self.checked_parameters()).items():
+            own = getattr(self, name)
+            if type(own) is not type(value) or own != value:
+                raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
         p = len(self.names)
         if not p or variable_names(self.names, p) != self.names:
             raise InvalidProblem("its names are no texts")
@@ -136,26 +139,14 @@ class Problem:
         """
         return {}
 
-    def _check_values(self, checked: Mapping[str, Any]) -> None:
-        """Compare fields with their checked values, whose types they must have as well."""
-        for name, value in checked.items():
-            own = getattr(self, name)
-            if type(own) is not type(value) or own != value:
-                raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
-
     def outline(self) -> dict[str, Any]:
         """Facts about the problem for a result: everything but its data."""
         fixed = self.fixed
+        facts = ("alpha", "max_level", "n_variables", "n_samples", *self.PARAMETERS)
         counts = (
             {} if fixed is None else {"required_edges": len(fixed.required), "forbidden_edges": len(fixed.forbidden)}
         )
-        return {
-            "alpha": self.alpha,
-            "max_level": self.max_level,
-            "n_variables": self.n_variables,
-            **{name: getattr(self, name) for name in ("n_samples", *self.PARAMETERS)},
-            **counts,
-        }
+        return {name: getattr(self, name) for name in facts} | counts
 
     def facts(self) -> dict[str, Any]:
         """Facts about the problem for a record: `outline` and the fingerprint, for which all data are read."""

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -269,16 +269,7 @@ class Skeleton(Shown):
 
     def to_causallearn(self) -> GeneralGraph:
         """A causal-learn ``GeneralGraph`` with undirected edges."""
-        from causallearn.graph.Edge import Edge
-        from causallearn.graph.Endpoint import Endpoint
-        from causallearn.graph.GeneralGraph import GeneralGraph
-        from causallearn.graph.GraphNode import GraphNode
-
-        nodes = [GraphNode(name) for name in self.names]
-        graph = GeneralGraph(nodes)
-        for i, j in self.edges:
-            graph.add_edge(Edge(nodes[i], nodes[j], Endpoint.TAIL, Endpoint.TAIL))
-        return graph
+        return causallearn_graph(self.names, ((self.names[i], self.names[j], "TAIL", "TAIL") for i, j in self.edges))
 
     def to_frame(self) -> pandas.DataFrame:
         """A DataFrame of edges by name: columns ``source`` and ``target``."""
@@ -303,13 +294,8 @@ class Skeleton(Shown):
             facts = dict(self.facts)
             if self.problem is not None:
                 facts["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
-            scalars = {
-                "levels_run": self.levels_run,
-                "stopped_because": self.stopped_because,
-                "undefined_tests": self.undefined_tests,
-                "pseudo_inverses": self.pseudo_inverses,
-                "facts": facts,
-            }
+            names = ("levels_run", "stopped_because", "undefined_tests", "pseudo_inverses")
+            scalars = {name: getattr(self, name) for name in names} | {"facts": facts}
             arrays = {} if self.pmax is None else {"pmax": self.pmax}
             if len(self.sepsets.gaps):
                 arrays["sepset_gaps"] = self.sepsets.gaps
@@ -373,6 +359,20 @@ class Skeleton(Shown):
             pmax=stored.get("pmax"),
             **run,
         )
+
+
+def causallearn_graph(names: Sequence[str], edges: Iterable[tuple[str, str, str, str]]) -> GeneralGraph:
+    """A causal-learn ``GeneralGraph`` of edges: the names of both ends, and the names of the ``Endpoint`` at each."""
+    from causallearn.graph.Edge import Edge
+    from causallearn.graph.Endpoint import Endpoint
+    from causallearn.graph.GeneralGraph import GeneralGraph
+    from causallearn.graph.GraphNode import GraphNode
+
+    nodes = {name: GraphNode(name) for name in names}
+    graph = GeneralGraph(list(nodes.values()))
+    for source, target, *ends in edges:
+        graph.add_edge(Edge(nodes[source], nodes[target], *(Endpoint[end] for end in ends)))
+    return graph
 
 
 def complete_graph(n_variables: int) -> np.ndarray:

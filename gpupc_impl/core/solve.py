@@ -123,17 +123,7 @@ def solve(
         "problem": problem.outline(),
     }
     prefetch(method, backend, parsed, pmax=pmax, max_level=problem.max_level)
-    skeleton = method.solve(
-        problem,
-        Run(
-            backend=backend,
-            params=parsed,
-            separating_sets=separating_sets,
-            pmax=pmax,
-            progress=progress,
-            facts=facts,
-        ),
-    )
+    skeleton = method.solve(problem, Run(backend, parsed, separating_sets, pmax, progress, facts))
     if backend is not None:
         backend.drop_prefetched()
     return skeleton if problem.fixed is None else _with_fixed(problem, method, skeleton)

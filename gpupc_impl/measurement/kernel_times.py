@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gpupc_impl.backends import Backend, Kernel
-from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.solve import open_method_backend, solve
@@ -85,23 +84,17 @@ def search_time(problem: Problem, setting: Setting, backend: str = "auto", repea
 
 def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Setting) -> SearchTime:
     timed = _TimedBackend(backend)
-    tests: list[int] = []
-
-    def note_level(level: Progress) -> None:
-        tests.append(level.tests)
-
     start = time.perf_counter()
-    solve(
+    skeleton = solve(
         problem,
         method,
         timed,  # type: ignore[arg-type]
         setting.params,
         separating_sets=setting.separating_sets,
-        progress=note_level,
     )
     seconds = time.perf_counter() - start
     kernels = [KernelTime(name, len(each), sum(each)) for name, each in timed.seconds.items()]
-    return SearchTime(seconds, sum(tests), sorted(kernels, key=lambda kernel: -kernel.seconds))
+    return SearchTime(seconds, sum(skeleton.tests_per_level), sorted(kernels, key=lambda kernel: -kernel.seconds))
 
 
 def table(search: SearchTime) -> str:

@@ -155,7 +155,7 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
         taken = candidates[0]
         if prefer == "newest":  # max returns the first of equally new ones
             taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
-        differing = [entry for entry in candidates if not _same(entry.content, taken.content)]
+        differing = [entry for entry in candidates if any(_differences(entry.content, taken.content))]
         choice = f"; taken: {taken.folder}" if prefer else ""
         conflicts += [f"conflict: {_label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
         shared += name[0] == "run" and len(candidates) > 1 and not differing
@@ -192,16 +192,14 @@ def _difference(taken: Entry, other: Entry) -> str:
     return f"{'; '.join(shown)}{more}"
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two contents of JSON are the same; NaN is the same as itself, and 1 is neither 1.0 nor true."""
-    return not any(_differences(one, other))
-
-
 _ABSENT = object()
 
 
 def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The dotted keys under which two contents differ, with both values."""
+    """The dotted keys under which two contents of JSON differ, with both values.
+
+    NaN is the same as itself, and 1 is neither 1.0 nor true.
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys([*one, *other]):
             inner = f"{key}.{name}" if key else str(name)

@@ -28,6 +28,9 @@ from gpupc_impl.measurement.clock import numba_compilation, timed
 from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
 from gpupc_impl.measurement.isolate import serve
 
+REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level", "undefined_tests", "pseudo_inverses"
+"""Attributes of a skeleton that are reported as they are."""
+
 
 def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
     """What can run here: the backend's name, the environment, and for each method why it cannot run (None: it can).
@@ -120,12 +123,7 @@ class Session:
             "problem": self.problems[problem].facts() | (skeleton.facts.get("problem") or {}),
             "result": {
                 "edges": skeleton.n_edges,
-                "levels_run": skeleton.levels_run,
-                "stopped_because": skeleton.stopped_because,
-                "edges_per_level": list(skeleton.edges_per_level),
-                "tests_per_level": list(skeleton.tests_per_level),
-                "undefined_tests": skeleton.undefined_tests,
-                "pseudo_inverses": skeleton.pseudo_inverses,
+                **{name: getattr(skeleton, name) for name in REPORTED},
                 "skeleton_sha256": skeleton.sha256,
                 "sepsets_sha256": skeleton.sepsets.sha256,
             },

@@ -204,10 +204,6 @@ def kernels_with_a_rule(kind: str) -> list[tuple[str, ...]]:
     return kernels + [("estimate_by_buckets", empty, wide) for empty in _FLAGS for wide in widths]
 
 
-KernelOf = Callable[..., KernelSource]
-"""Returns a family's kernel by its name, the type of a value, and further template arguments."""
-
-
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
@@ -216,8 +212,8 @@ def search_kernels(
 
 
 @functools.cache
-def first_kernels(of: KernelOf, backend: str, selection: str) -> tuple[KernelSource, ...]:
-    """What a search that selects neighbours in a way, "auto" among them, needs first."""
+def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str) -> tuple[KernelSource, ...]:
+    """What a search that selects neighbours in a way, "auto" among them, needs first of a family, by its `kernel_of`."""
     kind = "short"
     if selection == "auto":
         selection = "counting" if backend == "host" else "registers" if of is kernel_of else "buckets"
