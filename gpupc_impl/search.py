@@ -227,11 +227,7 @@ class Search:
         return 0.0 if self.backend is None else self.backend.compile_seconds
 
     def problem(self) -> Problem:
-        """The problem of the source, with the request's background knowledge.
-
-        Raises:
-            InvalidProblem: the data, the test's parameters or the knowledge cannot be used.
-        """
+        """The problem of the source, with the background knowledge; raises InvalidProblem if one cannot be used."""
         request, source = self.request, self.source
         problem = source if isinstance(source, Problem) else self._prepare(source)
         _warn_of_resolution(problem)
@@ -246,11 +242,7 @@ class Search:
             return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
 
     def solve(self, problem: Problem) -> Skeleton:
-        """The skeleton of a problem, which the skeleton holds.
-
-        Raises:
-            What `gpupc_impl.core.solve.solve` raises.
-        """
+        """The skeleton of a problem, which the skeleton holds; raises what `gpupc_impl.core.solve.solve` raises."""
         request = self.request
         shown = compile_report(request.progress is not False)
         with compilations.reported(shown), level_progress(request.progress) as report:

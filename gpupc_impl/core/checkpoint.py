@@ -176,11 +176,7 @@ def _required(problem: Problem) -> np.ndarray:
 
 
 def make_folder(parameter: str, path: str) -> None:
-    """Make the folder of a file that a search will write, before any work is done.
-
-    Raises:
-        InvalidProblem: the folder cannot be made.
-    """
+    """Make the folder of a file that a search will write; raises InvalidProblem, before any work, if that fails."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

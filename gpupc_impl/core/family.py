@@ -119,11 +119,7 @@ def plugins() -> list[str]:
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """All families by name: this project's, then those of plug-ins.
-
-    Raises:
-        ValueError: two have the same name.
-    """
+    """All families by name: this project's, then those of plug-ins; raises ValueError if two have the same name."""
     own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
     modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
     for plugin in plugins():
@@ -141,11 +137,7 @@ def families() -> dict[str, Family]:
 
 
 def get_family(name: str) -> Family:
-    """The family of that name.
-
-    Raises:
-        InvalidProblem: there is none.
-    """
+    """The family of that name; raises InvalidProblem if there is none."""
     known = families()
     if name not in known:
         raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")

@@ -241,11 +241,7 @@ def orient(
 
 
 def check_choices(conflicts: str, v_structures: str, rules: Sequence[str] = V_STRUCTURES) -> None:
-    """Check the arguments of `orient`.
-
-    Raises:
-        InvalidParameter: there is no such choice.
-    """
+    """Raise InvalidParameter for an argument of `orient` that is none of the choices."""
     for name, value, choices in (("conflicts", conflicts, CONFLICTS), ("v_structures", v_structures, rules)):
         if value not in choices:
             raise InvalidParameter(f"{name} is {value!r}; choose one of: {', '.join(choices)}")

@@ -132,11 +132,7 @@ class Problem:
             _check_fixed(self.fixed, p)
 
     def checked_parameters(self) -> dict[str, Any]:
-        """The parameters of the family's test by name, checked by the code that checks them in `from_data`.
-
-        Raises:
-            InvalidProblem: one is out of range.
-        """
+        """The parameters of the family's test by name, checked by the code that checks them in `from_data`."""
         return {}
 
     def outline(self) -> dict[str, Any]:
@@ -249,11 +245,7 @@ def _frozen(value: Any) -> Any:
 
 
 def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
-    """alpha and max_level by name, checked.
-
-    Raises:
-        InvalidProblem: a value is out of range.
-    """
+    """alpha and max_level by name, checked; raises InvalidProblem if one is out of range."""
     if not 0 < alpha < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
     if max_level is not None and (max_level < 0 or int(max_level) != max_level):
@@ -290,11 +282,7 @@ def standard_rows(rows: np.ndarray, ddof: int) -> np.ndarray:
 
 
 def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """`as_matrix` of samples by variables, checked for missing and infinite values.
-
-    Raises:
-        InvalidProblem: a value is missing or infinite, or as `as_matrix`.
-    """
+    """`as_matrix` of samples by variables; raises InvalidProblem as well if a value is missing or infinite."""
     values, names = as_matrix(data, names)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
@@ -327,11 +315,7 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
 
 
 def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
-    """The names of p variables: the given ones, which must differ, or V0, V1, ...
-
-    Raises:
-        InvalidProblem: there are not p names, or two are the same.
-    """
+    """The names of p variables: those passed, or V0, V1, ...; raises InvalidProblem unless they are p and differ."""
     names = tuple(f"V{k}" for k in range(p)) if names is None else tuple(map(str, names))
     if len(names) != p:
         raise InvalidProblem(f"{len(names)} names for {p} variables; give one name a variable")

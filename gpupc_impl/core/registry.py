@@ -147,11 +147,7 @@ class Method:
     module: str = ""
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters: the given ones, checked, and the defaults of the others.
-
-        Raises:
-            InvalidParameter: the method has no parameter of that name, or the value is invalid.
-        """
+        """All parameters: those passed, checked (InvalidParameter), and the defaults of the others."""
         unknown = sorted(set(params) - set(self.params))
         if unknown:
             known = ", ".join(self.params) or "none"
@@ -206,11 +202,7 @@ def methods(family: str | None = None) -> dict[str, Method]:
 
 
 def get_method(name: str) -> Method:
-    """The method of that name.
-
-    Raises:
-        UnknownMethod: there is no such method.
-    """
+    """The method of that name; raises UnknownMethod if there is none."""
     known = methods()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)

@@ -155,8 +155,6 @@ class DiscreteSearch(LevelSearch):
         )
         self.data = self.planes.pack(samples)
 
-    # --- LevelSearch -------------------------------------------------------------------------------------------
-
     def run_level(self, level: int) -> LevelOutcome:
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"discrete searches count to level {MOST_LEVELS - 1}; set max_level to that")

@@ -134,8 +134,6 @@ class GaussianSearch(LevelSearch):
         self.graph = graph.DeviceGraph(self.backend, p, problem.fixed)
         self.largest_p = LargestPValues(problem) if run.pmax else None
 
-    # --- LevelSearch -------------------------------------------------------------------------------------------
-
     def run_level(self, level: int) -> LevelOutcome:
         return self._level_zero() if level == 0 else self._level(level)
 

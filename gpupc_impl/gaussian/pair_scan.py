@@ -163,8 +163,6 @@ class PairScan(LevelSearch):
         self.queued = None if kernel is None else QueuedLevels(self.state, self.fused, kernel)
         self.largest_p = LargestPValues(problem) if run.pmax else None
 
-    # --- LevelSearch -------------------------------------------------------------------------------------------------
-
     def run_level(self, level: int) -> LevelOutcome:
         state, fused = self.state, self.fused
         if level == 0:

@@ -190,11 +190,7 @@ def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solve_pairwise(problem: GaussianProblem, run: Run) -> Skeleton:
-    """PC-stable with a sample size for each pair; the separating sets are the canonical ones.
-
-    Raises:
-        InvalidProblem: the problem has one sample size.
-    """
+    """PC-stable with a sample size for each pair, with canonical separating sets, for a `PairwiseProblem` alone."""
     if not isinstance(problem, PairwiseProblem):
         raise InvalidProblem(f"method {METHOD.name!r} is for missing='pairwise'; leave method out")
     return pc_stable(problem, PairwiseSearch(problem, run.pmax), facts=dict(run.facts), progress=run.progress)

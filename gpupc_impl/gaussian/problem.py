@@ -317,11 +317,7 @@ def gaussian_parameters(
     residual_tolerance: float = RESIDUAL_TOLERANCE,
     pseudo_inverse: str = "near-singular",
 ) -> dict[str, Any]:
-    """The parameters of a Gaussian problem by name, checked.
-
-    Raises:
-        InvalidProblem: out of range.
-    """
+    """The parameters of a Gaussian problem by name, checked; raises InvalidProblem if one is out of range."""
     if not float(n_samples).is_integer() or n_samples < 1:
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
     check_choice("df_convention", df_convention, DF_CONVENTIONS)

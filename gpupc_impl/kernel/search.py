@@ -18,11 +18,7 @@ FIRST_TESTS, MOST_TESTS = {"cuda": 1 << 10, "host": 1 << 6}, {"cuda": 1 << 14, "
 
 
 def open_tests(problem: KernelProblem, backend: Backend) -> FourierTest | KciTest:
-    """The tests of a problem on a backend.
-
-    Raises:
-        DeviceMemoryError: one test does not fit into the device's memory.
-    """
+    """The tests of a problem on a backend; raises DeviceMemoryError if one test does not fit into its memory."""
     return (KciTest if problem.test == "kci" else FourierTest)(problem, backend)
 
 

@@ -90,11 +90,7 @@ class Setting:
 
 
 def check_settings(settings: Sequence[Setting]) -> None:
-    """Check that settings are valid and have different names.
-
-    Raises:
-        ValueError: see `Setting.check`.
-    """
+    """Check that settings are valid, by `Setting.check`, and that their names differ; raises ValueError if not."""
     for setting in settings:
         setting.check()
     names = [setting.name for setting in settings]

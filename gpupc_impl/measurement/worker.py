@@ -86,11 +86,7 @@ class Session:
         device_memory_limit: int | None,
         single_test: bool,
     ) -> None:
-        """Load a problem and the method's modules; the backend is opened by the first run, for single tests now.
-
-        Raises:
-            InvalidProblem: the file does not hold the problem with this fingerprint.
-        """
+        """Load a problem with this fingerprint, and the method; the backend is opened now for single tests only."""
         loaded = load_problem(problem)
         if loaded.fingerprint != fingerprint:
             raise InvalidProblem(f"{Path(problem).name} is not the problem that the measurement began with")

@@ -192,11 +192,7 @@ def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
 def cmiknn_parameters(
     n: int, transform: str, permutations: int, k_cmi: int, k_perm: int, seed: int, precision: str
 ) -> dict[str, Any]:
-    """The parameters of the test of n samples by name, in the order of `NonlinearProblem.PARAMETERS`, checked.
-
-    Raises:
-        InvalidProblem: one is out of range, or n is.
-    """
+    """The parameters of the test of n samples by name, in the order of `NonlinearProblem.PARAMETERS`, checked."""
     check_choice("transform", transform, TRANSFORMS)
     check_choice("precision", precision, PRECISIONS)
     if not 2 <= n < MAX_SAMPLES:

@@ -58,8 +58,6 @@ class Search(LevelSearch):
                 self.edges, self._outcomes, self._pmax = state.adjacency, state.outcomes, state.pmax
                 logger.info("resuming at level %d from %s", len(self._outcomes), path)
 
-    # --- LevelSearch -------------------------------------------------------------------------------------------------
-
     def run_level(self, level: int) -> LevelOutcome:
         if level < len(self._outcomes):
             return self._outcomes[level]

@@ -213,7 +213,7 @@ def search_kernels(
 
 @functools.cache
 def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str) -> tuple[KernelSource, ...]:
-    """What a search that selects neighbours in a way, "auto" among them, needs first of a family, by its `kernel_of`."""
+    """What a search that selects neighbours in a way, "auto" among them, needs first, by its family's `kernel_of`."""
     kind = "short"
     if selection == "auto":
         selection = "counting" if backend == "host" else "registers" if of is kernel_of else "buckets"

@@ -7,7 +7,7 @@ import contextvars
 import functools
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpupc_impl.views.optional import require as require_module
 
@@ -36,13 +36,8 @@ MISSING = "\N{REPLACEMENT CHARACTER}"
 """The mark in place of a character that no font in use has."""
 
 
-def require() -> Any:
-    """Import matplotlib.
-
-    Raises:
-        MissingPackage: matplotlib is not installed.
-    """
-    return require_module("matplotlib", "pictures", "plots")
+require = functools.partial(require_module, "matplotlib", "pictures", "plots")
+"""Imports matplotlib."""
 
 
 @contextlib.contextmanager
