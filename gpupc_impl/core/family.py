@@ -43,11 +43,7 @@ class Retest(Protocol):
 
 
 class Strength(Protocol):
-    """Single tests of a problem with their effect sizes, for reports and not for decisions.
-
-    Attributes:
-        effect: the name of the effect size, as a column's name.
-    """
+    """Single tests of a problem with effect sizes, for reports alone; `effect` names the effect's column."""
 
     effect: str
 

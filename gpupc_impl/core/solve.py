@@ -74,11 +74,7 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
 def prefetch(
     method: Method, backend: Backend | None, params: Mapping[str, Any], *, pmax: bool, max_level: int | None
 ) -> None:
-    """Have threads compile what a search by a method probably needs, while its data are prepared.
-
-    Args:
-        params: the method's parameters, complete and checked.
-    """
+    """Have threads compile what a search by a method probably needs, while its data are prepared."""
     if backend is not None:
         backend.prefetch(method.kernels(backend, params, pmax, max_level))
 

@@ -282,11 +282,7 @@ class DiscreteSearch(LevelSearch):
             self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
 
     def _run_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
-        """Run a level's tests, decide those that the kernels could not, and go on to the graph that is left.
-
-        Returns:
-            the number of tests.
-        """
+        """Run a level's tests, decide those that kernels could not, and make the graph left; returns how many."""
         before, after = self._graph, (self._graph + 1) % GRAPHS_KEPT
         workload = self.problem.tests_per_edge is not None
         while True:

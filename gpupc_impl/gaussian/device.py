@@ -120,11 +120,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class GaussianSearch(LevelSearch):
-    """One search on one backend.
-
-    Attributes:
-        largest_p: the largest p-values, if they are kept; else None.
-    """
+    """One search on one backend."""
 
     def __init__(self, problem: GaussianProblem, run: Run, level_kernel: LevelKernel):
         self.problem, self.run, self.level_kernel = problem, run, level_kernel

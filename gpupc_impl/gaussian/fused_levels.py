@@ -93,11 +93,7 @@ def launchable(
 
 
 class FusedLevels:
-    """The fused levels of one search.
-
-    Attributes:
-        known: outcomes of levels that have run in a launch with a level before them.
-    """
+    """The fused levels of one search; `known` are outcomes of levels that ran in a launch with one before them."""
 
     def __init__(self, state: ScanState):
         self.state = state

@@ -60,11 +60,7 @@ def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarr
 
 
 class LargestPValues:
-    """The largest p-value of each pair so far, from what the kernels of a level keep.
-
-    Attributes:
-        values: (p, p) float64; NaN for a pair without a defined test.
-    """
+    """The largest p-value of each pair, (p, p) float64 with NaN for none, from what the kernels of a level keep."""
 
     def __init__(self, problem: GaussianProblem):
         self.problem = problem

@@ -285,11 +285,7 @@ def _descendants_memory(pid: int) -> int:
 
 
 class _Reply:
-    """The reply to a request: a receipt and then the answer, a line each.
-
-    Attributes:
-        confirmed: whether the receipt has arrived.
-    """
+    """The reply to a request: a receipt, upon which it is `confirmed`, and then the answer, a line each."""
 
     def __init__(self, token: str):
         self.confirmed = False

@@ -14,12 +14,7 @@ from gpupc_impl.core.problem import Problem
 
 
 class ProblemFile:
-    """A problem's file, which must stay the same for every method; see `kept`.
-
-    Attributes:
-        path: the file.
-        fingerprint: the problem's fingerprint.
-    """
+    """A problem's fingerprint and file, which must stay the same for every method; see `kept`."""
 
     def __init__(self, path: Path, problem: Problem, copy: BufferedRandom):
         self.path, self.fingerprint = path, problem.fingerprint
