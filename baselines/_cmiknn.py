@@ -57,6 +57,20 @@ def words(sample, permutation, block, key):
 # --- permutations ----------------------------------------------------------------------------------------------------
 
 
+@inlined
+def insert(d, b, inserted, distances, nearest):
+    """Insert sample b at distance d among the nearest so far, in ascending order; returns how many there are now."""
+    k = len(distances)
+    if inserted == k and d >= distances[k - 1]:
+        return inserted
+    r = min(inserted, k - 1)
+    while r > 0 and distances[r - 1] > d:
+        distances[r], nearest[r] = distances[r - 1], nearest[r - 1]
+        r -= 1
+    distances[r], nearest[r] = d, b
+    return min(inserted + 1, k)
+
+
 @compiled
 def nearest_neighbours(s, k, first, last, neighbours):
     """Fill rows [first, last) of (n, k) int32 with the k nearest other samples in S, by distance and then by index."""
@@ -71,19 +85,10 @@ def nearest_neighbours(s, k, first, last, neighbours):
             for r in range(k):
                 neighbours[a, r] = order[r]
             continue
-        inserted = 0
+        inserted, nearest = 0, neighbours[a]
         for b in range(n):
-            d = row[b]
-            if b == a or (inserted == k and d >= distances[k - 1]):
-                continue
-            r = inserted if inserted < k else k - 1
-            while r > 0 and distances[r - 1] > d:
-                distances[r] = distances[r - 1]
-                neighbours[a, r] = neighbours[a, r - 1]
-                r -= 1
-            distances[r] = d
-            neighbours[a, r] = b
-            inserted += inserted < k
+            if b != a:
+                inserted = insert(row[b], b, inserted, distances, nearest)
 
 
 @compiled

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from baselines._cmiknn import count_within
+from baselines._cmiknn import count_within, insert
 from baselines._cmiknn_search import CmiknnTest
 from baselines._compile import compiled, inlined
 from gpupc_impl.mixed.problem import MixedProblem
@@ -46,20 +46,11 @@ def nearest_neighbours(s, categorical, k, first, last, neighbours):
     never = s.dtype.type(np.inf)
     for a in range(first, last):
         distances_from(s, categorical, a, never, row)
-        inserted = 0
+        inserted, nearest = 0, neighbours[a]
         for step in range(1, n):
             b = (a + step) % n
-            d = row[b]
-            if d == never or (inserted == k and d >= distances[k - 1]):
-                continue
-            r = inserted if inserted < k else k - 1
-            while r > 0 and distances[r - 1] > d:
-                distances[r] = distances[r - 1]
-                neighbours[a, r] = neighbours[a, r - 1]
-                r -= 1
-            distances[r] = d
-            neighbours[a, r] = b
-            inserted += inserted < k
+            if row[b] != never:
+                inserted = insert(row[b], b, inserted, distances, nearest)
         if inserted == 0:
             neighbours[a, 0] = a
             inserted = 1

@@ -10,6 +10,7 @@ import difflib
 import functools
 import importlib
 import importlib.util
+import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -193,6 +194,16 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
         return None if spec else f"the package {package} is not installed; pip install {package}"
 
     return unavailable
+
+
+def at_most_threads(most: int, *names: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """The ``check`` of a method whose blocks have as many threads as the product of these parameters; 0 counts as 1."""
+
+    def check(params: Mapping[str, Any]) -> str | None:
+        threads = math.prod(max(params[name], 1) for name in names)
+        return f"{' * '.join(names)} is {threads}; a block holds at most {most} threads" if threads > most else None
+
+    return check
 
 
 def methods(family: str | None = None) -> dict[str, Method]:

@@ -5,7 +5,7 @@ import numpy as np
 from gpupc_impl.backends import Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
-from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES, disc_cupc_kernels
 from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table, logger
@@ -104,13 +104,6 @@ class DiscCuPC(DiscreteSearch):
         return TABLES(first=first, cells=cells, shared_cells=shared_cells), resident
 
 
-def _check_block(params: dict) -> str | None:
-    threads = params["beta"] * params["gamma"]
-    if threads > MAX_THREADS:
-        return f"beta * gamma is {threads}; a block holds at most {MAX_THREADS} threads"
-    return None
-
-
 @method(
     "disc-cupc",
     family="discrete",
@@ -126,7 +119,7 @@ def _check_block(params: dict) -> str | None:
             choices=("shared", "global"),
         ),
     },
-    check=_check_block,
+    check=at_most_threads(MAX_THREADS, "beta", "gamma"),
     kernels=disc_cupc_kernels,
 )
 def disc_cupc(problem: DiscreteProblem, run: Run) -> Skeleton:

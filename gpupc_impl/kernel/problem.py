@@ -144,19 +144,7 @@ class KernelProblem(Problem):
         """
         matrix, names = finite_matrix(data, names)
         search = search_parameters(alpha, max_level)
-        check_choice("test", test, tuple(NULLS))
-        null = NULLS[test][0] if null == "auto" else null
-        if null not in NULLS[test]:
-            raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
-        check_choice("weights", weights, WEIGHTS)
-        n = len(matrix)
-        if not MIN_SAMPLES <= n < MAX_SAMPLES:
-            raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
-        if null == "spectral" and n > SPECTRAL_SAMPLES:
-            raise InvalidProblem(
-                f"null is 'spectral' for {n} samples; it needs all eigenvalues of matrices of that size and is for at "
-                f"most {SPECTRAL_SAMPLES}; say null='gamma', or bring fewer samples"
-            )
+        parameters = kernel_parameters(len(matrix), test, null, features, set_features, weights, landmarks, seed)
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
         values = standard_rows(columns, ddof=1)
@@ -165,23 +153,18 @@ class KernelProblem(Problem):
             names=names,
             **search,
             values=placing.placed(values),
-            test=test,
-            null=null,
-            features=whole_number("features", features, 1, MAX_FEATURES),
-            set_features=whole_number("set_features", set_features, 0, MAX_SET_FEATURES) or SET_FEATURES[test],
-            weights=weights,
-            landmarks=whole_number("landmarks", landmarks, 10, EXACT_SAMPLES),
-            seed=whole_number("seed", seed, 0, 2**64 - 1),
+            **parameters,
             constant=name_constants(names, constant),
         )
 
-    def fault(self) -> str | None:
+    def checked_parameters(self) -> dict[str, Any]:
+        return kernel_parameters(self.n_samples, *(getattr(self, name) for name in self.PARAMETERS))
+
+    def check(self) -> None:
         p, values = self.n_variables, self.values
         if values.ndim != 2 or len(values) != p or values.dtype != np.float64 or not values.flags.c_contiguous:
-            return f"its values are {values.dtype} {values.shape}, for {p} variables"
-        if self.null not in NULLS.get(self.test, ()):
-            return f"its test is {self.test!r} with the null distribution {self.null!r}"
-        return None
+            raise InvalidProblem(f"its values are {values.dtype} {values.shape}, for {p} variables")
+        super().check()
 
     @property
     def n_samples(self) -> int:
@@ -252,3 +235,30 @@ class KernelProblem(Problem):
         """(count,) numbers in (0, 1) from Philox, whose raw stream NumPy keeps as it is for good."""
         raw = np.random.Philox(np.random.SeedSequence([self.seed, *purpose])).random_raw(count)
         return ((raw >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+def kernel_parameters(
+    n: int, test: str, null: str, features: int, set_features: int, weights: str, landmarks: int, seed: int
+) -> dict[str, Any]:
+    """The parameters of the test of n samples by name, in the order of `KernelProblem.PARAMETERS`, checked."""
+    check_choice("test", test, tuple(NULLS))
+    null = NULLS[test][0] if null == "auto" else null
+    if null not in NULLS[test]:
+        raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
+    check_choice("weights", weights, WEIGHTS)
+    if not MIN_SAMPLES <= n < MAX_SAMPLES:
+        raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
+    if null == "spectral" and n > SPECTRAL_SAMPLES:
+        raise InvalidProblem(
+            f"null is 'spectral' for {n} samples; it needs all eigenvalues of matrices of that size and is for at "
+            f"most {SPECTRAL_SAMPLES}; say null='gamma', or bring fewer samples"
+        )
+    return {
+        "test": test,
+        "null": null,
+        "features": whole_number("features", features, 1, MAX_FEATURES),
+        "set_features": whole_number("set_features", set_features, 0, MAX_SET_FEATURES) or SET_FEATURES[test],
+        "weights": weights,
+        "landmarks": whole_number("landmarks", landmarks, 10, EXACT_SAMPLES),
+        "seed": whole_number("seed", seed, 0, 2**64 - 1),
+    }
