@@ -329,7 +329,7 @@ class DiscreteSearch(LevelSearch):
         graph.mark_pairs(self.backend, pairs, key, self.best_keys.values["keys"])
 
     def _launch(self, kernel: str, *arguments: Any) -> None:
-        self.graphs.launch_kernel(BETWEEN_LEVELS[kernel], *arguments)
+        self.graphs.launch(BETWEEN_LEVELS[kernel], *arguments)
 
     # --- memory ------------------------------------------------------------------------------------------------
 

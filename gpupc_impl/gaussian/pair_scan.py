@@ -45,7 +45,6 @@ MOST_SCRATCH_BYTES = 1 << 29
 SLACK_BYTES = 16 * 512
 """The most that an allocator adds by rounding the sizes of a search's arrays up."""
 
-PREFIX_SOURCE = "gaussian/kernels/prefix_scan.cu"
 
 _CHOICES = ("auto", "always", "never")
 
@@ -127,7 +126,7 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
 
 def level_kernel(name: str) -> KernelSource:
     """A kernel of one level from 2 on."""
-    return KernelSource(PREFIX_SOURCE, name, (SEARCH,), CONSTANTS)
+    return KernelSource("gaussian/kernels/prefix_scan.cu", name, (SEARCH,), CONSTANTS)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -267,8 +266,8 @@ class PairScan(LevelSearch):
             if level == 1:
                 level_one.list_removed(state, before, after, lists.pairs, lists.members)
             else:
-                numbers = np.int32(before), np.int32(after)
-                self._launch_rows(f"list_removed<{level}>", *numbers, lists.pairs, lists.members)
+                kernel, numbers = level_kernel(f"list_removed<{level}>"), (np.int32(before), np.int32(after))
+                graphs.launch(kernel, state.search, *numbers, lists.pairs, lists.members)
             state.removed.append(lists)
         if self.largest_p is not None:
             self.largest_p.update(level, backend.download(smallest), *self.removed_in(level))
@@ -292,13 +291,10 @@ class PairScan(LevelSearch):
             scratch = backend.empty((blocks * warps, warp_bytes // 8), np.float64)
         state.prepare_rows(level, scratch)
         graphs = np.int32(start), np.int32(left), np.int32(middle)
-        self._launch_rows(f"begin_level<{level}>", *graphs, run)
+        state.graphs.launch(level_kernel(f"begin_level<{level}>"), state.search, *graphs, run)
         flags = f"{_flag(state.pmax)}, {_flag(scratch is None)}"
         kernel = backend.kernel(*level_kernel(f"prefix_scan<{level}, {flags}>"))
         critical = np.float64(self.problem.critical_r_squared(level))
         for side in (0, 1):
             arguments = [state.search, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
             kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)
-
-    def _launch_rows(self, name: str, *arguments: Any) -> None:
-        self.state.graphs.launch(PREFIX_SOURCE, name, self.state.search, *arguments, constants=CONSTANTS)
