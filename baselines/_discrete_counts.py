@@ -26,7 +26,6 @@ SMALL_TABLE = 4096
 BITMAPS, BASE = range(2)
 """Indices into ``Space.valid``."""
 
-
 Data = collections.namedtuple(
     "Data", ["codes", "categories", "places", "totals", "bit_rows", "bits", "logs", "adjusted"]
 )

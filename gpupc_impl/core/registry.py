@@ -164,7 +164,6 @@ class Method:
 
 _METHODS: dict[str, Method] = {}
 
-
 Solve = Callable[[Problem, Run], Skeleton]
 
 

@@ -49,7 +49,6 @@ SEARCH = Struct(  # search.cuh
     counters=Pointer(np.uint64),
 )
 
-
 CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"], "MOST_THREADS": MOST_THREADS}
 """Constants of kernels/search.cuh and its headers."""
 

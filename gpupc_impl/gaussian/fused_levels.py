@@ -52,7 +52,6 @@ KERNELS = {
     for levels in FUSED
 }
 
-
 _PREFETCHED = {levels: (kernel,) for levels, kernel in KERNELS.items()}
 
 

@@ -45,7 +45,6 @@ MOST_SCRATCH_BYTES = 1 << 29
 SLACK_BYTES = 16 * 512
 """The most that an allocator adds by rounding the sizes of a search's arrays up."""
 
-
 _CHOICES = ("auto", "always", "never")
 
 PARAMETERS = {
@@ -65,7 +64,6 @@ PARAMETERS = {
         choices=_CHOICES,
     ),
 }
-
 
 FIRST_LEVELS = 3
 """Levels whose kernels are compiled before a search begins."""

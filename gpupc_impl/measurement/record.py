@@ -24,7 +24,6 @@ SCHEMA_VERSION = 1
 
 logger = logging.getLogger("gpupc_impl.record")
 
-
 DATASET_FACTS = ("source", "licence", "citation", "sha256")
 """The facts of a data set that its records repeat."""
 

@@ -35,7 +35,6 @@ STYLE = {
 MISSING = "\N{REPLACEMENT CHARACTER}"
 """The mark in place of a character that no font in use has."""
 
-
 require = functools.partial(require_module, "matplotlib", "pictures", "plots")
 """Imports matplotlib."""
 
