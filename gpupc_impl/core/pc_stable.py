@@ -88,7 +88,7 @@ class GraphSearch(LevelSearch):
 
     def __init__(self, problem: Any, pmax: bool):
         self.problem = problem
-        self.adjacent = problem.start_graph()
+        self.adjacent: np.ndarray = problem.start_graph()
         self.largest_p = np.full(self.adjacent.shape, np.nan) if pmax else None
 
     def adjacency(self) -> np.ndarray:

@@ -1,27 +1,22 @@
 """A self-contained HTML page of a run."""
 
-from __future__ import annotations
-
 import base64
 import html as markup
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
-from gpupc_impl.views.plots import as_svg, require
+from gpupc_impl.views.plots import Axes, as_svg, require
 from gpupc_impl.views.plots.charts import degrees, seconds_per_level, tests_per_level
 from gpupc_impl.views.plots.graph import has_many_variables, plot
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.result import Result, skeleton_of
 from gpupc_impl.views.text import edge_rows, facts, html_facts, html_table, level_rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 EDGES_LISTED = 1000
 """Upper bound on the edges that the page lists."""
