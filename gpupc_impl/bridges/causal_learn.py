@@ -7,11 +7,9 @@ p-values of x and several other variables given S in one batch, which shares the
 they are kept until causal-learn moves on to another variable.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -74,7 +72,7 @@ class BatchedTest(CIT_Base, abc.ABC):
         self._neighbours: dict[int, set[int]] = {}  # by variable, those requested with it at level 1 or above
         self._kept = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BatchedTest:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return the test itself, whose answers never change; causal-learn copies graphs together with their test."""
         return self
 

@@ -4,15 +4,13 @@ Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed`; p
 ``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -67,7 +65,7 @@ class BackgroundKnowledge:
         _constraints(self, numbers.__getitem__, list(map(str, numbers)))
 
     @classmethod
-    def from_file(cls, path: str | Path) -> BackgroundKnowledge:
+    def from_file(cls, path: str | Path) -> Self:
         """From a YAML file whose keys are this class's attributes, each with a list of lists of variables.
 
         Raises:
@@ -97,7 +95,7 @@ class BackgroundKnowledge:
             raise InvalidProblem(f"{name}: {error}") from error
 
     @classmethod
-    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> BackgroundKnowledge:
+    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> Self:
         """From causal-learn's ``BackgroundKnowledge``, whose nodes have the names of the variables.
 
         A required edge of causal-learn is a required direction here, and a forbidden one a forbidden direction.

@@ -1,14 +1,12 @@
 """A discrete problem: coded data, and everything that changes the answer of a chi-square or G-square search."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -80,7 +78,7 @@ class DiscreteProblem(Problem):
         decay: float | None = None,
         names: Sequence[str] | None = None,
         categories: Mapping[str, Sequence[Any] | int] | None = None,
-    ) -> DiscreteProblem:
+    ) -> Self:
         """Make a problem of a DataFrame or an array of labels, with samples in rows and variables in columns.
 
         A label is a string, a bool, an integer of any value, or a float that is a whole number. The categories of a

@@ -9,14 +9,12 @@ Gaussian test (`RESIDUAL_TOLERANCE`).
 The other methods have one critical value for each level and refuse such a problem; `METHOD` solves it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy
@@ -57,7 +55,7 @@ class PairwiseProblem(GaussianProblem):
         correlations: str = "host",
         names: Sequence[str] | None = None,
         **parameters: Any,
-    ) -> PairwiseProblem:
+    ) -> Self:
         """From samples in rows and variables in columns, with NaN for a missing value.
 
         A variable that is constant over the samples that it shares with another one has correlation zero with it. The

@@ -1,7 +1,5 @@
 """The Gaussian problem: PC-stable with Fisher's z test on a correlation matrix (cuPC, section 4.3)."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -9,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -121,7 +119,7 @@ class GaussianProblem(Problem):
         pseudo_inverse: str = "near-singular",
         correlations: str = "host",
         names: Sequence[str] | None = None,
-    ) -> GaussianProblem:
+    ) -> Self:
         """From an array or a DataFrame with samples in rows and variables in columns, all of them finite numbers.
 
         A constant variable is independent of every other: its correlations are set to zero, and a warning names it.
@@ -152,7 +150,7 @@ class GaussianProblem(Problem):
         names: Sequence[str] | None = None,
         constant: Sequence[str] = (),
         **parameters: Any,
-    ) -> GaussianProblem:
+    ) -> Self:
         """From a (p, p) correlation matrix (array or DataFrame) and the number of samples it was computed from.
 
         A float64 ``np.load(..., mmap_mode="r")`` is used without a copy, so it must be exact (gaussian/matrix.py);
@@ -178,7 +176,7 @@ class GaussianProblem(Problem):
         return 1.0 if self.pseudo_inverse == "always" else self.residual_tolerance
 
     @functools.cached_property
-    def by_pseudo_inverse(self) -> GaussianProblem:
+    def by_pseudo_inverse(self) -> Self:
         """The same problem with the Moore-Penrose inverse of every M2; cached, so that its fingerprint is as well."""
         return dataclasses.replace(self, pseudo_inverse="always")
 
@@ -275,7 +273,7 @@ class GaussianProblem(Problem):
         self._write(path, content)
 
     @classmethod
-    def load(cls, path: str | Path) -> GaussianProblem:
+    def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote; a correlation matrix in a file of its own is mapped, not read.
 
         Raises:

@@ -1,11 +1,9 @@
 """The kernel family's problem: standardized samples, the test, and the random numbers that its features need."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special
@@ -129,7 +127,7 @@ class KernelProblem(Problem):
         weights: str = "corrected",
         landmarks: int = 300,
         seed: int = 0,
-    ) -> KernelProblem:
+    ) -> Self:
         """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
 
         Args:

@@ -24,8 +24,6 @@ anything else in the pipe ends the worker with status ``error``. This protects a
 code, which runs with the caller's rights.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -42,7 +40,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 import psutil
 
@@ -234,7 +232,7 @@ class Worker:
         os.close(self._requests)
         os.close(self._replies)
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

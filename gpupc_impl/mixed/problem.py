@@ -1,10 +1,8 @@
 """The mixed family's problem: columns of numbers and of categories, and CMIknn in the form of Mesner and Shalizi."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -44,7 +42,7 @@ class MixedProblem(NonlinearProblem):
         names: Sequence[str] | None = None,
         categories: Collection[str] = (),
         **parameters: Any,
-    ) -> MixedProblem:
+    ) -> Self:
         """A problem from a DataFrame or an array with samples in rows and variables in columns.
 
         Text, Boolean and categorical columns hold categories, others numbers, all of them finite. Categories are

@@ -1,12 +1,10 @@
 """The nonlinear family's problem: samples of continuous variables, and the CMIknn test with its random numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -87,7 +85,7 @@ class NonlinearProblem(Problem):
         seed: int = 0,
         precision: str = "float32",
         names: Sequence[str] | None = None,
-    ) -> NonlinearProblem:
+    ) -> Self:
         """A problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
         A `k_cmi` below one is a fraction of the samples, as in tigramite's ``knn=0.2``: max(1, int(k_cmi * n)).
