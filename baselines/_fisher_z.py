@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from baselines._compile import compiled, inlined
 from baselines._graph import neighbours_without, next_combination
-from baselines._levels import Graph, Tested, search
+from baselines._levels import Graph, Tested, Tests, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
@@ -340,8 +340,8 @@ def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleto
     return search(problem, run, _FisherZTests(problem, run.pmax), threads)
 
 
-class _FisherZTests:
-    """Fisher's z test on one problem; implements `Tests`."""
+class _FisherZTests(Tests):
+    """Fisher's z test on one problem."""
 
     def __init__(self, problem: GaussianProblem, pmax: bool):
         self._problem, self._record = problem, pmax
@@ -369,6 +369,3 @@ class _FisherZTests:
             p_values = np.full(len(edges), np.nan)
             p_values[defined] = problem.p_value(smallest[defined], level)
         return Tested(removed, sets.copy(), *counts, p_values)  # a view would keep the unused rows alive
-
-    def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray):
-        return pairs, sets

@@ -62,6 +62,7 @@ class Tests(Protocol):
 
     def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, ...]:
         """Choose from the separated (k, 2) pairs and their (k, level) sets those that are removed after the level."""
+        return pairs, sets
 
 
 def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:

@@ -38,7 +38,7 @@ class Search(LevelSearch):
     estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
 
     def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
-        self.problem, self.backend = problem, run.backend
+        self.problem, self.backend, self.params = problem, run.backend, run.params
         self.estimator = self.estimator_of(problem, run.backend, run.params, racing)
         self.first_come = run.separating_sets == "first-come"
         p = self.p = problem.n_variables
