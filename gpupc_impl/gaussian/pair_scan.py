@@ -196,7 +196,7 @@ class PairScan(LevelSearch):
     def pmax(self) -> np.ndarray | None:
         return None if self.largest_p is None else self.largest_p.values
 
-    # --- for a search that may go on out of core (out_of_core/_search.py), with may_queue=False ----------------------
+    # --- for a search that may go on out of core (out_of_core/search.py), with may_queue=False ----------------------
 
     @staticmethod
     def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
