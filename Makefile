@@ -48,13 +48,13 @@ venv: .venv/installed ## Create .venv with everything the project needs
 
 reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write results/report.html
 	$(SNAKEMAKE)
-	$(SNAKEMAKE) --report results/report.html
 
-report: venv ## Write results/report.html from the results that are there
-	$(SNAKEMAKE) --report results/report.html
+report: venv ## Write Snakemake's own report, with the provenance of each file, to results/workflow.html
+	$(SNAKEMAKE) --report results/workflow.html
 
-images: venv ## Draw the pictures of README and docs from the recorded runs of RECORDED, and make the tables of docs/scale.md
+images: venv ## Draw the pictures and headlines of README and docs from the recorded runs of RECORDED, and the tables of docs/scale.md
 	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.headlines README.md docs/index.md
 	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
 	$(BIN)/python -m workflow.pages.scale --page docs/scale.md
 

@@ -39,6 +39,7 @@ rule all:
         rules.check_verification.output,
         rules.collect_records.output,
         every_output,
+        rules.report_page.output,
 
 
 # What `gpupc records publish` takes; no table or figure is made.

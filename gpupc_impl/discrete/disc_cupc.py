@@ -38,9 +38,10 @@ class DiscCuPC(DiscreteSearch):
     name = "disc_cupc"
 
     def __init__(self, problem: DiscreteProblem, run: Run):
-        multiprocessors = run.backend.multiprocessors
-        self.resident = THREADS_A_MULTIPROCESSOR * (multiprocessors or V100_MULTIPROCESSORS)
-        self.running = self.resident if multiprocessors else HOST_BLOCKS * MAX_THREADS * run.backend.threads
+        on_gpu = run.backend.multiprocessors
+        multiprocessors = run.params["multiprocessors"] or on_gpu or V100_MULTIPROCESSORS
+        self.resident = THREADS_A_MULTIPROCESSOR * multiprocessors
+        self.running = self.resident if on_gpu else HOST_BLOCKS * MAX_THREADS * run.backend.threads
         super().__init__(problem, run)
 
     def launch_level_zero(self, arguments: list) -> None:
@@ -117,6 +118,12 @@ class DiscCuPC(DiscreteSearch):
             "shared",
             "where tables lie: global (the paper's), or shared memory, small ones",
             choices=("shared", "global"),
+        ),
+        "multiprocessors": Parameter(
+            0,
+            "multiprocessors whose resident threads have tables at once, 80 on the paper's V100; 0: the device's",
+            minimum=0,
+            maximum=1024,
         ),
     },
     check=at_most_threads(MAX_THREADS, "beta", "gamma"),

@@ -13,6 +13,7 @@ import numpy as np
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.core.pc_stable import MAX_SETS
+from gpupc_impl.engine.separating_sets import LevelSets
 from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/graph.cu"
@@ -139,7 +140,7 @@ class DeviceGraph:
         self._mark_required(REQUIRED_KEY)
         return Rows(self.p, level, self.max_degree, neighbours, self.degrees, binomials, self.max_degree)
 
-    def remove_separated(self, rows: Rows, ranks_whole_row: bool) -> tuple[np.ndarray, np.ndarray]:
+    def remove_separated(self, rows: Rows, ranks_whole_row: bool) -> LevelSets | None:
         """Remove the edges that have a key.
 
         Args:
@@ -148,7 +149,7 @@ class DeviceGraph:
                 end.
 
         Returns:
-            (k, 2) int32 removed pairs, ascending, and (k, level) int32 their separating sets, in host memory.
+            The removed pairs with their separating sets, on the device; None if there is none.
         """
         backend = self.backend
         self._mark_required(NO_KEY)
@@ -156,12 +157,12 @@ class DeviceGraph:
         self._launch("remove_separated", [rows.argument, self.best, self.edges, removed])
         starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
         if not starts[-1]:
-            return np.empty((0, 2), np.int32), np.empty((0, rows.level), np.int32)
-        pairs = backend.empty((starts[-1], 2), np.int32)
-        sets = backend.empty((starts[-1], rows.level), np.int32)
-        numbers = [np.int32(rows.level), np.bool_(ranks_whole_row)]
-        self._launch("list_separated", [rows.argument, *numbers, self.best, backend.upload(starts), pairs, sets])
-        return backend.download(pairs), backend.download(sets)
+            return None
+        shapes = {"pairs": ((starts[-1], 2), np.int32), "members": ((starts[-1], rows.level), np.int32)}
+        lists = LevelSets(**backend.empty_all(**shapes))
+        numbers = [np.int32(rows.level), np.bool_(ranks_whole_row), self.best, backend.upload(starts)]
+        self._launch("list_separated", [rows.argument, *numbers, lists.pairs, lists.members])
+        return lists
 
     def _mark_required(self, key: np.uint64) -> None:
         """Queue the keys of required edges: `REQUIRED_KEY` while tests are made, `NO_KEY` before edges are removed."""

@@ -51,6 +51,11 @@ class LevelSets:
         size = 0 if self.offsets is not None else self.members.shape[1]
         return LIST(pairs=self.pairs, offsets=self.offsets, members=self.members, count=len(self.pairs), size=size)
 
+    def download(self, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
+        """The (k, 2) pairs and the (k, level) sets of one level, in host memory."""
+        pairs, members = backend.download_all([self.pairs, self.members])
+        return pairs, members
+
 
 def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets]) -> tuple[np.ndarray, SeparatingSets]:
     """The skeleton and the separating sets of all levels, merged on the device, in host memory.

@@ -13,8 +13,9 @@ import numpy as np
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Parameter, Run
-from gpupc_impl.core.result import Skeleton
-from gpupc_impl.engine import graph
+from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.engine import graph, separating_sets
+from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -95,7 +96,7 @@ class LevelKernel:
 def _first_kernels(kernel: LevelKernel, last: int) -> tuple[KernelSource, ...]:
     """All that a search up to a level needs."""
     between = (graph.KERNELS[name] for name in ("count_degrees", "compact", "remove_separated", "list_separated"))
-    return LEVEL_ZERO, *between, *map(kernel.of_level, range(1, last + 1))
+    return LEVEL_ZERO, *between, *separating_sets.KERNELS.values(), *map(kernel.of_level, range(1, last + 1))
 
 
 @functools.cache
@@ -119,7 +120,14 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class GaussianSearch(LevelSearch):
-    """One search on one backend."""
+    """One search on one backend.
+
+    Attributes:
+        sets_on_device: whether separating sets stay on the device until the search ends, and are merged there; else
+            each level's are downloaded, which keeps less device memory in use.
+    """
+
+    sets_on_device = True
 
     def __init__(self, problem: GaussianProblem, run: Run, level_kernel: LevelKernel):
         self.problem, self.run, self.level_kernel = problem, run, level_kernel
@@ -128,12 +136,23 @@ class GaussianSearch(LevelSearch):
         self.correlation = device_correlation(self.backend, problem)
         self.graph = graph.DeviceGraph(self.backend, p, problem.fixed)
         self.largest_p = LargestPValues(problem) if run.pmax else None
+        self._removed: list[LevelSets] = []
 
     def run_level(self, level: int) -> LevelOutcome:
         return self._level_zero() if level == 0 else self._level(level)
 
     def adjacency(self) -> np.ndarray:
-        return self.graph.adjacency()
+        return self._result[0]
+
+    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets | None:
+        return self._result[1]
+
+    @functools.cached_property
+    def _result(self) -> tuple[np.ndarray, SeparatingSets | None]:
+        if not (self.graph.begun and self.sets_on_device):
+            return self.graph.adjacency(), None
+        self.graph.best = None  # makes room for the merged list
+        return download_result(self.backend, self.graph.edges, self._removed)
 
     def pmax(self) -> np.ndarray | None:
         return None if self.largest_p is None else self.largest_p.values
@@ -180,7 +199,16 @@ class GaussianSearch(LevelSearch):
             shared_bytes=row_bytes if use_shared else 0,
         )
 
-        pairs, sets = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
+        return self._end_level(level, rows, min_r_squared, counters)
+
+    def _end_level(self, level: int, rows: graph.Rows, min_r_squared: Any, counters: Any) -> LevelOutcome:
+        """Remove what the tests of a level from 1 on separated."""
+        backend, pairs, sets = self.backend, np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
+        removed = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
+        if removed is not None and self.sets_on_device:
+            self._removed.append(removed)
+        if removed is not None and (self.largest_p is not None or not self.sets_on_device):
+            pairs, sets = removed.download(backend)
         if self.largest_p is not None:
             self.largest_p.update(level, backend.download(min_r_squared), pairs, sets)
         tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])

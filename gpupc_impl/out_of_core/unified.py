@@ -68,14 +68,20 @@ def _search(problem: GaussianProblem, run: Run) -> Skeleton:
         )
     report = {"budget_bytes": limit - used, "forecast_bytes": needed}
     with backend.managed_memory(oversubscribe=allowed):
-        search = (PairSearch if in_pairs else GaussianSearch)(problem, run, cupc_s.KERNEL)
+        search = (PairSearch if in_pairs else UnifiedSearch)(problem, run, cupc_s.KERNEL)
         skeleton = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
         report["peak_device_bytes"] = backend.memory_peak - used
         del search  # frees its arrays while managed memory is still in use
     return skeleton
 
 
-class PairSearch(GaussianSearch):
+class UnifiedSearch(GaussianSearch):
+    """The search of `cupc-s`; its separating sets take no managed memory between levels."""
+
+    sets_on_device = False
+
+
+class PairSearch(UnifiedSearch):
     """The search of `cupc-s`, with the kernels of `out-of-core-block` at level 1 on the whole matrix as one block."""
 
     def _level(self, level: int) -> LevelOutcome:
@@ -106,8 +112,4 @@ class PairSearch(GaussianSearch):
         backend.kernel(*kernel)(grid, threads, [block])
         backend.kernel(*pairs.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])
         del members, bits, block
-        removed, sets = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
-        if smallest is not None:
-            self.largest_p.update(level, backend.download(smallest), removed, sets)
-        tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
-        return LevelOutcome(*self.graph.count(), tests, removed, sets, undefined, pseudo_inverses)
+        return self._end_level(level, rows, smallest, counters)

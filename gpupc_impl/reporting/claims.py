@@ -110,7 +110,7 @@ def table_of(
         f"Backend {backend}: " + ", ".join(f"{count} {word}" for word, count in counts.items()) + "."
         for backend, counts in verdicts.items()
     ]
-    return Table(title, header, rows, [*counted, *notes, *RULES], plain, left=(0, 1, 2, 5, 6, 7))
+    return Table(title, header, rows, [*counted, *notes, *RULES], plain, left=(0, 1, 2, 5, 6, 7), verdict=6)
 
 
 RULES = (

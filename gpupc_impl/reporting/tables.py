@@ -15,6 +15,14 @@ OF_PAPERS = ("paper", "reported")
 """What a CSV's column ``source`` says of the papers' own numbers, which belong to no machine of ours."""
 
 
+VERDICT_COLOURS = {
+    **{"holds": "#cdeedd", "more": "#d3e6fa", "stronger": "#d3e6fa"},
+    **dict.fromkeys(("less", "weaker", "less and more", "mixed"), "#ffe2c4"),
+    **dict.fromkeys(("not run", "not comparable"), "#eeeeee"),
+}
+"""The background of a verdict in HTML."""
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> str:
     """A table in Markdown, without a line break at its end.
 
@@ -36,6 +44,7 @@ class Table:
         notes: sentences below it: what was measured where, what the marks mean, why something is missing.
         plain: rows for the CSV.
         left: the columns that hold text.
+        verdict: the column of verdicts, which are coloured.
         columns: those that the CSV begins with, where its rows do not say (see `write_csv`).
     """
 
@@ -46,6 +55,7 @@ class Table:
     plain: Sequence[Mapping[str, Any]]
     left: Sequence[int] = (0, 1)
     columns: Sequence[str] = ()
+    verdict: int | None = None
 
     def write(self, csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
         """Write it alone, without a heading."""
@@ -60,12 +70,17 @@ class Table:
             long = any(len(row[column]) > 30 for row in self.rows)
             classes[column] = f' class="text{" long" if long else ""}"'
 
+        def cell(text: str, column: int, tag: str) -> str:
+            colour = VERDICT_COLOURS.get(text) if column == self.verdict else None
+            style = f' style="background: {colour}"' if colour else ""
+            return f"<{tag}{classes[column]}{style}>{html.escape(text)}</{tag}>"
+
         def line(cells: Sequence[str], tag: str) -> str:
-            pairs = zip(cells, classes, strict=True)
-            return "<tr>" + "".join(f"<{tag}{name}>{html.escape(cell)}</{tag}>" for cell, name in pairs) + "</tr>"
+            return "<tr>" + "".join(cell(text, column, tag) for column, text in enumerate(cells)) + "</tr>"
 
         body = "\n".join(line(row, "td") for row in self.rows)
-        return f"<table><thead>{line(self.header, 'th')}</thead><tbody>\n{body}\n</tbody></table>"
+        head = line(self.header, "th")
+        return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 Block = tuple[Heading | None, Table]
@@ -131,30 +146,59 @@ def _html_page(blocks: Sequence[Block]) -> str:
             look, text = "gpu" if heading.gpu else "cpu", html.escape(heading.text)
             parts.append(f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>')
         parts += [table.html(), _html_list(notes)]
-    title = html.escape(blocks[0][1].title)
-    return _HTML.format(title=title, body="\n".join([*parts, *([_html_list(shared)] if shared else [])]))
+    return html_page(blocks[0][1].title, "\n".join([*parts, *([_html_list(shared)] if shared else [])]))
+
+
+def html_page(title: str, body: str) -> str:
+    """A page of tables, which a click on a column's head sorts; it needs no network."""
+    return _HTML.format(title=html.escape(title), style=STYLE, body=body, script=SORT)
+
+
+def html_body(page: str) -> str:
+    """The tables of a page that `html_page` made, without its title."""
+    return page.partition("</h1>\n")[2].partition("\n<script>")[0]
 
 
 def _html_list(notes: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in notes) + "</ul>"
 
 
+STYLE = """
+body { font: 13px/1.4 system-ui, sans-serif; margin: 1.5em; color: #111; background: #fff; }
+h1 { font-size: 1.2em; }
+h2 { font-size: 1em; font-weight: normal; margin: 1.8em 0 .6em; padding: .2em .6em .2em 0; }
+h2 span { display: inline-block; font-weight: bold; color: #fff; padding: .2em .7em; margin: -.2em .4em -.2em 0; }
+.gpu { background: #d9f0e8; } .gpu span { background: #00785a; }
+.cpu { background: #e8e8e8; } .cpu span { background: #666; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .25em .6em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
+th { border-bottom: 2px solid #111; vertical-align: bottom; white-space: normal; cursor: pointer; }
+.text { text-align: left; }
+.long { white-space: normal; overflow-wrap: anywhere; min-width: 18em; max-width: 30em; }
+tr:hover td { background: #f4f6f8; }
+ul { padding-left: 1.2em; max-width: 60em; color: #444; overflow-wrap: anywhere; }
+"""
+
+SORT = """
+document.addEventListener("click", event => {
+  const head = event.target.closest("th"), table = head && head.closest("table");
+  if (!head) return;
+  const column = head.cellIndex, down = head.dataset.down = head.dataset.down ? "" : "1";
+  const value = row => row.cells[column].textContent;
+  const number = text => parseFloat(text.replace(/[^0-9.eE-]/g, ""));
+  const rows = [...table.tBodies[0].rows].sort((a, b) => {
+    const x = value(a), y = value(b), p = number(x), q = number(y);
+    return isNaN(p) || isNaN(q) ? x.localeCompare(y) : p - q;
+  });
+  table.tBodies[0].append(...(down ? rows : rows.reverse()));
+});
+"""
+
 _HTML = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 13px/1.4 system-ui, sans-serif; margin: 1.5em; color: #111; background: #fff; }}
-h1 {{ font-size: 1.2em; }}
-h2 {{ font-size: 1em; font-weight: normal; margin: 1.8em 0 .6em; padding: .2em .6em .2em 0; }}
-h2 span {{ display: inline-block; font-weight: bold; color: #fff; padding: .2em .7em; margin: -.2em .4em -.2em 0; }}
-.gpu {{ background: #d9f0e8; }} .gpu span {{ background: #00785a; }}
-.cpu {{ background: #e8e8e8; }} .cpu span {{ background: #666; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .25em .6em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }}
-th {{ border-bottom: 2px solid #111; vertical-align: bottom; white-space: normal; }}
-.text {{ text-align: left; }}
-.long {{ white-space: normal; overflow-wrap: anywhere; min-width: 18em; max-width: 30em; }}
-tr:hover td {{ background: #f4f6f8; }}
-ul {{ padding-left: 1.2em; max-width: 60em; color: #444; overflow-wrap: anywhere; }}
-</style></head><body><h1>{title}</h1>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{style}</style></head><body><h1>{title}</h1>
 {body}
+<script>{script}</script>
 </body></html>
 """

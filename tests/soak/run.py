@@ -85,13 +85,17 @@ MOST_STACKS = 1024 * sum(set(THREADS))
 _MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S+) .*\n(?:[A-Z].*\n)*?Rss: +(\d+) kB", re.MULTILINE)
 
 
+def family_of(number: int) -> str:
+    """The family of a number's problem: families take turns."""
+    return list(REFERENCES)[number % len(REFERENCES)]
+
+
 def draw_problem(number: int) -> Problem:
-    """The problem of a number: families take turns."""
+    """The problem of a number."""
     rng = np.random.default_rng([number, 0])
-    family = list(REFERENCES)[number % len(REFERENCES)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # constant variables are meant
-        return DRAW[family](rng)
+        return DRAW[family_of(number)](rng)
 
 
 def _gaussian(rng: np.random.Generator) -> Problem:

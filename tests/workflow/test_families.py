@@ -178,11 +178,3 @@ def test_what_is_absent_says_why(finished):
 @pytest.mark.slow
 def test_a_second_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in snakemake(finished, FAMILIES, "--dry-run")
-
-
-@pytest.mark.slow
-def test_report_has_the_papers(finished):
-    snakemake(finished, FAMILIES, "--report", "results/report.html")
-    report = (finished / "results/report.html").read_text()
-    for name in (*TABLES, "cmiknn_fig1", "overview", "ci_tests.csv"):
-        assert name in report

@@ -163,6 +163,18 @@ def every_output(wildcards):
     return [path for entry in entries().values() if sources_of(entry) for path in entry.outputs().values()]
 
 
+def introduction(wildcards):
+    """What the report says of this run, a paragraph each."""
+    devices = ", ".join(Path(folder).name for folder in config["recorded"])
+    here = "a GPU" if BACKEND == "cuda" else "CPU cores: the same kernel sources, whose times say nothing about a GPU"
+    return [
+        "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran in a process of its own on the "
+        "same prepared data, and its skeleton was compared edge by edge with the first reference's.",
+        f"The runs recorded on {devices or 'no device'} come first, under a green heading; those of this machine follow, where the "
+        f"kernels ran on {here}. A number marked ‡ was recorded with code that has changed since.",
+    ]
+
+
 def caption_of(entry):
     """The report's caption of a table or figure under this config."""
     return Environment().from_string(entry.caption).render(config=config)

@@ -6,6 +6,7 @@ localrules:
     collect_records,
     count_sharing,
     collect_sharing,
+    report_page,
 
 
 rule collect_records:
@@ -62,6 +63,26 @@ rule collect_sharing:
         "Collecting the shared conditional sets of all data sets"
     script:
         "../scripts/collect_csv.py"
+
+
+rule report_page:
+    input:
+        every_output,
+        reported=f"{ROOT}/results/reported/headlines.csv",
+    output:
+        "results/report.html",
+    log:
+        "logs/report_page.log",
+    conda:
+        ENVIRONMENT
+    params:
+        code=digest("workflow/scripts/make_report.py"),
+        captions=lambda wildcards: {name: caption_of(entry) for name, entry in entries().items() if sources_of(entry)},
+        introduction=introduction,
+    message:
+        "Writing results/report.html"
+    script:
+        "../scripts/make_report.py"
 
 
 # Every entry of the catalogue has a target, whether this machine or only a recorded device has its runs. Input functions read the

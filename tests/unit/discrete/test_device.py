@@ -475,10 +475,13 @@ def test_a_small_budget_gives_the_same_answer(backend):
 
 def test_disc_cupc_runs_out_of_memory_where_gpupc_does_not():
     problem = sampled(11, p=12, n=500, most=12, noise=0.2, alpha=0.05, df_rule="adjusted")
-    limit = 50_000_000
-    assert run(problem, "gpupc", open_backend("host", limit)).levels_run >= 2
+    limit, wide = 150_000_000, {"beta": 2, "gamma": 128}
+    expected = run(problem, "gpupc", open_backend("host", limit))
+    assert expected.levels_run >= 2
     with pytest.raises(DeviceMemoryError):
-        run(problem, "disc-cupc", open_backend("host", limit))
+        run(problem, "disc-cupc", open_backend("host", limit), wide)
+    small_gpu = run(problem, "disc-cupc", open_backend("host", limit), {**wide, "multiprocessors": 1})
+    assert small_gpu.sha256 == expected.sha256
 
 
 @pytest.mark.parametrize("method", METHODS)

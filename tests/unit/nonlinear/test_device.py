@@ -101,10 +101,12 @@ def test_what_serves_which_values(backend, monkeypatch):
     few = sample_problem(rng, 60, k_cmi=39)
     auto = {"selection": "buckets", "registers_from": 40}
     assert [selection_of(each, backend, **auto) for each in (fits, wide, few)] == ["registers", "buckets", "buckets"]
-    monkeypatch.setattr(backend, "max_shared_bytes", 8448 + 24 * 61 - 1, raising=False)
-    assert selection_of(fits, backend, registers) != "registers"
-    monkeypatch.setattr(backend, "max_shared_bytes", 8448 + 2047, raising=False)
-    assert selection_of(fits, backend, registers) == "counting"
+    # Beside the static 8448 bytes, registers take 24 bytes for each sample and one more, and buckets 2048 bytes.
+    served = {24 * 61: ["registers", "counting"], 24 * 61 - 1: ["counting"] * 2, 2048: ["registers", "buckets"]}
+    for dynamic_bytes, names in served.items():
+        monkeypatch.setattr(backend, "max_shared_bytes", 8448 + dynamic_bytes, raising=False)
+        preferred = (registers, DEFAULTS | {"selection": "buckets"})
+        assert [selection_of(fits, backend, params) for params in preferred] == names, dynamic_bytes
 
 
 @pytest.mark.parametrize("level", [0, 1, 3])

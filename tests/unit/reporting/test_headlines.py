@@ -1,0 +1,74 @@
+"""The headlines beside made-up claim tables: words of verdicts, the device that is shown, and the README's table."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gpupc_impl.core.files import read_csv
+from gpupc_impl.reporting.headlines import CLAIMS, headlines, in_markdown
+from workflow.pages.headlines import main
+
+ROOT = Path(__file__).parents[3]
+REPORTED = ROOT / "results/reported/headlines.csv"
+
+
+def claim(name, verdict, low="", high="", *, backend="cuda", device="gpu", reported=("2", "")):
+    return {
+        **{"id": name, "device": device, "backend": backend, "verdict": verdict, "check": "at least", "unit": "x"},
+        **{"reported_low": reported[0], "reported_high": reported[1], "ours_low": low, "ours_high": high},
+    }
+
+
+def headline(name, why="the reference is faster"):
+    return {"paper": "cuPC", "claims": "cupc", "claim": name, "sentence": f"about {name}", "why": why}
+
+
+def test_a_reason_stands_where_a_headline_does_not_hold():
+    claims = [claim("a", "holds", "3", "5"), claim("b", "less", "1.5", "1.5"), claim("c", "more", "9", "9")]
+    table = headlines({"cupc": [*claims, claim("d", "not run")]}, [headline(name) for name in "abcd"])
+    assert [row[3:] for row in table.rows] == [
+        ["3.00–5.00×", "holds", ""],
+        ["1.50×", "weaker", "the reference is faster"],
+        ["9.00×", "stronger", "the reference is faster"],
+        ["–", "not run", "the reference is faster"],
+    ]
+    assert [row[2] for row in table.rows] == ["≥ 2×"] * 4
+    assert "Of all 4 sentences" in table.notes[0]
+    assert "3 have a number" in table.notes[0]
+    assert "| about b | ≥ 2× | 1.50× | 🟠 weaker |" in in_markdown(table)
+    assert table.html().count("background: #cdeedd") == 1
+
+
+def test_the_gpu_with_most_judged_claims_is_shown_and_no_cores():
+    claims = [
+        claim("a", "holds", "3", "3", device="few"),
+        claim("b", "not run", device="few"),
+        claim("a", "less", "1", "1", device="many"),
+        claim("b", "holds", "4", "4", device="many"),
+        claim("a", "holds", "7", "7", device="this machine", backend="host"),
+    ]
+    table = headlines({"cupc": claims}, [headline("a"), headline("b")])
+    assert [row["device"] for row in table.plain] == ["many", "many"]
+    assert not headlines({"cupc": claims[-1:]}, [headline("a")]).rows
+
+
+def test_an_unknown_claim_is_named():
+    with pytest.raises(ValueError, match=r"cupc_claims\.csv has no claim 'z'"):
+        headlines({"cupc": [claim("a", "holds", "3", "3")]}, [headline("z")])
+
+
+def test_every_headline_is_a_claim_and_says_why():
+    ids = {paper: {row["id"]: row for row in read_csv(REPORTED.with_name(f"{paper}_claims.csv"))} for paper in CLAIMS}
+    for row in read_csv(REPORTED):
+        assert row["claim"] in ids[row["claims"]]
+        assert len(row["sentence"].split()) <= 10
+    assert 12 <= len(read_csv(REPORTED)) <= 16
+
+
+@pytest.mark.slow
+def test_pages_have_the_headlines_of_the_records(tmp_path):
+    pages = [ROOT / "README.md", ROOT / "docs/index.md"]
+    copies = [Path(shutil.copy(page, tmp_path)) for page in pages]
+    assert main(list(map(str, copies))) == 0
+    assert [copy.read_text(encoding="utf-8") for copy in copies] == [page.read_text(encoding="utf-8") for page in pages]

@@ -1,0 +1,54 @@
+"""Writes the headlines of recorded runs between two marks of pages:
+``python -m workflow.pages.headlines README.md docs/index.md``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpupc_impl.core.files import read_csv
+from gpupc_impl.reporting.catalogue import entries
+from gpupc_impl.reporting.headlines import CLAIMS, headlines, in_markdown
+from workflow.lib.plan import ROOT, recorded_plans
+
+BEGIN, END = "<!-- headlines: `make images` -->\n", "<!-- end of headlines -->"
+
+
+def recorded_claims(folders: Sequence[str] | None = None) -> dict[str, list[Mapping[str, str]]]:
+    """The claim tables of recorded runs, by paper; none of a paper that was not recorded.
+
+    Args:
+        folders: results/recorded/DEVICE, of each device; by default all.
+    """
+    plans = recorded_plans({"recorded": folders})
+    claims = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for paper in CLAIMS:
+            entry = entries()[f"{paper}_claims"]
+            if sources := [source for plan in plans if (source := plan.recorded_source(entry))]:
+                outputs = {kind: f"{folder}/{paper}.{kind}" for kind in entry.outputs()}
+                entry.write(sources, outputs)
+                claims[paper] = read_csv(outputs["csv"])
+    return claims
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workflow.pages.headlines", description=__doc__)
+    parser.add_argument("pages", type=Path, nargs="+", help="Markdown files with the two marks")
+    pages = parser.parse_args(argv).pages
+    table = headlines(recorded_claims(), read_csv(ROOT / "results/reported/headlines.csv"))
+    inside = "\n\n".join([in_markdown(table), *table.notes])
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        if BEGIN not in text or END not in text:
+            parser.error(f"{page} lacks the marks {BEGIN.strip()} and {END}")
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        page.write_text(f"{before}{BEGIN}\n{inside}\n\n{END}{after}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""Makes the page that a reader opens first: the headlines, then every table and figure."""
+
+import sys
+from pathlib import Path
+
+from gpupc_impl.core.files import read_csv
+from gpupc_impl.reporting.catalogue import entries
+from gpupc_impl.reporting.headlines import CLAIMS, headlines
+from gpupc_impl.reporting.page import report_page
+
+sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
+
+captions = snakemake.params.captions
+shown = [entry for name, entry in entries().items() if name in captions]
+claims = {
+    paper: read_csv(entry.outputs()["csv"]) for entry in shown for paper in CLAIMS if entry.name == f"{paper}_claims"
+}
+table = headlines(claims, read_csv(snakemake.input.reported))
+files = {entry.name: entry.outputs() for entry in shown}
+page = report_page(snakemake.params.introduction, table, shown, captions, files)
+Path(snakemake.output[0]).write_text(page, encoding="utf-8")
