@@ -106,7 +106,10 @@ def table(search: SearchTime) -> str:
         rows.append((name, f"{launches:,}", f"{1e3 * seconds:,.3f}", each, f"{seconds / total:.1%}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = [str.ljust, *[str.rjust] * (len(widths) - 1)]
-    lines = ["  ".join(align(*cell) for align, *cell in zip(aligned, row, widths, strict=True)) for row in rows]
+    lines = [
+        "  ".join(align(*cell) for align, cell in zip(aligned, zip(row, widths, strict=True), strict=True))
+        for row in rows
+    ]
     a_test = f", {1e6 * total / search.tests:,.3f} us a test" if search.tests else ""
     lines.append(
         f"{search.tests:,} tests: kernels {1e3 * total:,.3f} ms{a_test}; the search {1e3 * search.seconds:,.3f} ms"
