@@ -12,7 +12,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from baselines._compile import njit
+from baselines._compile import compiled
 
 BITMAP_CATEGORIES = 16
 """Variables with more categories have no bitmaps, which take an eighth of a byte a sample and category."""
@@ -25,8 +25,6 @@ SMALL_TABLE = 4096
 
 BITMAPS, BASE = range(2)
 """Indices into ``Space.valid``."""
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 Data = collections.namedtuple(
     "Data", ["codes", "categories", "places", "totals", "bit_rows", "bits", "logs", "adjusted"]
@@ -76,7 +74,7 @@ def popcount(typing_context, word):
 # --- preparation -----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def count_categories(codes, first_row, bits, totals):
     """Write one variable's bitmaps from ``bits[first_row]`` on, if it has any, and the samples of each category."""
     n = len(codes)
@@ -109,21 +107,21 @@ def new_space(data, level):
     )
 
 
-@_compiled
+@compiled
 def begin_pair(space):
     """Invalidate what was computed for the pair before."""
     for t in range(len(space.valid)):
         space.valid[t] = -1
 
 
-@_compiled
+@compiled
 def begin_set(space, changed):
     """Invalidate the counts that depend on members from index ``changed`` on, which differ from the previous set's."""
     space.valid[BITMAPS] = min(space.valid[BITMAPS], changed)
     space.valid[BASE] = min(space.valid[BASE], changed)
 
 
-@_compiled
+@compiled
 def common_bits(a, b):
     """The number of bits that a and b have in common."""
     count = 0
@@ -132,7 +130,7 @@ def common_bits(a, b):
     return count
 
 
-@_compiled
+@compiled
 def count_pair_by_bitmaps(data, table, i, j):
     """The table of a pair at level 0; its last row and column follow from the others and the totals."""
     r_i, r_j = data.categories[i], data.categories[j]
@@ -152,7 +150,7 @@ def count_pair_by_bitmaps(data, table, i, j):
             left -= count
 
 
-@_compiled
+@compiled
 def count_by_bitmaps(data, space, i, j, members):
     """The table of the pair given at least one member, from the bitmaps of the pair and all members but the last."""
     prefix, counts = space.prefix, space.prefix_counts
@@ -189,7 +187,7 @@ def count_by_bitmaps(data, space, i, j, members):
             left -= count
 
 
-@_compiled
+@compiled
 def count_by_histogram(data, space, cells, members):
     """The table of the pair, which has that many cells, given the members."""
     table, base, depth = space.table, space.base, max(len(members) - 1, 0)
@@ -214,7 +212,7 @@ def count_by_histogram(data, space, cells, members):
             table[cell] += 1
 
 
-@_compiled
+@compiled
 def combine(a, b, out):
     """Write the bits that a and b have in common; returns their number."""
     count = 0

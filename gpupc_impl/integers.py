@@ -1,7 +1,5 @@
 """Integer arithmetic that Python has no operator for."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np

@@ -3,8 +3,6 @@
 Code that is loaded from a cache runs as its user, so only what nobody else can have written is loaded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

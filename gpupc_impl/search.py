@@ -20,8 +20,8 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import InputTable, choose_family, read_input, shown
-from gpupc_impl.intake import TableFormat as TableFormat
+from gpupc_impl.intake import InputTable, TableFormat, choose_family, read_input
+from gpupc_impl.intake.messages import shown
 from gpupc_impl.views.progress import compile_report, level_progress
 
 
@@ -50,6 +50,15 @@ class SearchRequest:
     progress: Callable[[Progress], None] | bool | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     form: TableFormat = dataclasses.field(default_factory=TableFormat)
+
+    @classmethod
+    def of(cls, **arguments: Any) -> SearchRequest:
+        """The request of arguments of `gpupc_impl.skeleton` beside the data."""
+        form, own = (
+            {field.name: arguments.pop(field.name) for field in dataclasses.fields(kind) if field.name in arguments}
+            for kind in (TableFormat, cls)
+        )
+        return cls(**own, form=TableFormat(**form), options=arguments)
 
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend.
@@ -244,11 +253,7 @@ class Search:
         return 0.0 if self.backend is None else self.backend.compile_seconds
 
     def problem(self) -> Problem:
-        """The problem of the source, with the request's background knowledge.
-
-        Raises:
-            InvalidProblem: the data, the test's parameters or the knowledge cannot be used.
-        """
+        """The problem of the source, with the background knowledge; raises InvalidProblem if one cannot be used."""
         request, source = self.request, self.source
         problem = source if isinstance(source, Problem) else self._prepare(source)
         _warn_of_resolution(problem)
@@ -263,11 +268,7 @@ class Search:
             return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
 
     def solve(self, problem: Problem) -> Skeleton:
-        """The skeleton of a problem, which the skeleton holds.
-
-        Raises:
-            What `gpupc_impl.core.solve.solve` raises.
-        """
+        """The skeleton of a problem, which the skeleton holds; raises what `gpupc_impl.core.solve.solve` raises."""
         request = self.request
         compiling = compile_report(request.progress is not False)
         with compilations.reported(compiling), level_progress(request.progress) as report:

@@ -45,11 +45,7 @@ def deepest_level(problem: Problem, limit: int) -> int:
 
 
 def refuse_pmax(run: Run) -> None:
-    """Refuse to record largest p-values, in whose place these programs keep numbers of their own.
-
-    Raises:
-        InvalidParameter: they are requested.
-    """
+    """Raise InvalidParameter if largest p-values are requested, in whose place these programs keep other numbers."""
     if run.pmax:
         raise InvalidParameter(f"method {run.facts.get('method')!r} records no largest p-values; leave pmax out")
 

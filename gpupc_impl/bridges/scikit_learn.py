@@ -1,8 +1,6 @@
 """The PC algorithm as a scikit-learn estimator."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 try:
     from sklearn.base import BaseEstimator
@@ -47,7 +45,7 @@ class PC(BaseEstimator):
         self.missing = missing
         self.options = options
 
-    def fit(self, X: Any, y: None = None) -> PC:
+    def fit(self, X: Any, y: None = None) -> Self:
         """Find the graph behind (samples, variables) data: an array, or a DataFrame whose column names are kept.
 
         Raises:

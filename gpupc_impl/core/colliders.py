@@ -5,8 +5,6 @@ and Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test 
 every subset of the neighbours of one end and every subset of those of the other end.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

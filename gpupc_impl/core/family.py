@@ -5,8 +5,6 @@ A family is one folder. Its `family.py` holds ``FAMILY = Family(...)`` and is fo
 verified or prepared makes no measurement stale.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib
@@ -46,11 +44,7 @@ class Retest(Protocol):
 
 
 class Strength(Protocol):
-    """Single tests of a problem with their effect sizes, for reports and not for decisions.
-
-    Attributes:
-        effect: the name of the effect size, as a column's name.
-    """
+    """Single tests of a problem with effect sizes, for reports alone; `effect` names the effect's column."""
 
     effect: str
 
@@ -122,11 +116,7 @@ def plugins() -> list[str]:
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """All families by name: this project's, then those of plug-ins.
-
-    Raises:
-        ValueError: two have the same name.
-    """
+    """All families by name: this project's, then those of plug-ins; raises ValueError if two have the same name."""
     own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
     modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
     for plugin in plugins():
@@ -144,11 +134,7 @@ def families() -> dict[str, Family]:
 
 
 def get_family(name: str) -> Family:
-    """The family of that name.
-
-    Raises:
-        InvalidProblem: there is none.
-    """
+    """The family of that name; raises InvalidProblem if there is none."""
     known = families()
     if name not in known:
         raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")

@@ -5,8 +5,6 @@ Folders may be open to other users of the machine, and files may hold anything. 
 is a new file without a name that could be guessed, or one that `open_own` has checked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import errno
@@ -136,11 +134,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """The content of a text in JSON.
-
-    Raises:
-        ValueError: it is no JSON, or nested too deeply.
-    """
+    """The content of a text in JSON; raises ValueError if it is none, or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -233,11 +227,7 @@ def _check_member(member: zipfile.ZipInfo, content: IO[bytes]) -> None:
 
 
 def check_array(content: IO[bytes], size: int, name: str) -> None:
-    """Compare what the header of an ``.npy`` declares with its size in bytes.
-
-    Raises:
-        ValueError: it declares more than it can hold, or has no header.
-    """
+    """Raise ValueError if the header of an ``.npy`` declares more than its bytes can hold, or is missing."""
     version = np.lib.format.read_magic(content)
     if version not in _HEADERS:
         raise ValueError(f"{name} is written in format {version}, which is not known")

@@ -4,15 +4,13 @@ Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed`; p
 ``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -61,15 +59,13 @@ class BackgroundKnowledge:
             for pair in getattr(self, name):
                 if len(pair) != 2:
                     raise InvalidProblem(f"{name} has {_listed(pair)}; each entry must be two variables")
-        mentioned = {variable: None for group in self._all_groups() for variable in group}
+        groups = itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
+        mentioned = dict.fromkeys(itertools.chain.from_iterable(groups))
         numbers = {variable: number for number, variable in enumerate(mentioned)}
         _constraints(self, numbers.__getitem__, list(map(str, numbers)))
 
-    def _all_groups(self) -> Iterable[tuple[Variable, ...]]:
-        return itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
-
     @classmethod
-    def from_file(cls, path: str | Path) -> BackgroundKnowledge:
+    def from_file(cls, path: str | Path) -> Self:
         """From a YAML file whose keys are this class's attributes, each with a list of lists of variables.
 
         Raises:
@@ -99,7 +95,7 @@ class BackgroundKnowledge:
             raise InvalidProblem(f"{name}: {error}") from error
 
     @classmethod
-    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> BackgroundKnowledge:
+    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> Self:
         """From causal-learn's ``BackgroundKnowledge``, whose nodes have the names of the variables.
 
         A required edge of causal-learn is a required direction here, and a forbidden one a forbidden direction.
@@ -242,11 +238,7 @@ def _index(variable: Variable, by_name: dict[str, int]) -> int:
 def _constraints(
     knowledge: BackgroundKnowledge, index_of: Callable[[Variable], int], names: Sequence[str]
 ) -> Constraints:
-    """The statements of background knowledge, by the indexes of variables.
-
-    Raises:
-        InvalidProblem: two statements contradict each other.
-    """
+    """The statements of background knowledge, by the indexes of variables."""
     p = len(names)
 
     def pairs(field: str) -> np.ndarray:

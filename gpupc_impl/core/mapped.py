@@ -5,8 +5,6 @@ time. Code that reads a large matrix therefore calls `release` after each piece,
 reading released pages again takes about four times as long.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import mmap

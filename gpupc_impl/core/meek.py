@@ -3,8 +3,6 @@
 Rules 1 to 3 are complete where only data orient edges; rule 4 joins them where background knowledge does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 A list is a (k, 2) array of int32 pairs i < j. It is ascending if it is in the lexicographic order of the pairs.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 
@@ -71,10 +69,7 @@ def _merge_two(
     keys = [run[0][:, 0].astype(np.int64) << 32 | run[0][:, 1] for run in (few, many)]
     from_few = np.zeros(len(keys[0]) + len(keys[1]), bool)
     from_few[np.searchsorted(keys[1], keys[0]) + np.arange(len(keys[0]))] = True
-    whole, sizes = (
-        np.empty(len(from_few), np.int64),
-        np.empty(len(from_few), np.int64),
-    )  # moving a pair as one int64 is much faster
+    whole, sizes = (np.empty(len(from_few), np.int64) for _ in range(2))  # moving a pair as one int64 is much faster
     whole[from_few], whole[~from_few] = (np.ascontiguousarray(run[0]).view(np.int64)[:, 0] for run in (few, many))
     sizes[from_few], sizes[~from_few] = few[1], many[1]
     members, member_from_few = np.empty(len(few[2]) + len(many[2]), np.int32), np.repeat(from_few, sizes)

@@ -4,14 +4,13 @@ A method is a function decorated with `method`, in a module of a package that it
 of a plug-in (`gpupc_impl.core.family.plugins`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib
 import functools
 import importlib
 import importlib.util
+import math
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -100,14 +99,7 @@ class Run:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def no_kernels(
-    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
-) -> Sequence[KernelSource]:
-    """The `Method.kernels` of a method whose kernels are compiled as they are needed."""
-    return ()
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """A registered method.
 
@@ -127,16 +119,17 @@ class Method:
             methods shape launches, and it records no largest p-values.
         problem_defaults: parameters of `from_data` for its problems, unless the user gives others.
         solve: ``(problem, run) -> Skeleton``.
-        unavailable_reason: ``() -> str | None``, for a missing library.
+        unavailable: ``() -> str | None``, for a missing library.
         kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
-            them first. Equal arguments give the same object, as `Backend.prefetch` takes it.
+            them first. Equal arguments give the same object, as `Backend.prefetch` takes it. By default kernels are
+            compiled as they are needed.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
         module: the Python module that defines it.
     """
 
     name: str
     family: str
-    backends: tuple[str, ...]
+    backends: tuple[str, ...] = ("cuda", "host")
     source: str
     summary: str
     solve: Callable[[Problem, Run], Skeleton]
@@ -147,17 +140,15 @@ class Method:
     knowledge: bool = True
     cluster: bool = False
     problem_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    unavailable_reason: Callable[[], str | None] = lambda: None
+    unavailable: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
-    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels
+    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = (
+        lambda backend, params, pmax, max_level: ()
+    )
     module: str = ""
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters: the given ones, checked, and the defaults of the others.
-
-        Raises:
-            InvalidParameter: the method has no parameter of that name, or the value is invalid.
-        """
+        """All parameters: those passed, checked (InvalidParameter), and the defaults of the others."""
         unknown = sorted(set(params) - set(self.params))
         if unknown:
             known = ", ".join(self.params) or "none"
@@ -173,50 +164,19 @@ class Method:
 
 _METHODS: dict[str, Method] = {}
 
+Solve = Callable[[Problem, Run], Skeleton]
 
-def method(
-    name: str,
-    *,
-    family: str,
-    source: str,
-    summary: str,
-    backends: tuple[str, ...] = ("cuda", "host"),
-    params: Mapping[str, Parameter] | None = None,
-    reference: bool = False,
-    canonical: bool = True,
-    random: bool = False,
-    knowledge: bool = True,
-    cluster: bool = False,
-    problem_defaults: Mapping[str, Any] | None = None,
-    unavailable: Callable[[], str | None] = lambda: None,
-    check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
-    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels,
-) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
-    """Register a function ``(problem, run) -> Skeleton`` as a method; see `Method` for the arguments."""
 
-    def register(solve: Callable[[Problem, Run], Skeleton]) -> Callable[[Problem, Run], Skeleton]:
+def method(name: str, **attributes: Any) -> Callable[[Solve], Solve]:
+    """Register a function ``(problem, run) -> Skeleton`` as a method with further attributes of `Method`."""
+    canonical = attributes.pop("canonical", True) and not attributes.get("random", False)
+
+    def register(solve: Solve) -> Solve:
         known = _METHODS.get(name)
         if known is not None and known.module != solve.__module__:
             raise ValueError(f"method {name!r} is defined twice: in {known.module} and in {solve.__module__}")
-        _METHODS[name] = Method(
-            name=name,
-            family=family,
-            backends=backends,
-            source=source,
-            summary=summary,
-            solve=solve,
-            params=dict(params or {}),
-            reference=reference,
-            canonical=canonical and not random,
-            random=random,
-            knowledge=knowledge,
-            cluster=cluster,
-            problem_defaults=dict(problem_defaults or {}),
-            unavailable_reason=unavailable,
-            check=check,
-            kernels=kernels,
-            module=solve.__module__,
-        )
+        own: dict[str, Any] = {"name": name, "canonical": canonical, "solve": solve, "module": solve.__module__}
+        _METHODS[name] = Method(**own, **attributes)
         return solve
 
     return register
@@ -235,6 +195,16 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
     return unavailable
 
 
+def at_most_threads(most: int, *names: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """The ``check`` of a method whose blocks have as many threads as the product of these parameters; 0 counts as 1."""
+
+    def check(params: Mapping[str, Any]) -> str | None:
+        threads = math.prod(max(params[name], 1) for name in names)
+        return f"{' * '.join(names)} is {threads}; a block holds at most {most} threads" if threads > most else None
+
+    return check
+
+
 def methods(family: str | None = None) -> dict[str, Method]:
     """All methods by name, or those of one family."""
     _discover()
@@ -242,11 +212,7 @@ def methods(family: str | None = None) -> dict[str, Method]:
 
 
 def get_method(name: str) -> Method:
-    """The method of that name.
-
-    Raises:
-        UnknownMethod: there is no such method.
-    """
+    """The method of that name; raises UnknownMethod if there is none."""
     known = methods()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)

@@ -272,16 +272,7 @@ class Skeleton(Shown):
 
     def to_causallearn(self) -> GeneralGraph:
         """A causal-learn ``GeneralGraph`` with undirected edges."""
-        from causallearn.graph.Edge import Edge
-        from causallearn.graph.Endpoint import Endpoint
-        from causallearn.graph.GeneralGraph import GeneralGraph
-        from causallearn.graph.GraphNode import GraphNode
-
-        nodes = [GraphNode(name) for name in self.names]
-        graph = GeneralGraph(nodes)
-        for i, j in self.edges:
-            graph.add_edge(Edge(nodes[i], nodes[j], Endpoint.TAIL, Endpoint.TAIL))
-        return graph
+        return causallearn_graph(self.names, ((self.names[i], self.names[j], "TAIL", "TAIL") for i, j in self.edges))
 
     def to_frame(self) -> pandas.DataFrame:
         """A DataFrame of edges by name: columns ``source`` and ``target``."""
@@ -306,17 +297,11 @@ class Skeleton(Shown):
             facts = dict(self.facts)
             if self.problem is not None:
                 facts["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
-            scalars = {
-                "levels_run": self.levels_run,
-                "stopped_because": self.stopped_because,
-                "undefined_tests": self.undefined_tests,
-                "pseudo_inverses": self.pseudo_inverses,
-                "facts": facts,
-            }
-            arrays = {} if self.pmax is None else {"pmax": self.pmax}
-            if len(self.sepsets.gaps):
-                arrays["sepset_gaps"] = self.sepsets.gaps
-            arrays |= {
+            names = ("levels_run", "stopped_because", "undefined_tests", "pseudo_inverses")
+            scalars = {name: getattr(self, name) for name in names} | {"facts": facts}
+            arrays = {
+                "pmax": self.pmax,
+                "sepset_gaps": self.sepsets.gaps if len(self.sepsets.gaps) else None,
                 "adjacency": self.adjacency,
                 "names": np.array(self.names, dtype=str),
                 "sepset_pairs": self.sepsets.pairs,
@@ -333,8 +318,9 @@ class Skeleton(Shown):
                 zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
             ):
                 for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, array, allow_pickle=False)
+                    if array is not None:
+                        with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                            np.lib.format.write_array(file, array, allow_pickle=False)
         else:
             self._write_graph(path)
 
@@ -381,15 +367,22 @@ class Skeleton(Shown):
         )
 
 
+def causallearn_graph(names: Sequence[str], edges: Iterable[tuple[str, str, str, str]]) -> GeneralGraph:
+    """A causal-learn ``GeneralGraph`` of edges: the names of both ends, and the names of the ``Endpoint`` at each."""
+    from causallearn.graph.Edge import Edge
+    from causallearn.graph.Endpoint import Endpoint
+    from causallearn.graph.GeneralGraph import GeneralGraph
+    from causallearn.graph.GraphNode import GraphNode
+
+    nodes = {name: GraphNode(name) for name in names}
+    graph = GeneralGraph(list(nodes.values()))
+    for source, target, *ends in edges:
+        graph.add_edge(Edge(nodes[source], nodes[target], *(Endpoint[end] for end in ends)))
+    return graph
+
+
 def complete_graph(n_variables: int) -> np.ndarray:
     """(p, p) bool: the graph in which every pair is an edge."""
     adjacency = np.ones((n_variables, n_variables), dtype=bool)
     np.fill_diagonal(adjacency, False)
-    return adjacency
-
-
-def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables: int) -> np.ndarray:
-    """The (p, p) bool adjacency matrix with (k, 2) edges."""
-    adjacency = np.zeros((n_variables, n_variables), dtype=bool)
-    connect(adjacency, np.asarray(edges).reshape(-1, 2))
     return adjacency

@@ -100,11 +100,7 @@ class Shown:
         return html
 
     def _write_graph(self, path: Path) -> None:
-        """Write the graph by suffix.
-
-        Raises:
-            ValueError: the suffix is unknown, or the format cannot hold a name.
-        """
+        """Write the graph by suffix."""
         _view("exports").write(self, path)
 
 

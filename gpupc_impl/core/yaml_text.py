@@ -1,7 +1,5 @@
 """YAML in which a few aliases cannot stand for gigabytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 MAX_EXPANDED = 1 << 22

@@ -1,7 +1,5 @@
 """From labels to codes: the columns of a discrete problem's data."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Iterator, Sequence
 from typing import Any

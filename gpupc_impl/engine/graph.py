@@ -4,8 +4,6 @@ It serves the methods of every family whose kernels mark a separated edge by its
 3.3).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

@@ -12,8 +12,6 @@ Bodenham and Adams (2016) compare them. All functions work on many tests at once
 give equal p-values on every backend.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``python -m gpupc_impl.measurement PROBLEM.npz --method NAME``: measure methods on a problem, and print a table."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """Checks that a method returned a skeleton of its problem. Whether it is the right one is left to verification."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

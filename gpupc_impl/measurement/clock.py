@@ -4,8 +4,6 @@ The clock runs from the prepared problem in host memory to the adjacency and the
 transfers included. Loading the problem, orienting edges and writing files are outside of the clock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import time

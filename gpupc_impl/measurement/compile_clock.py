@@ -1,7 +1,5 @@
 """The time for which a worker compiled code, which its owner reads while the worker is at work."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

@@ -14,8 +14,6 @@ The digest is of what these files say to Python and to compilers (`normal_form`)
 not count. `exclusions` lists the files, functions and classes that are left out, each with its reason.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib
@@ -24,11 +22,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.sources import file_stamp, includes_of
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.registry import Method
 from gpupc_impl.measurement.exclusions import (
     DOCSTRINGS_COUNT,
     EXCLUDED,
@@ -39,9 +38,6 @@ from gpupc_impl.measurement.exclusions import (
     excludes_file,
 )
 from gpupc_impl.measurement.normal_form import CPP_SUFFIXES, cpp_form, python_form, python_tree
-
-if TYPE_CHECKING:
-    from gpupc_impl.core.registry import Method
 
 ROOT = PACKAGE_ROOT.parent
 PACKAGES = ("gpupc_impl", "baselines", "datasets", "workflow")

@@ -4,8 +4,6 @@ Keys are patterns of a file's name from the project's folder; ``"FILE:NAME"`` is
 qualified name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
@@ -44,7 +42,6 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/measurement/compile_clock.py": _OUTSIDE + "it says what counts against a limit",
     "gpupc_impl/measurement/environment.py": "the facts of the machine, which it finds, are in the origin of a sample",
     "gpupc_impl/measurement/isolate.py": _OUTSIDE + "it feeds and ends the process",
-    "gpupc_impl/measurement/process_memory.py": _OUTSIDE + "it watches the process",
     "gpupc_impl/measurement/worker.py:Session._check_problem": _OUTSIDE + "a check of the problem",
     "gpupc_impl/measurement/worker.py:Session.forget": _OUTSIDE + "freeing memory after the measurement",
     "gpupc_impl/measurement/worker.py:Session.save": _OUTSIDE + "writing the answer",

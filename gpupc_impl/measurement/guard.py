@@ -11,8 +11,6 @@ even in another session or process group, so none escapes. On other systems it f
 alive, and those in the command's process group.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The file of a problem, protected from methods that change it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -17,12 +15,7 @@ from gpupc_impl.ownership import open_regular
 
 
 class ProblemFile:
-    """A problem's file, which must stay the same for every method; see `kept`.
-
-    Attributes:
-        path: the file.
-        fingerprint: the problem's fingerprint.
-    """
+    """A problem's fingerprint and file, which must stay the same for every method; see `kept`."""
 
     def __init__(self, path: Path, problem: Problem, copy: BufferedRandom):
         self.path, self.fingerprint = path, problem.fingerprint

@@ -4,8 +4,6 @@ Everything works run by run. What several folders hold alike is taken once. What
 a conflict: a message names it with its keys and both values, and nothing is written unless a rule chooses.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -126,11 +124,7 @@ def check(folder: Path) -> list[str]:
 
 
 def _read(folders: Sequence[Path]) -> list[Reader]:
-    """Read folders.
-
-    Raises:
-        MergeError: something is damaged; all of it is named.
-    """
+    """Read folders."""
     readers = [Reader(folder) for folder in folders]
     if faults := [fault for reader in readers for fault in reader.faults]:
         raise MergeError("\n".join(faults))
@@ -161,7 +155,7 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
         taken = candidates[0]
         if prefer == "newest":  # max returns the first of equally new ones
             taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
-        differing = [entry for entry in candidates if not _same(entry.content, taken.content)]
+        differing = [entry for entry in candidates if any(_differences(entry.content, taken.content))]
         choice = f"; taken: {taken.folder}" if prefer else ""
         conflicts += [f"conflict: {_label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
         shared += name[0] == "run" and len(candidates) > 1 and not differing
@@ -198,16 +192,14 @@ def _difference(taken: Entry, other: Entry) -> str:
     return f"{'; '.join(shown)}{more}"
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two contents of JSON are the same; NaN is the same as itself, and 1 is neither 1.0 nor true."""
-    return not any(_differences(one, other))
-
-
 _ABSENT = object()
 
 
 def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The dotted keys under which two contents differ, with both values."""
+    """The dotted keys under which two contents of JSON differ, with both values.
+
+    NaN is the same as itself, and 1 is neither 1.0 nor true.
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys([*one, *other]):
             inner = f"{key}.{name}" if key else str(name)

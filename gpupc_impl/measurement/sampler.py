@@ -6,8 +6,6 @@ They start and load the problem concurrently, before the first run, because that
 sample.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Sequence
 from typing import ClassVar

@@ -9,8 +9,6 @@ the job is started again, as the next attempt, and resumes from the samples. A s
 in `LOST_ATTEMPTS` attempts is not run any more: its status is ``killed``, and the other settings are measured.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -9,8 +9,6 @@ group take turns test by test, all with the same tests. Samples are taken, store
 (`sampler`), but the time limit is for all runs of a cell together.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib

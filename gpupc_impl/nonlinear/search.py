@@ -1,7 +1,5 @@
 """What the methods of the family share of a search: its graph, its separating sets and its checkpoint."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import logging
@@ -41,7 +39,7 @@ class Search(LevelSearch):
     estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
 
     def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
-        self.problem, self.backend = problem, run.backend
+        self.problem, self.backend, self.params = problem, run.backend, run.params
         self.estimator = self.estimator_of(problem, run.backend, run.params, racing)
         self.first_come = run.separating_sets == "first-come"
         p = self.p = problem.n_variables
@@ -60,8 +58,6 @@ class Search(LevelSearch):
             if (state := self._checkpoint.load()) is not None:
                 self.edges, self._outcomes, self._pmax = state.adjacency, state.outcomes, state.pmax
                 logger.info("resuming at level %d from %s", len(self._outcomes), path)
-
-    # --- LevelSearch -------------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         if level < len(self._outcomes):

@@ -228,11 +228,7 @@ def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, frac
 def _check(
     data: Any, n: int, seed: int, replace: bool, fraction: float, processes: int | None, options: Mapping[str, Any]
 ) -> None:
-    """Check the arguments that `pc` does not check.
-
-    Raises:
-        InvalidProblem: an argument cannot be used.
-    """
+    """Check the arguments that `pc` does not check."""
     if isinstance(data, Problem) or options.get("n_samples") is not None:
         raise InvalidProblem(
             "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"

@@ -1,7 +1,5 @@
 """How far a result is from the true graph, where it is known."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """One setting's answer, and the test that is made again from scratch to judge it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

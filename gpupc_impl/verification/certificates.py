@@ -4,8 +4,6 @@ An edge's separating set must separate it, lie in the neighbourhood it was drawn
 which the edge went.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

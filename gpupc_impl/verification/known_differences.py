@@ -4,8 +4,6 @@ The tests of our problem can't explain these, because the program decides by ano
 unexplained difference still fails a run.
 """
 
-from __future__ import annotations
-
 _COPIES = "columns are identical, and the program decides tests without residual variance by rounding errors"
 _PRODUCT = "the order of Algorithm 7's products costs z most of its digits where members of S nearly agree"
 

@@ -4,8 +4,6 @@ Every setting is checked in two independent ways: it is compared with the first 
 its removed edges are tested again (`certificates`). Where one setting alone finished, only the second check is left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Optional packages that some views need."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

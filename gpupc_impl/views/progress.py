@@ -1,7 +1,5 @@
 """Progress on terminals and in notebooks: bars by tqdm (extra ``progress``), and a line about a long level."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """A self-contained HTML page of a run: the graph, what was read and found, the edges, and folded the rest."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.resources
 from pathlib import Path

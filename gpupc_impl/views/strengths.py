@@ -72,11 +72,7 @@ def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _family_test(skeleton: Skeleton, backend: str) -> Strength:
-    """The test of the skeleton's family on its data.
-
-    Raises:
-        ValueError: the skeleton does not hold its data, or the family has no such test.
-    """
+    """The test of the skeleton's family on its data."""
     problem = skeleton.problem
     if problem is None:
         raise ValueError(

@@ -1,7 +1,5 @@
 """Results as text: the summary of a run, and the rows of its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,19 +1,19 @@
 """A graph drawn as boxes and arrows."""
 
-from __future__ import annotations
-
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import networkx
 import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 
-from gpupc_impl.views.plots import BOX, COLOURS, LINE, drawing, shown_names
+from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MAX_NODES = 100
 """Upper bound on the variables with an edge that are drawn as boxes."""
@@ -68,8 +68,6 @@ def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:
 
 def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, title: str) -> Axes:
     """Draw a graph; variables without an edge are listed below it."""
-    import networkx
-
     connected = sorted({end for edge in edges for end in edge[:2]})
     number = {node: k for k, node in enumerate(connected)}
     edges = [edge._replace(source=number[edge.source], target=number[edge.target]) for edge in edges]
@@ -106,8 +104,6 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
 
 def _isolated_note(names: Sequence[str], width: float) -> str:
     """The text about variables without an edge, in lines for a width in inches; empty if there are none."""
-    import textwrap
-
     if not names:
         return ""
     shown = ", ".join(shown_names(names[:MAX_ISOLATED]))
@@ -116,8 +112,6 @@ def _isolated_note(names: Sequence[str], width: float) -> str:
 
 
 def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_size: float) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     corner, rounding = centre - box / 2, 0.05
     inner = (*(corner + rounding), *(box - 2 * rounding))
     style = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
@@ -126,9 +120,6 @@ def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_
 
 
 def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarray) -> None:
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
     source, target = edge.source, edge.target
     curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
     start = _points_inside(curve, centres[source], boxes[source])
@@ -184,8 +175,6 @@ def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray)
 
 def _legend(axes: Axes, kinds: set[str]) -> None:
     """Draw a legend below a graph with edges of several kinds."""
-    from matplotlib.lines import Line2D
-
     if len(kinds) < 2:
         return
     lines = [

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from matplotlib.patches import FancyArrowPatch
 
 from gpupc_impl import Skeleton
-from gpupc_impl.core.result import SeparatingSets, edges_to_adjacency
+from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.views.plots import MISSING, shown_name
 from gpupc_impl.views.plots.excerpt import NODES, overview
 from gpupc_impl.views.plots.graph import MAX_NODES
 from gpupc_impl.views.plots.layout import communities, places
+from tests.graphs import edges_to_adjacency
 from tests.unit.views.conftest import CONFLICTS, DIRECTED, NAMES, UNDIRECTED
 
 
