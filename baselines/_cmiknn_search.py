@@ -1,4 +1,4 @@
-"""PC-stable with CMIknn on the CPU: the search that the references of the nonlinear and the mixed family share.
+"""PC-stable with CMIknn on the CPU, the search of the references of the nonlinear and the mixed family.
 
 This is Algorithm 5 of GPU-CMIknn without its device: the permutations of a variable given a set serve the tests of all
 its neighbours. Sets, their order and all random numbers are those of the GPU methods.
@@ -19,22 +19,23 @@ from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 COLUMNS = 128
-"""Permutations that are evaluated at once, which bounds the memory of many permutations."""
+"""The number of permutations that are evaluated at once, which bounds the memory."""
 SMALLEST_TASK = 32
-"""Lower bound on the samples of a thread's task."""
+"""The lower bound on the samples of a thread's task."""
 
 
 class CmiknnTest:
     """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once.
 
     Args:
-        threads: number of threads that share the samples of each test. The result does not depend on it, since the sums
-            are of whole numbers and every random number has a counter of its own.
-        map_tasks: applies a function to tasks, as `map` does, in these threads.
+        threads: the number of threads that share the samples of each test. The result does not depend on this number,
+            since sums are of integers and every random number has its own counter.
+        map_tasks: applies a function to tasks in these threads, as `map` does.
     """
 
     COLUMN_MULTIPLE = 16
-    """The number of columns is a multiple of this, so that vectorized loops over them have no scalar remainder."""
+    """The number of columns is a multiple of this number, so that vectorized loops over columns have no scalar
+    remainder."""
 
     def __init__(self, problem: NonlinearProblem, threads: int = 1, map_tasks=map):
         self._problem, self._map_tasks = problem, map_tasks
@@ -54,7 +55,8 @@ class CmiknnTest:
         return test.p_value
 
     def partial_sums(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
-        """(w, permutations + 1) int64: the sums over all samples that CMI is made of, of the data first."""
+        """Return the sums over all samples that determine CMI, (w, permutations + 1) int64; the sum of the data comes
+        first."""
         numbers, x = np.arange(-1, self._problem.permutations), self._problem.values[permuted]
         key = _cmiknn.permutation_key(self._problem.seed, permuted, members)
         neighbours = self._neighbours(list(members))
@@ -68,13 +70,14 @@ class CmiknnTest:
         return np.concatenate(sums, axis=1)
 
     def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
-        """What maps a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z), (w, width)."""
+        """Return a function from a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z), (w, width)."""
         values, k, psi = self._problem.values, self._problem.k_cmi, self._problem.psi
         ys, s = values[others], values[members]
         return lambda samples: _cmiknn.partial_sums(columns, ys, s, k, psi, *samples)
 
     def counts(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
-        """(w,) numbers of permutations with at least the CMI of the data, which are those with at most its sum."""
+        """Return the numbers of permutations, (w,), whose CMI is at least that of the data, that is, whose sum is at
+        most that of the data."""
         sums = self.partial_sums(permuted, others, members)
         return (sums[:, 1:] <= sums[:, :1]).sum(axis=1)
 
@@ -82,7 +85,7 @@ class CmiknnTest:
         return float(self._problem.p_value(self.counts(permuted, [other], members)[0]))
 
     def _neighbours(self, members: list[int]) -> np.ndarray:
-        """(n, k_perm) int32 nearest samples in S, nearest first; (n, 0) when S is empty."""
+        """The nearest samples in S, nearest first, as (n, k_perm) int32; (n, 0) if S is empty."""
         neighbours = np.empty((self._problem.n_samples, self._problem.k_perm if members else 0), np.int32)
         if members:
             list(self._map_tasks(lambda samples: self._fill_neighbours(members, *samples, neighbours), self._samples))
@@ -94,7 +97,7 @@ class CmiknnTest:
         _cmiknn.nearest_neighbours(s, self._problem.k_perm, first, last, neighbours)
 
     def _permutations(self, x: np.ndarray, neighbours: np.ndarray, key, numbers: np.ndarray) -> np.ndarray:
-        """(n, width): a permutation of x in each column."""
+        """Return a permutation of x in each column: (n, width)."""
         columns = np.empty((len(x), len(numbers)), x.dtype)
         shares = np.array_split(np.arange(len(numbers)), self._shares)
 
@@ -132,7 +135,7 @@ class _CmiknnSearch(GraphSearch):
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
         tests, possible = 0, watching.possible_tests(self.adjacent, level)
         for permuted, row in enumerate(neighbours):
-            # At level 0 a pair is tested from its smaller end only.
+            # At level 0 a pair is tested only from its smaller end.
             others = [k for k in row if level or k > permuted]
             others = [k for k in others if (min(k, permuted), max(k, permuted)) in to_test - removed.keys()]
             if len(row) <= level:

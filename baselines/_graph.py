@@ -1,4 +1,4 @@
-"""Graphs and subsets, compiled with numba, for references of all families."""
+"""Graphs and subsets, compiled with numba, for the references of all families."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from baselines._compile import compiled, inlined
 
 @compiled
 def neighbour_lists(adjacent):
-    """The graph G' of a level as (starts, neighbours, edges).
+    """Return the graph G' of a level as (starts, neighbours, edges).
 
     Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``; edges are pairs i < j, ascending.
     """
@@ -43,7 +43,8 @@ def neighbours_without(starts, neighbours, row, other, out):
 
 @inlined
 def next_combination(chosen, n):
-    """Advance to the lexicographically next subset of range(n); return the first place that changed, -1 at the end."""
+    """Advance to the lexicographically next subset of range(n); return the first position that changed, -1 at the
+    end."""
     size = len(chosen)
     place = size - 1
     while place >= 0 and chosen[place] == n - size + place:

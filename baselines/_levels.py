@@ -1,4 +1,5 @@
-"""The levels of PC-stable on the CPU, with the edges of a level spread over threads, for references of all families."""
+"""Runs the levels of PC-stable on the CPU, with the edges of a level distributed over threads, for references of all
+families."""
 
 import concurrent.futures
 import dataclasses
@@ -15,7 +16,7 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
 LARGEST_TASK = 4096
-"""Edges in a task, at most, which bounds the memory for their separating sets."""
+"""The upper bound on the edges in a task, which bounds the memory for their separating sets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Graph:
     Attributes:
         starts: (p + 1,) int64; row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``.
         neighbours: int32.
-        edges: (m, 2) int32 pairs i < j to test, ascending; required edges are not among them.
+        edges: (m, 2) int32 pairs i < j to test, ascending, without required edges.
     """
 
     starts: np.ndarray
@@ -38,10 +39,10 @@ class Tested:
     """The results of testing some edges at one level.
 
     Attributes:
-        removed: (k,) the indexes, among these edges, of those that were separated.
+        removed: (k,) the indexes of the separated edges among these edges.
         sets: (k, level) their separating sets.
-        tests, undefined, pseudo_inverses: numbers of tests (see `Skeleton`).
-        p_values: the largest p-value of each edge, NaN for an edge without one; None unless they are kept.
+        tests, undefined, pseudo_inverses: the numbers of tests (see `Skeleton`).
+        p_values: the largest p-value of each edge, NaN for an edge without one; None unless they are recorded.
     """
 
     removed: np.ndarray
@@ -56,7 +57,8 @@ class Tests(Protocol):
     """A family's CI test, applied to one problem."""
 
     def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks: Callable) -> int:
-        """Run level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; return the edges left."""
+        """Run level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; return the number of
+        edges left."""
 
     def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
         """Test each edge of a task, in canonical order, up to the first set that separates it."""
@@ -69,8 +71,8 @@ class Tests(Protocol):
 def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
     """Find the skeleton with that many threads.
 
-    The edges of a level are divided into small tasks, each of which returns what it removed, so that the answer does
-    not depend on the number of threads.
+    The edges of a level are divided into small tasks, each of which returns the edges that it removed, so the answer
+    does not depend on the number of threads.
     """
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         levels = _Levels(problem, tests, run.pmax, threads, map if threads == 1 else pool.map)

@@ -1,9 +1,9 @@
-"""The CMIknn test of mixed data, compiled with numba: what `mixed-serial` and `mixed-parallel` share.
+"""The CMIknn test of mixed data, compiled with numba, which `mixed-serial` and `mixed-parallel` share.
 
 This is the estimator of Mesner and Shalizi (2021) with the local permutations of Runge (2018), by the rules of
 docs/mixed.md. Random numbers, and the permutations drawn from lists of neighbours, are those of `_cmiknn`; the code
-shares nothing with the kernels. It is equal to the GPU method in the sets, their order and every random number, and so
-in every p-value. Arrays hold a variable a row, of one float dtype; a categorical variable holds codes, and different
+shares nothing with the kernels. Sets, their order and every random number are those of the GPU method, and so are all
+p-values. Each variable is a row of an array of one float dtype; a categorical variable consists of codes, and different
 codes have the distance 1.
 """
 
@@ -19,7 +19,7 @@ from gpupc_impl.mixed.problem import MixedProblem
 
 @inlined
 def distance(a, b, categorical, different):
-    """The distance of two values of a variable; `different` is that of different categories."""
+    """Return the distance of two values of a variable; `different` is the distance of different categories."""
     if categorical:
         return different if a != b else different - different
     return abs(a - b)
@@ -27,7 +27,8 @@ def distance(a, b, categorical, different):
 
 @compiled
 def distances_from(s, categorical, a, different, row):
-    """Write the distances of all samples from sample a in s, (l, n), of which (l,) are categorical; zeros if l is 0."""
+    """Write the distances of all samples from sample a in s, (l, n); (l,) flags mark categorical variables; zeros if l
+    is 0."""
     row[:] = 0
     for m in range(len(s)):
         for b in range(len(row)):
@@ -36,10 +37,10 @@ def distances_from(s, categorical, a, different, row):
 
 @compiled
 def nearest_neighbours(s, categorical, k, first, last, neighbours):
-    """Fill rows [first, last) of (n, k) int32 with the k nearest other samples of the same categories.
+    """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples of the same categories.
 
-    The order is by distance, and then by index, cyclically from the sample on. Where there are fewer than k such
-    samples they are repeated; where there is none, the sample itself is.
+    Samples are ordered by distance, and then by index, cyclically from the sample on. If there are fewer than k such
+    samples they are repeated; if there is none, the sample itself is repeated.
     """
     n = s.shape[1]
     row, distances = np.empty(n, s.dtype), np.empty(k, s.dtype)
@@ -60,14 +61,16 @@ def nearest_neighbours(s, categorical, k, first, last, neighbours):
 
 @compiled
 def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
-    """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each permutation.
+    """Return the sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each
+    permutation.
 
-    Other samples are visited in the order of their distances in (Y, S), up to that of the k-th in the joint space.
+    Other samples are visited in the order of their distances in (Y, S), up to the distance of the k-th neighbour in the
+    joint space.
 
     Args:
-        permuted: (width, n) permutations of the permuted variable, one a row.
+        permuted: (width, n) permutations of the permuted variable, one per row.
         ys: (w, n); s: (l, n).
-        psi: (n + 1,) int64 digamma of whole numbers in units of 2^-40.
+        psi: (n + 1,) int64: digammas of integers in units of 2^-40.
 
     Returns:
         (w, width) int64.
@@ -77,7 +80,7 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
     sums = np.zeros((len(ys), width), np.int64)
     row_s, row, row_y = np.empty(n, permuted.dtype), np.empty(n, permuted.dtype), np.empty(n, permuted.dtype)
     nearest = np.empty(k, permuted.dtype)
-    sorted_x = np.sort(permuted[0])  # for level 0, where every row holds the same values
+    sorted_x = np.sort(permuted[0])  # These serve level 0, at which every row has the same counts.
     by_s = np.arange(n)
     for a in range(first, last):
         distances_from(s, s_categorical, a, one, row_s)
@@ -91,7 +94,7 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
             for c in range(width):
                 x = permuted[c]
                 radius = k_th_distance(x, x_categorical, a, row, by_y, k, nearest)
-                joint = n_y = n_x = n_z = -1  # the sample itself does not count
+                joint = n_y = n_x = n_z = -1  # The sample itself does not count.
                 for b in by_y:
                     if row[b] > radius:
                         break
@@ -115,10 +118,10 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
 
 @compiled
 def k_th_distance(x, x_categorical, a, row, order, k, nearest):
-    """The distance from sample a to its k-th nearest other sample in the joint space.
+    """Return the distance from sample a to its k-th nearest other sample in the joint space.
 
     Args:
-        row: (n,) distances in (Y, S), which ascend in `order`.
+        row: (n,) distances in (Y, S), which are ascending in the order of `order`.
         nearest: (k,) working memory: a heap of the smallest distances, the largest first.
     """
     one = x.dtype.type(1)

@@ -20,15 +20,16 @@ def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
     - Its test inverts the correlation matrix of (i, j, S). If that is exactly singular, the test raises an error; if it
-      is nearly singular, as with duplicated columns, the answer depends on rounding. It has neither undefined tests nor
-      a pseudo-inverse, and ignores `residual_tolerance`.
-    - ``df_convention="cupc"`` has one degree of freedom less, so its test is given a sample size that is smaller by
+      is nearly singular, as with duplicated columns, the answer depends on rounding. The test has neither undefined
+      results nor a pseudo-inverse, and ignores `residual_tolerance`.
+    - ``df_convention="cupc"`` has one degree of freedom less, so the sample size that its test receives is smaller by
       one.
     """
     from causallearn.utils.cit import FisherZ
 
     p = problem.n_variables
-    test = watched(FisherZ)(np.arange(2.0 * p).reshape(2, p))  # placeholder data: only its width is used
+    # These are placeholder data, of which only the width is used.
+    test = watched(FisherZ)(np.arange(2.0 * p).reshape(2, p))
     test.correlation_matrix = problem.correlation
     test.sample_size = problem.degrees_of_freedom(0) + 3
     return watched_search(problem, run, test, run.facts)

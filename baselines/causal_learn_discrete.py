@@ -1,4 +1,4 @@
-"""causal-learn's skeleton search on coded data: an independent implementation, as an oracle."""
+"""causal-learn's skeleton search on coded data, an independent implementation that serves as an oracle."""
 
 import dataclasses
 
@@ -21,8 +21,8 @@ TESTS = {"chi-square": "chisq", "g-square": "gsq"}
 def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
-    It implements the adjusted rule for degrees of freedom. A problem with the full rule is solved by the adjusted one,
-    and the result's facts say so.
+    causal-learn implements the adjusted rule for degrees of freedom. A problem with the full rule is solved by the
+    adjusted one, which the result's facts state.
 
     Raises:
         InvalidProblem: the problem is the workload of a fixed number of tests an edge, which is not a search.

@@ -1,7 +1,7 @@
-"""causal-learn's RCIT, RCoT, KCI and FastKCI in its own skeleton search: programs of other people as outside oracles.
+"""causal-learn's RCIT, RCoT, KCI and FastKCI in its own skeleton search, which serve as independent oracles.
 
-Its RCIT draws random numbers of its own for each test, so its skeleton may differ from ours where a p-value is near
-alpha. How else its tests differ is listed in docs/kernel.md.
+causal-learn's RCIT draws new random numbers for each test, so its skeleton may differ from ours if a p-value is near
+alpha. docs/kernel.md lists the other differences of its tests.
 """
 
 import warnings
@@ -18,7 +18,7 @@ from gpupc_impl.kernel.problem import KernelProblem
 FAST = {"fast_kci": Parameter(False, "a KCI problem by FastKCI, which tests on parts of the samples")}
 
 APPROXIMATIONS = {"lindsay-pilla-basak": "lpd4", "satterthwaite-welch": "gamma", "hall-buckley-eagleson": "hbe"}
-"""causal-learn's names of the null distributions."""
+"""causal-learn's names for the null distributions."""
 
 
 @method(
@@ -34,14 +34,14 @@ def causal_learn_kernel(problem: KernelProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: KernelProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
+    """Return the function (i, j, S) -> p-value for `measurement.single_tests`."""
     test = _test(problem, params)
     test.watch(problem)
     return lambda i, j, members: float(test(i, j, tuple(members)))
 
 
 def _test(problem: KernelProblem, params: Mapping[str, Any]):
-    """causal-learn's test of a problem; the p-value of a constant variable, which it cannot test, is 1."""
+    """Return causal-learn's test of a problem; the p-value of a constant variable, which it cannot test, is 1."""
     from causallearn.utils import cit
 
     program: type = cit.RCIT

@@ -1,6 +1,6 @@
 """PC-stable with CMIknn (GPU-CMIknn, Algorithm 1) on one core, the base of speedups, and on several.
 
-It draws the random numbers of the GPU methods, so its answer is theirs.
+This reference draws the random numbers of the GPU methods, so its answer is theirs.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ def cmiknn(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value for `measurement.single_tests`."""
+    """Return the function (i, j, S) -> p-value for `measurement.single_tests`."""
     from baselines._cmiknn_search import CmiknnTest
 
     return CmiknnTest.single(problem, threads(params))

@@ -1,4 +1,4 @@
-"""PC-stable with RCIT, RCoT or KCI test by test, in plain NumPy: the reference of the kernel family."""
+"""PC-stable with RCIT, RCoT or KCI in plain NumPy, one test at a time: the reference of the kernel family."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def kernel_serial(problem: KernelProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: KernelProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
+    """Return the function (i, j, S) -> p-value for `measurement.single_tests`."""
     test = PlainTest(problem)
     return lambda i, j, members: test(i, j, members)[0]
 
@@ -55,7 +55,7 @@ class SerialSearch(GraphSearch):
 
     @staticmethod
     def _sets(graph: np.ndarray, i: int, j: int, level: int):
-        """The sets of a pair in canonical order, one among the neighbours of both ends once."""
+        """Yield the sets of a pair in canonical order; a set among the neighbours of both ends occurs once."""
         yield from itertools.combinations([k for k in np.flatnonzero(graph[i]).tolist() if k != j], level)
         if level:
             for members in itertools.combinations([k for k in np.flatnonzero(graph[j]).tolist() if k != i], level):

@@ -1,6 +1,6 @@
 """Whether other users of the machine may have written a file, or may put another one in its place; and safe opening.
 
-Code that is loaded from a cache runs as its user, so only what nobody else can have written is loaded.
+Code that is loaded from a cache runs with the user's rights, so it is loaded only if no other user can have written it.
 """
 
 import contextlib
@@ -16,12 +16,14 @@ from pathlib import Path
 
 
 def fault_of_folder(folder: Path) -> str | None:
-    """Why code in an existing folder may be another user's, as a clause; None if only the caller can have put it there.
+    """Return the reason why another user may have written code in an existing folder, as a clause; None if only the
+    caller can have.
 
-    The folder has to be the caller's own. The folders above it, also those of links on the way, may be the system's.
+    The folder must belong to the caller. The folders above it, including those of links in the path, may belong to the
+    system.
 
     Raises:
-        OSError: the folder, or one above it, cannot be examined.
+        OSError: the folder, or a folder above it, cannot be examined.
     """
     status = folder.stat()
     if status.st_uid != os.geteuid():
@@ -32,7 +34,7 @@ def fault_of_folder(folder: Path) -> str | None:
         0,
         os.geteuid(),
         os.stat("/").st_uid,
-    }  # in a user namespace the system's files may be another's than root's
+    }  # In a user namespace, system files may belong to another user than root.
     for place in _places(folder.absolute()):
         status = place.lstat()
         if status.st_uid not in system:
@@ -43,7 +45,7 @@ def fault_of_folder(folder: Path) -> str | None:
 
 
 def is_own(path: Path) -> bool:
-    """Whether a regular file exists that belongs to the caller and to which no other user may write."""
+    """Return whether a regular file exists that belongs to the caller and to which no other user may write."""
     try:
         status = path.lstat()
     except OSError:
@@ -103,7 +105,8 @@ def _others_write(status: os.stat_result) -> bool:
 
 @functools.cache
 def _is_private(group: int) -> bool:
-    """Whether the caller is a group's only member, as of the group that many systems give each user."""
+    """Return whether the caller is the only member of a group, such as the private group that many systems create for
+    each user."""
     try:
         user = pwd.getpwuid(os.geteuid())
         members = {*grp.getgrgid(group).gr_mem, *(entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == group)}
@@ -113,7 +116,8 @@ def _is_private(group: int) -> bool:
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """A path, all folders above it and, for each that is a link, the same of where it leads."""
+    """Yield a path and all folders above it; if one of them is a link, also the target of the link and all folders
+    above that."""
     for place in (*reversed(path.parents), path):
         yield place
         if place.is_symlink():

@@ -1,4 +1,4 @@
-"""A search from the request to the skeleton, in the one way that library, command line and studies share."""
+"""A search from the request to the skeleton, which the library, the command line and studies share."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gpupc_impl.views.progress import compile_report, level_progress
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """What a user asks for beside the data; `gpupc_impl.skeleton` explains the attributes that are not listed here.
+    """The user's request except for the data; `gpupc_impl.skeleton` explains the attributes that are not listed here.
 
     Attributes:
         options: parameters of the family's test and of the method, by name.
-        form: how the table is written.
+        form: the format of the table.
     """
 
     alpha: float = 0.05
@@ -63,10 +63,11 @@ class SearchRequest:
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend.
 
-        Everything that can be checked without the data is checked before they are read.
+        Everything that can be checked without the data is checked before the data are read.
 
         Raises:
-            What `gpupc_impl.skeleton` raises, except for what only the problem or the search itself can tell.
+            The errors that `gpupc_impl.skeleton` raises, except those that only the problem or the search itself can
+            detect.
         """
         search_parameters(self.alpha, self.max_level)
         source: InputTable | Problem | None = data if isinstance(data, Problem) else None
@@ -104,7 +105,7 @@ class SearchRequest:
         )
 
     def _choose(self, family: Family) -> tuple[type[Problem], Method]:
-        """The class of the problem and the method that solves it."""
+        """Return the class of the problem and the method that solves it."""
         if self.missing == "pairwise":
             return _pairwise(family, self.method)
         try:
@@ -126,7 +127,7 @@ class SearchRequest:
         return family.problem, method
 
     def _split_options(self, family: Family, method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The parameters of the family's test, as requested, and all those of the method, checked."""
+        """Return the parameters of the family's test, as requested, and all parameters of the method, checked."""
         names = (*family.problem.PARAMETERS, *family.problem.DATA_PARAMETERS)
         test = {name: value for name, value in self.options.items() if name in names}
         params = {name: value for name, value in self.options.items() if name not in names}
@@ -138,7 +139,7 @@ class SearchRequest:
         return test, method.parse_params(params)
 
     def _refuse_repeated(self, test: Mapping[str, Any]) -> None:
-        """Refuse arguments that repeat what a ready problem carries."""
+        """Refuse arguments that a ready problem already contains."""
         repeated = {
             "alpha": self.alpha != SearchRequest.alpha,
             "n_samples": self.n_samples is not None,
@@ -176,7 +177,7 @@ def _warn_of_resolution(problem: Problem) -> None:
 
 
 def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
-    """The class of problems with missing values, and the method that solves them."""
+    """Return the class of problems with missing values, and the method that solves them."""
     if family.pairwise is None:
         raise InvalidProblem(
             f"missing='pairwise' is for tests on correlations, which the {family.name} test is not; "
@@ -192,7 +193,7 @@ def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """A search that is ready to run; as a context manager it gives the device's memory back at the end.
+    """A search that is ready to run; as a context manager it frees the device's memory at the end.
 
     Attributes:
         data_name: what the user calls the data.
@@ -200,7 +201,7 @@ class Search:
         problem_class: the class of the problem that the table becomes.
         backend: None for a method that has no kernels.
         params: parameters of the method, complete and checked.
-        test: parameters of the family's test, as requested.
+        test: the parameters of the family's test, as requested.
     """
 
     request: SearchRequest
@@ -216,7 +217,8 @@ class Search:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # The backend and its kernels form a reference cycle; its memory would stay until garbage collection.
+        # The backend and its kernels form a reference cycle, so their memory would not be freed before garbage
+        # collection.
         if self.backend is not None:
             self.backend.release_memory()
             if any(exception):
@@ -249,7 +251,7 @@ class Search:
 
     @property
     def compile_seconds(self) -> float:
-        """The time that was spent waiting for kernels to be compiled."""
+        """The time in seconds that was spent waiting for kernels to be compiled."""
         return 0.0 if self.backend is None else self.backend.compile_seconds
 
     def problem(self) -> Problem:

@@ -1,4 +1,4 @@
-"""The ``host`` backend: runs CUDA kernels on this machine's cores, compiled by its C++ compiler."""
+"""The ``host`` backend runs CUDA kernels on this machine's cores, compiled by a C++ compiler."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _loaded: SourceCache[LoadedKernel] = SourceCache()
 
 
 class HostEvent(Event):
-    """The time at which it was recorded."""
+    """An event, which keeps the time at which it was recorded."""
 
     def __init__(self) -> None:
         self._seconds = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Return at once, because the moment has passed."""
+        """Return at once, because queued work runs immediately and the event has passed."""
 
     def seconds_since(self, earlier: Self) -> float:
         return self._seconds - earlier._seconds
 
 
 class HostStream(Stream):
-    """A stream whose work is done when it is queued, so streams run one after the other."""
+    """A stream whose work runs as it is queued, so that streams run one after the other."""
 
     def copy(self, target: np.ndarray, source: np.ndarray) -> None:
         check_copy(target, source)
@@ -226,10 +226,10 @@ class HostBackend(Backend):
         return self._budget.limit
 
     def address(self, array: Any) -> int:
-        """The address of a C-contiguous device array of this backend.
+        """Return the address of a C-contiguous device array of this backend.
 
         Raises:
-            Unfit: the value is anything else.
+            Unfit: the value is no such array.
         """
         if not isinstance(array, np.ndarray) or owner(array, self._budget) is None:
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
@@ -276,20 +276,21 @@ class HostBackend(Backend):
         return self._sanitizers, *map(os.environ.get, _PLACES)
 
     def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], Path]]:
-        """A kernel's key among all of the process, its sources, and what compiles it or takes it from the cache."""
+        """Return a kernel's key (unique in the process), its sources, and the function that compiles it or reads it
+        from the cache."""
         path, sanitizers = PACKAGE_ROOT / kernel.source, self._sanitizers
         key = path, kernel.expression, *kernel.structs, tuple(kernel.constants.items()), self._target()
         return key, (path, *build.BESIDE_KERNELS), functools.partial(compile_kernel, kernel, sanitizers)
 
     def synchronize(self) -> None:
-        """Return at once, because a launch has ended when it returns."""
+        """Return at once, because a launch returns only after its end."""
 
 
 def _whole_number(variable: str, default: int, lower: int = 1, upper: int = 1 << 20) -> int:
-    """A whole number from the environment.
+    """Read an integer from the environment.
 
     Raises:
-        ValueError: the variable holds anything else, or a number out of bounds.
+        ValueError: the variable holds no integer, or one that is out of bounds.
     """
     text = os.environ.get(variable, "").strip()
     if not text:

@@ -1,10 +1,10 @@
-"""From a ``.cu`` file to a device image with NVRTC, NVIDIA's runtime compiler. Needs no device.
+"""Compiles ``.cu`` files to device images with NVRTC, NVIDIA's runtime compiler. No device is needed.
 
 ``cupy.RawModule(code=...)`` is not used. CuPy appends ``-ftz=true`` to every compilation, and the last option wins
 (CuPy issue 9576), so float32 kernels would round differently from the host backend; and its kernel cache does not
-notice changes in included files. CuPy still finds and binds NVRTC, and loads the images made here.
+notice changes in included files. CuPy is used only to bind NVRTC and to load the images.
 
-``nvrtc`` below is that binding, ``cupy.cuda.nvrtc``, or anything with its functions.
+The argument ``nvrtc`` of functions below is that binding, ``cupy.cuda.nvrtc``, or an object with the same functions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from gpupc_impl.ownership import is_own
 
 NVRTC_OPTIONS = (
     "-std=c++17",
-    # The same bits as the host backend: fused multiply-adds only where the source says fma, and IEEE float32.
+    # These options give the same bits as the host backend: fused multiply-adds only where the source writes fma, and
+    # IEEE float32.
     "-fmad=false",
     "-ftz=false",
     "-prec-div=true",
@@ -42,11 +43,11 @@ _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+\w+(\[\d+\])?
 
 @dataclasses.dataclass(frozen=True)
 class CompiledKernel:
-    """One kernel of an image.
+    """A kernel in an image.
 
     Attributes:
-        name: its mangled name.
-        parameters: PTX types of its parameters: "u64" (pointers as well), "u32", "f64", "b8[56]" (a struct).
+        name: the mangled name.
+        parameters: the PTX types of the parameters: "u64" (pointers as well), "u32", "f64", "b8[56]" (a struct).
     """
 
     name: str
@@ -55,7 +56,7 @@ class CompiledKernel:
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """Compiled kernels of one source.
+    """The compiled kernels of one source.
 
     Attributes:
         path: the cubin, or PTX for a device that is newer than this NVRTC.
@@ -69,7 +70,8 @@ class Image:
 
 
 def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
-    """What to compile for on a device: its machine code, else the newest PTX; None if NVRTC no longer supports it."""
+    """Return the target for a device: its machine code, or the newest PTX; None if NVRTC no longer supports the
+    device."""
     capability = int(compute_capability)
     supported = [arch for arch in nvrtc.getSupportedArchs() if arch <= capability]
     if not supported:
@@ -78,7 +80,7 @@ def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
 
 
 def parameters(kernel: CompiledKernel, structs: Sequence[Struct]) -> list[KernelParameter]:
-    """The parameters of a kernel, given the structs among them in order."""
+    """Return the parameters of a kernel, given the structs among them in order."""
     remaining = iter(structs)
     return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in kernel.parameters]
 
@@ -91,14 +93,14 @@ def compile_source(
     architecture: str,
     constants: Mapping[str, int] | None = None,
 ) -> tuple[bytes, dict[str, CompiledKernel], str]:
-    """Compile some kernels of a source; returns their image, the kernels by expression and the PTX of the image.
+    """Compile some kernels of a source; returns the image, the kernels by expression and the PTX of the image.
 
     Args:
-        kernels: the structs among each kernel's parameters, by expression.
-        constants: values that Python relies on, by their names in the source.
+        kernels: for each expression, the structs among the kernel's parameters.
+        constants: values on which Python relies, by their names in the source.
 
     Raises:
-        KernelCompilationError: the source does not compile, or has other kernels, structs or constants.
+        KernelCompilationError: the source does not compile, or declares other kernels, structs or constants.
     """
     options = (*NVRTC_OPTIONS, f"-I{PACKAGE_ROOT}", f"-arch={architecture}")
     checks = declaration_checks(kernels, constants)
@@ -131,12 +133,12 @@ def compile_image(
 ) -> Image:
     """An image from the cache on disk or from an archive, by the contents of all files in it, else `compile_source`.
 
-    Two processes may compile the same kernels at once. An entry that is damaged, or that another user may have
-    written, is compiled again.
+    Two processes may compile the same kernels concurrently. If an entry is damaged, or another user may have written
+    it, its kernels are compiled again.
 
     Raises:
-        KernelCompilationError: the source is missing or does not compile, or the cache folder cannot be
-            written to, or others may write to it.
+        KernelCompilationError: the source is missing or does not compile, or the cache folder is not writable, or other
+            users may write to it.
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
@@ -209,7 +211,7 @@ def _kernels(description: Mapping[str, Mapping[str, Any]]) -> dict[str, Compiled
 
 
 def _ptx_types(ptx: str, name: str) -> tuple[str, ...]:
-    """The PTX types of the parameters of a kernel, given its mangled name."""
+    """Return the PTX types of the parameters of the kernel with this mangled name."""
     (declaration,) = re.findall(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
     return tuple(map("".join, _PARAMETER.findall(declaration)))
 

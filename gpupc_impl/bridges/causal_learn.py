@@ -1,10 +1,10 @@
-"""Our tests as causal-learn's, for its PC, FCI and others: ``gpupc_fisherz``, ``gpupc_chisq``, ``gpupc_cmiknn`` and
-``gpupc_kernel``.
+"""Registers our tests in causal-learn, for its PC, FCI and others: ``gpupc_fisherz``, ``gpupc_chisq``, ``gpupc_cmiknn``
+and ``gpupc_kernel``.
 
 Importing this module registers them. causal-learn requests one p-value at a time, but in a predictable order: for each
-variable x it goes through the neighbours of x and their conditioning sets. So a request for (x, y, S) computes the
-p-values of x and several other variables given S in one batch, which shares the work that depends on x and S alone, and
-they are kept until causal-learn moves on to another variable.
+variable x it goes through the neighbours of x and their conditioning sets. A request for (x, y, S) therefore computes
+the p-values of x and several other variables given S in one batch, which shares the work that depends on x and S alone.
+These p-values are kept until causal-learn continues with another variable.
 """
 
 import abc
@@ -33,17 +33,17 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS
 
 KEPT_VALUES = 1 << 24
-"""Upper bound on the p-values that are kept for one variable; beyond it they are computed again."""
+"""The upper bound on the p-values that are kept for one variable; further p-values are computed again."""
 
 DENSE_CELLS = 1 << 20
-"""Upper bound on the cells of a batch of contingency tables that are counted in one array."""
+"""The upper bound on the cells of a batch of contingency tables that are counted in one array."""
 
 
 class BatchedTest(CIT_Base, abc.ABC):
     """A causal-learn test that computes the p-values of several variables in one batch.
 
     Args:
-        data: (samples, variables).
+        data: the samples, (samples, variables).
         cache_path: causal-learn's file of p-values, which these tests do not support.
         options: parameters of the problem's `from_data`.
 
@@ -67,9 +67,10 @@ class BatchedTest(CIT_Base, abc.ABC):
         self.method = self.name
         self.problem: Any = self.problem_class.from_data(data, **options)
         self._current: tuple[int, int] | None = None  # the variable x and the level of the latest request
-        self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # of x, by set and other variable
-        self._candidates: set[int] = set()  # the variables that are expected with x
-        self._neighbours: dict[int, set[int]] = {}  # by variable, those requested with it at level 1 or above
+        self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # p-values of x, by set and other variable
+        self._candidates: set[int] = set()  # the variables that are expected to be tested with x
+        # for each variable, the variables that were tested with it at level 1 or above
+        self._neighbours: dict[int, set[int]] = {}
         self._kept = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -77,7 +78,7 @@ class BatchedTest(CIT_Base, abc.ABC):
         return self
 
     def __call__(self, X: int, Y: int, condition_set: Iterable[int] | None = None) -> float:
-        """The p-value of X and Y given the set; where no test is possible 0, which never separates.
+        """Return the p-value of X and Y given the set; 0, which never separates, if no test is possible.
 
         Raises:
             ValueError: the variables are not distinct.
@@ -115,19 +116,20 @@ class BatchedTest(CIT_Base, abc.ABC):
 
     @abc.abstractmethod
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
-        """(k,) p-values of x and each of the k others given the members."""
+        """Return the p-values of x and each of the k other variables given the members: (k,)."""
 
 
 class FisherZ(BatchedTest):
-    """Fisher's z as in causal-learn's ``fisherz``; a near singular M2 takes its pseudo-inverse (docs/ci-tests.md)."""
+    """Fisher's z as in causal-learn's ``fisherz``; if M2 is near singular, its pseudo-inverse is used
+    (docs/ci-tests.md)."""
 
     name, problem_class = "gpupc_fisherz", GaussianProblem
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem, level = self.problem, len(members)
         correlation = problem.correlation
-        # Cholesky's factorisation of M2, row by row, with the columns of the others and of x appended. Sums have a
-        # fixed order, so that (x, y) gives the same bits as (y, x).
+        # This is Cholesky's factorisation of M2, row by row, with the columns of the others and of x appended. Sums
+        # have a fixed order, so that (x, y) gives the same bits as (y, x).
         columns = correlation[np.ix_(members, [*members, *others, x])]
         for k in range(level):
             pivot = columns[k, k]
@@ -154,7 +156,7 @@ class FisherZ(BatchedTest):
 class ChiSquare(BatchedTest):
     """Pearson's chi-square as in causal-learn's ``chisq``: degrees of freedom count the categories that occur.
 
-    That is the rule ``df_rule="adjusted"``.
+    This rule corresponds to ``df_rule="adjusted"``.
     """
 
     name, problem_class = "gpupc_chisq", DiscreteProblem
@@ -211,7 +213,7 @@ class CMIknn(BatchedTest):
 
 
 class KernelTest(BatchedTest):
-    """RCIT, RCoT or KCI (docs/kernel.md), by the option ``test``.
+    """RCIT, RCoT or KCI (docs/kernel.md), selected by the option ``test``.
 
     Args:
         backend: where the tests are computed: ``"auto"``, ``"cuda"`` or ``"host"``.

@@ -21,9 +21,10 @@ class PC(BaseEstimator):
         options: parameters of the test and of the method, such as ``{"permutations": 200}``.
 
     Attributes:
-        adjacency_: (p, p) bool; ``[i, j]`` is True for i -> j, and ``[j, i]`` as well for an edge without a direction.
+        adjacency_: (p, p) bool; ``[i, j]`` is True for i -> j; for an edge without a direction ``[j, i]`` is True as
+            well.
         graph_: the `CPDAG` with its `Skeleton` and the separating sets.
-        n_features_in_, feature_names_in_: number and names of the fitted variables, as usual in scikit-learn.
+        n_features_in_, feature_names_in_: the number and the names of the fitted variables, as usual in scikit-learn.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ EXPECTED = (
     MissingPackage,
     OSError,
 )
-"""Errors that the user can act on, which are shown by their message alone; any other error is a bug."""
+"""Errors that the user can correct, for which only the message is shown; any other error is a bug."""
 
 
 INTERRUPTED = 130
@@ -46,7 +46,8 @@ def run() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 for a bug, 2 for what the user can correct, 130 for Ctrl-C.
+    """Run a command and return its exit code: 0 for success, 1 for a bug, 2 for an error that the user can correct, 130
+    for Ctrl-C.
 
     With ``GPUPC_DEBUG=1`` in the environment errors keep their traceback.
     """

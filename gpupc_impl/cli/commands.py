@@ -1,4 +1,4 @@
-"""The commands: each takes parsed arguments, and prints and writes results."""
+"""The commands: each command takes parsed arguments, and prints and writes results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gpupc_impl.views.text import text_table
 
 
 def list_methods(args: argparse.Namespace) -> None:
-    """The command ``methods``."""
+    """Run the command ``methods``."""
     listed_methods = methods(args.family)
     if not listed_methods:
         families = sorted({method.family for method in methods().values()})
@@ -52,9 +52,9 @@ def list_methods(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """The commands ``skeleton`` and ``pc``."""
+    """Run the command ``skeleton`` or ``pc``."""
     request = _request(args)
-    # What can be written is checked before the data are read, which may take long.
+    # Whether the output can be written is checked before the data are read, since reading may take long.
     if args.output is not None:
         _check_output(args.output, args.data, OUTPUT_SUFFIXES)
     if args.report is not None:
@@ -92,7 +92,8 @@ def search(args: argparse.Namespace) -> None:
 
 
 def _request(args: argparse.Namespace) -> SearchRequest:
-    """The request that the command line's arguments describe; those of the same name are attributes as they are.
+    """Return the request that the command line's arguments describe; arguments and attributes of the same name
+    correspond.
 
     Raises:
         UsageError: the arguments do not fit together, or the file of background knowledge cannot be read.
@@ -116,7 +117,7 @@ REPORT_SUFFIXES = (".html", ".htm")
 
 
 COMPILING_NAMED = 0.05
-"""Seconds from which the time for compiling kernels is named: reading them from the cache takes less."""
+"""The time in seconds from which the compilation of kernels is reported; reading them from the cache takes less."""
 
 COMMANDS = {"compile": fill_cache, "methods": list_methods, "skeleton": search, "pc": search, "records": records.run}
 

@@ -1,4 +1,4 @@
-"""The command ``records``: it publishes the runs of a workflow, merges those of several machines, and checks them."""
+"""The command ``records`` publishes the runs of a workflow, merges the runs of several machines, and checks them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ACTIONS = {
         "sets are there, no run stands twice, lines are sorted and compact, and no host name or home folder is told.",
     ),
 }
-"""A summary and a description of each action."""
+"""The summary and the description of each action."""
 
 PREFERENCES = ("newest", "first")
 """The rules of `measurement.publish.PREFERENCES`, which is not imported to parse a command line."""
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the command to those of a parser."""
+    """Add the command to a parser's commands."""
     summary = "publish, merge and check the records of measurements"
     actions = commands.add_parser("records", help=summary, description=summary).add_subparsers(
         metavar="ACTION", dest="action", required=True
@@ -58,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run an action and print what it did.
+    """Run an action and print a summary of what it did.
 
     Raises:
         UsageError: nothing was written, or the folder is not as it should be; the message says why.

@@ -1,4 +1,4 @@
-"""The state of a search between two levels, in a file from which a killed search resumes."""
+"""Saves the state of a search between two levels to a file, from which a killed search resumes."""
 
 import dataclasses
 import math
@@ -18,12 +18,12 @@ COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
 
 @dataclasses.dataclass(frozen=True)
 class SearchState:
-    """The state of a search after some levels.
+    """The state of a search after some of its levels.
 
     Attributes:
         adjacency: (p, p) bool.
-        outcomes: the outcome of each level so far, with its seconds if the resumed search reports them.
-        pmax: (p, p) float64, or None if the search does not record it.
+        outcomes: the outcome of each finished level; its seconds are None unless the resumed search reports them.
+        pmax: (p, p) float64: the largest p-values so far, or None if the search does not record them.
     """
 
     adjacency: np.ndarray
@@ -36,11 +36,12 @@ class Checkpoint:
 
     Args:
         problem: the problem that is searched.
-        separating_sets: the rule by which sets are chosen, which cannot change for levels that are done.
+        separating_sets: the rule by which sets are chosen; a search resumes only under the rule that its finished
+            levels had.
         pmax: whether the search records the largest p-values.
 
     Raises:
-        InvalidProblem: its folder cannot be made.
+        InvalidProblem: the folder cannot be made.
     """
 
     def __init__(self, path: str, problem: Problem, separating_sets: str, pmax: bool):
@@ -48,7 +49,7 @@ class Checkpoint:
         self.path, self.problem, self.separating_sets, self.pmax = Path(path), problem, separating_sets, pmax
 
     def save(self, state: SearchState) -> None:
-        """Replace the stored state by this one, atomically."""
+        """Replace the stored state by this one in one atomic step."""
         levels = [{name: getattr(outcome, name) for name in (*COUNTS, "seconds")} for outcome in state.outcomes]
         arrays: dict[str, Any] = {} if state.pmax is None else {"pmax": state.pmax}
         for level, outcome in enumerate(state.outcomes):
@@ -64,7 +65,7 @@ class Checkpoint:
             write_sealed(file, description, arrays)
 
     def load(self) -> SearchState | None:
-        """The state from which to resume; None if there is no file.
+        """Read the state from which to resume; None if there is no file.
 
         Raises:
             InvalidProblem: the file is damaged, or belongs to another problem or another kind of search.
@@ -94,7 +95,7 @@ class Checkpoint:
             return state
         except (InvalidProblem, MemoryError):
             raise
-        except Exception as error:  # a damaged file can raise nearly anything
+        except Exception as error:  # A damaged file can raise almost any exception.
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def _refuse_another(self, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

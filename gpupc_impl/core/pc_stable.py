@@ -1,7 +1,7 @@
 """The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every family, method and reference.
 
-A method only runs single levels. When the search ends, what is counted and what is returned is decided here, so that it
-is the same for all methods.
+A method only runs single levels. This module decides when the search ends, what is counted and what is returned, so
+that all methods agree in these.
 """
 
 import abc
@@ -19,7 +19,7 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 MAX_SETS = 2**62
-"""The upper bound on conditioning sets of a row: keys have 62 bits for the rank of a set."""
+"""The upper bound on the conditioning sets of a row, since keys have 62 bits for the rank of a set."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,16 +27,16 @@ class LevelOutcome:
     """The result of one level.
 
     Attributes:
-        edges: edges left.
+        edges: the number of edges left.
         max_degree: the largest number of neighbours left among the variables with an edge that is not required.
-        tests: CI tests performed.
-        pairs: (k, 2) removed pairs, i < j, in any order; None at level 0, and from a search that returns the
-            separating sets of all levels at its end.
-        sets: (k, level) their separating sets, each ascending.
-        undefined: tests that were not decided, because a residual variance was zero.
-        pseudo_inverses: near-singular conditioning matrices.
-        seconds: the time of the level without waits for compilers, from a search that runs several levels in one call;
-            None: the call's time.
+        tests: the number of CI tests performed.
+        pairs: (k, 2) removed pairs, i < j, in any order; None at level 0, and for a search that returns the separating
+            sets of all levels at its end.
+        sets: (k, level) the separating sets of these pairs, each ascending.
+        undefined: the number of tests that were not decided, because a residual variance was zero.
+        pseudo_inverses: the number of near-singular conditioning matrices.
+        seconds: the level's time without waits for compilers, as reported by a search that runs several levels in one
+            call; None: the time of the call is used.
     """
 
     edges: int
@@ -50,10 +50,11 @@ class LevelOutcome:
 
 
 class LevelSearch(abc.ABC):
-    """The search of a method for one problem, which the level loop drives.
+    """A method's search on one problem, which the level loop drives.
 
     Attributes:
-        backend: where its kernels run; None for a search without kernels. Waits for compilers are in no level's time.
+        backend: where the kernels run; None for a search without kernels. The loop subtracts this backend's waits for
+            compilers from each level's time.
     """
 
     backend: Backend | None = None
@@ -67,14 +68,14 @@ class LevelSearch(abc.ABC):
         """(p, p) bool: the remaining edges, in host memory."""
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets | None:
-        """The separating sets of all levels, from a search that collects them at its end.
+        """Return the separating sets of all levels, if the search collects them at its end.
 
-        None from a search whose `LevelOutcome` holds each level's sets.
+        The result is None if the search puts each level's sets into its `LevelOutcome`.
         """
         return None
 
     def pmax(self) -> np.ndarray | None:
-        """(p, p) float64: the largest p-values; None if they were not requested."""
+        """Return the largest p-values, (p, p) float64; None if they were not requested."""
         return None
 
 
@@ -114,7 +115,7 @@ class GraphSearch(LevelSearch):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """A finished level, as a progress display shows it."""
+    """A finished level, as a progress display receives it."""
 
     level: int
     edges: int
@@ -176,7 +177,8 @@ def pc_stable(
 
 
 def stop_reason(problem: Problem, level: int, max_degree: int) -> str | None:
-    """Why a level is not run, as a sentence; None if it is run (cuPC, Algorithm 2, line 13, and our limits)."""
+    """Return the reason why a level is not run, as a sentence; None if it is run (cuPC, Algorithm 2, line 13, and our
+    limits)."""
     if max_degree - 1 < level:
         return f"complete: no variable has the {level + 1} neighbours that a test of level {level} needs"
     if problem.max_level is not None and level > problem.max_level:

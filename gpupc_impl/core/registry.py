@@ -31,18 +31,19 @@ class UnknownMethod(ValueError):
 
 
 class InvalidParameter(ValueError):
-    """A method parameter is unknown or out of range; the message names it, the value and the limit."""
+    """A method parameter is unknown or out of range; the message names the parameter, its value and its limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A parameter of a method. It changes the method's speed, never its answer to the problem that its facts state.
+    """A parameter of a method, which changes the method's speed but not its answer. An exception must state in the
+    result's facts which problem it solves instead.
 
     Attributes:
-        default: the value if none is given; its type is the parameter's type.
-        description: one line, with the symbol of the paper.
-        minimum, maximum: inclusive range of a number.
-        choices: allowed values, instead of a range.
+        default: the value if the user sets none; its type is the parameter's type.
+        description: one line, with the symbol that the paper uses.
+        minimum, maximum: the inclusive range of a number.
+        choices: the allowed values, instead of a range.
     """
 
     default: Any
@@ -52,7 +53,7 @@ class Parameter:
     choices: tuple[Any, ...] | None = None
 
     def parse(self, name: str, value: Any) -> Any:
-        """The value in the parameter's type, into which text from a command line is converted.
+        """Convert a value, perhaps text from a command line, to the parameter's type.
 
         Raises:
             InvalidParameter: the value has another type, or is out of range.
@@ -78,17 +79,17 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """How one search is run. Only `separating_sets` can change the answer.
+    """The options of one search, of which only `separating_sets` can change the answer.
 
     Attributes:
         backend: where kernels run; None for a CPU reference, which has no kernels.
-        params: the method's own parameters, complete and checked.
+        params: all parameters of the method, checked.
         separating_sets: ``"canonical"`` (the set that a serial PC-stable finds, see "One answer" in
-            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds; the sets
-            then vary from run to run).
+            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds, so that
+            sets vary from run to run).
         pmax: whether to record the largest p-value of every pair.
-        progress: called after each level.
-        facts: facts about the run for the result.
+        progress: is called after each level.
+        facts: facts about the run that are added to the result.
     """
 
     backend: Backend | None
@@ -104,27 +105,28 @@ class Method:
     """A registered method.
 
     Attributes:
-        name: its name in commands, configs, records and tables.
+        name: the method's name in commands, configs, records and tables.
         family: the family of the problems that it solves (``"gaussian"``, ...).
-        backends: ``("cuda", "host")`` for methods made of kernels, ``("cuda",)`` for programs of other people that
+        backends: ``("cuda", "host")`` for methods with kernels of ours, ``("cuda",)`` for other authors' programs that
             need a GPU, ``("cpu",)`` for references.
         source: the paper, section and algorithm, or the library.
-        summary: what it does, in one line.
-        params: parameters by name.
-        reference: whether it is a CPU reference, over which speedups are computed.
-        canonical: whether its separating sets are canonical; if not, only its adjacency is compared.
-        random: whether its tests draw random numbers of their own, so that its adjacency may differ.
-        knowledge: whether it respects `Problem.fixed`, the required and forbidden edges.
-        cluster: whether it runs on a cluster: its parameters are about machines and memory, while those of other
-            methods shape launches, and it records no largest p-values.
-        problem_defaults: parameters of `from_data` for its problems, unless the user gives others.
+        summary: a description in one line.
+        params: the method's parameters by name.
+        reference: whether the method is a CPU reference, relative to which speedups are computed.
+        canonical: whether its separating sets are canonical; if not, verification compares only its adjacency.
+        random: whether its tests use their own random numbers, so that its adjacency may differ from that of other
+            methods.
+        knowledge: whether it supports `Problem.fixed`, the required and forbidden edges.
+        cluster: whether it runs on a cluster. The parameters of such a method are about machines and memory instead of
+            launch shapes, and it records no largest p-values.
+        problem_defaults: parameters of `from_data` that its problems have unless the user sets others.
         solve: ``(problem, run) -> Skeleton``.
         unavailable: ``() -> str | None``, for a missing library.
         kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
             them first. Equal arguments give the same object, as `Backend.prefetch` takes it. By default kernels are
             compiled as they are needed.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
-        module: the Python module that defines it.
+        module: the Python module that defines the method.
     """
 
     name: str
@@ -183,7 +185,8 @@ def method(name: str, **attributes: Any) -> Callable[[Solve], Solve]:
 
 
 def needs_package(module: str, package: str) -> Callable[[], str | None]:
-    """The ``unavailable`` of a method that needs a module: says how to install its package if it is missing."""
+    """Return an ``unavailable`` function for a method that needs a module; it says how to install the missing
+    package."""
 
     def unavailable() -> str | None:
         try:
@@ -206,7 +209,7 @@ def at_most_threads(most: int, *names: str) -> Callable[[Mapping[str, Any]], str
 
 
 def methods(family: str | None = None) -> dict[str, Method]:
-    """All methods by name, or those of one family."""
+    """Return all methods by name, or those of one family."""
     _discover()
     return {name: each for name, each in _METHODS.items() if family in (None, each.family)}
 
@@ -224,7 +227,7 @@ def get_method(name: str) -> Method:
 
 
 def method_packages() -> list[str]:
-    """The packages and modules with methods: the installed ones that families name, then plug-ins."""
+    """Return the packages and modules with methods: the installed ones that families name, then plug-ins."""
     named = dict.fromkeys(package for family in families().values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
 
@@ -239,7 +242,7 @@ def listed_kernels(packages: Iterable[str], max_level: int) -> list[KernelSource
 
 @functools.cache
 def _discover() -> None:
-    """Import every public module of the packages, whose decorators register methods."""
+    """Import every public module of the packages, so that their decorators register methods."""
     for name in method_packages():
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(getattr(package, "__path__", ())):

@@ -1,4 +1,4 @@
-"""Arithmetic of device memory, for plans that must not exceed a budget."""
+"""Arithmetic of device memory, with which plans keep within a budget."""
 
 import math
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.integers import round_up
 
 COUNTER_BYTES = 8 * math.prod(COUNTER_SHAPE)
-"""The counters of a launch."""
+"""The size of a launch's counters, in bytes."""
 
 
 def allocated_bytes(nbytes: int) -> int:
-    """What the device's allocator takes for an array of so many bytes."""
+    """Return the bytes that the device's allocator uses for an array of this many bytes."""
     return round_up(nbytes, 512)
 
 

@@ -1,8 +1,8 @@
-"""The user's data as a table that a problem takes: from a file, a DataFrame, an AnnData object or an array.
+"""Converts the user's data (a file, a DataFrame, an AnnData object or an array) to a table that a problem takes.
 
-Nothing is imputed, and nothing is dropped without a request: missing values are an error unless `MISSING` says what to
-do, and what looks like a mistake (genes in rows, categories written as numbers) is a warning that says how to correct
-it.
+Nothing is imputed, and nothing is dropped without a request: missing values are an error unless the user chooses one of
+`MISSING`. Probable mistakes (genes in rows, categories written as numbers) cause a warning that explains how to correct
+them.
 """
 
 import dataclasses
@@ -25,10 +25,10 @@ MANY_VARIABLES = 5
 """A table with at least this many times as many columns as rows may have its variables in rows."""
 
 FEWEST_SAMPLES = 4
-"""Lower bound on the samples with which Fisher's z test can separate two variables."""
+"""The lower bound on the samples with which Fisher's z test can separate two variables."""
 
 NEARLY_UNIQUE = 0.9
-"""Labels of which at least this share of the rows has a label of its own are taken for identifiers."""
+"""The share of distinct labels among the rows from which a column is assumed to hold identifiers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +37,10 @@ class InputTable:
 
     Attributes:
         values: an array or a DataFrame.
-        names: the variables' names; None where `values` carries them or there are none.
+        names: the variables' names; None if `values` contains them or there are none.
         kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
         label_columns: names of the columns of a DataFrame that hold labels.
-        summary: what was read, in one line.
+        summary: a description of the data in one line.
     """
 
     values: Any
@@ -60,16 +60,17 @@ def read_input(
     form: TableFormat | None = None,
     correlation: bool = False,
 ) -> InputTable:
-    """Read the user's data, transpose them where requested and handle missing values.
+    """Read the user's data, transpose them if requested and handle missing values.
 
     Args:
         data: the path of a file (see `gpupc_impl.tables.read_table`), a DataFrame, an AnnData object or an array.
-        names: the variables' names, where the data carry none.
-        kind: what the columns hold where that is known: ``"numbers"``, ``"labels"`` or ``"both"``; None infers it.
+        names: the variables' names, if the data have none.
+        kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``; None infers it.
         missing: one of `MISSING`.
         transpose: whether variables are in rows and samples in columns, as is usual for genes; the row names of a
-            DataFrame then name the variables. None means no, with a warning where the shape suggests it.
-        form: how the table is written; None infers it.
+            DataFrame then name the variables. None means that they are not, with a warning if the shape suggests
+            otherwise.
+        form: the format of the table; None infers it.
         correlation: whether the data are a correlation matrix, which is not examined here.
 
     Raises:
@@ -111,7 +112,8 @@ def read_input(
 def _in_memory(
     data: Any, names: Sequence[str] | None, kind: str | None, form: TableFormat, transpose: bool
 ) -> tuple[Table, Sequence[str] | None]:
-    """The table of an object, with the types of a DataFrame's columns inferred from their cells, and its names."""
+    """Return the table of an object, with the types of a DataFrame's columns inferred from their cells, and its
+    names."""
     if hasattr(data, "obs_names") and hasattr(data, "to_df"):
         data = data.to_df()
     if transpose:
@@ -130,7 +132,8 @@ def _in_memory(
 
 
 def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, str]:
-    """An array of text or of objects as float64 where every column holds numbers, else as it is."""
+    """Convert an array of text or of objects to float64 if every column holds numbers; otherwise return it
+    unchanged."""
     import pandas as pd
 
     frame, remark = typed(pd.DataFrame(data), None, place, form.decimal, form.missing_values)
@@ -147,7 +150,7 @@ def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
 
 
 def choose_family(table: InputTable, requested: str | None) -> str:
-    """The requested family, or by default that of the table's kind.
+    """Return the requested family, or by default that of the table's kind.
 
     Raises:
         InvalidProblem: the table has labels and the family's test takes numbers, or the table has columns of both kinds
@@ -167,7 +170,7 @@ def choose_family(table: InputTable, requested: str | None) -> str:
 
 
 def _labels_refused(table: InputTable, family: str | None) -> str:
-    """Why a test of numbers cannot take the table, and what the user can do."""
+    """Return the reason why a test of numbers cannot take the table, and the way out."""
     ways = []
     categories = "say"
     if table.kind == "both":
@@ -183,7 +186,7 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
 
 
 def _families_of(kind: str) -> list[str]:
-    """The names of the families whose tests take this kind of data."""
+    """Return the names of the families whose tests take this kind of data."""
     return [family.name for family in families().values() if family.data == kind]
 
 
@@ -196,18 +199,18 @@ def _options_of(kind: str) -> str:
 
 
 def _matrix(data: Any) -> np.ndarray | None:
-    """A square table of at least two rows as float64; None for any other."""
+    """Return a square table of at least two rows as float64; None for any other table."""
     n, p = np.shape(data)
     if n != p or n < 2:
         return None
     try:
         return np.asarray(data, np.float64)
-    except (TypeError, ValueError):  # the problem reports what is wrong
+    except (TypeError, ValueError):  # The problem reports the fault.
         return None
 
 
 def _refuse_correlations(data: Any) -> None:
-    """Refuse a matrix of correlations that is given as samples."""
+    """Refuse a matrix of correlations that is passed as samples."""
     matrix = _matrix(data)
     if matrix is not None and (np.diag(matrix) == 1).all() and np.array_equal(matrix, matrix.T):
         raise InvalidProblem(
@@ -217,7 +220,7 @@ def _refuse_correlations(data: Any) -> None:
 
 
 def _refuse_indefinite(data: Any) -> None:
-    """Refuse a correlation matrix that no data have; what else is wrong with it the problem reports."""
+    """Refuse a correlation matrix that no data can have; the problem reports its other faults."""
     matrix = _matrix(data) if np.ndim(data) == 2 else None
     if matrix is None or not np.isfinite(matrix).all() or not np.array_equal(matrix, matrix.T):
         return
@@ -232,11 +235,11 @@ def _refuse_indefinite(data: Any) -> None:
 
 
 INDEFINITE = 1e-6
-"""Negative eigenvalues of at most this size for each variable count as rounding errors."""
+"""The upper bound on negative eigenvalues, per variable, that count as rounding errors."""
 
 
 def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: Sequence[str]) -> None:
-    """Warn of labels that nearly every row has of its own, and of a first column that counts the rows."""
+    """Warn of a column whose labels differ in nearly every row, and of a first column that counts the rows."""
     n = len(data)
     if n < 2 * REPEATS:
         return
@@ -267,7 +270,7 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
 
 
 def _transposed(data: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
-    """The transposed table, with the type of each column of a DataFrame inferred again, and its names."""
+    """Return the transposed table, with the type of each column of a DataFrame inferred again, and its names."""
     if not is_frame(data):
         return np.asanyarray(data).T, names
     import pandas as pd
@@ -293,14 +296,15 @@ def _warn_of_orientation(data: Any) -> None:
 
 
 def _label_columns(data: Any) -> tuple[str, ...]:
-    """The names of the columns of a DataFrame that hold no numbers."""
+    """Return the names of the columns of a DataFrame that hold no numbers."""
     if not is_frame(data):
         return ()
     return tuple(str(name) for name, dtype in data.dtypes.items() if dtype.kind not in "iufc")
 
 
 def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
-    """`InputTable.kind`; columns that can be read both ways are of the expected kind, and numbers beside numbers."""
+    """Return `InputTable.kind`; columns that can be read both ways count as the expected kind, or as numbers beside
+    numbers."""
     if not label_columns:
         return "numbers"
     only_labels = len(label_columns) == data.shape[1]
@@ -312,7 +316,7 @@ def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> st
 
 
 def _is_numeric(column: Any) -> bool:
-    """Whether a column can be read as numbers, as Booleans and objects that are numbers can."""
+    """Return whether a column can be read as numbers, which includes Booleans and objects that are numbers."""
     if column.dtype.kind in "iufcb":
         return True
     try:
@@ -336,10 +340,11 @@ def _warn_of_categories(table: InputTable, family: str) -> None:
 
 
 def few_values(values: Any) -> np.ndarray:
-    """(p,) bool: whether a column holds whole numbers with few distinct values (see `FEW_VALUES` and `REPEATS`)."""
+    """Return whether columns hold whole numbers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
+    bool."""
     try:
         values = np.asarray(values, np.float64)
-    except (TypeError, ValueError):  # the problem reports what is wrong
+    except (TypeError, ValueError):  # The problem reports the fault.
         return np.zeros(0, bool)
     if values.ndim != 2 or len(values) < 2 * REPEATS:
         return np.zeros(0, bool)

@@ -1,7 +1,7 @@
-"""The time of each kernel of a search on a device.
+"""Measures the time of each kernel of a search on a device.
 
-The host waits for every launch, so each kernel has the device to itself. Its time includes some microseconds for the
-wait. In a search without waits the host prepares launches while kernels run, so it takes less time than this one.
+The host waits for every launch, so each kernel has the device to itself. The time of a kernel includes some
+microseconds for the wait. A search without waits takes less time, because the host prepares launches while kernels run.
 """
 
 import collections
@@ -17,7 +17,8 @@ from gpupc_impl.measurement.bench import Setting
 
 
 class KernelTime(NamedTuple):
-    """A kernel in one search: its name with its template arguments, its launches, and the seconds of all of them."""
+    """A kernel in one search: its name with template arguments, the number of its launches, and the seconds of all of
+    them."""
 
     kernel: str
     launches: int
@@ -25,7 +26,8 @@ class KernelTime(NamedTuple):
 
 
 class SearchTime(NamedTuple):
-    """One search with a wait after each launch: its seconds, its CI tests, and its kernels, the longest first."""
+    """One search with a wait after each launch: its seconds, its number of CI tests, and its kernels, the slowest
+    first."""
 
     seconds: float
     tests: int
@@ -33,7 +35,7 @@ class SearchTime(NamedTuple):
 
 
 class _TimedKernel:
-    """A kernel that waits for the end of each launch."""
+    """A kernel whose launches wait until they have finished."""
 
     def __init__(self, kernel: Kernel, backend: Backend, add: Callable[[str, float], None]):
         self._kernel, self._backend, self._add = kernel, backend, add
@@ -65,10 +67,10 @@ class _TimedBackend:
 
 
 def search_time(problem: Problem, setting: Setting, backend: str = "auto", repeats: int = 5) -> SearchTime:
-    """Time the kernels of a search, in the run of median time among `repeats` runs after one to warm up.
+    """Time the kernels of a search, in the run of median time among `repeats` runs after one run for warming up.
 
     Raises:
-        ValueError: the method has no kernels, `repeats` is below 1, or as `gpupc_impl.core.solve.solve`.
+        ValueError: the method has no kernels, `repeats` is below 1, or `gpupc_impl.core.solve.solve` raises it.
         DeviceMemoryError: the problem does not fit in device memory.
     """
     method = get_method(setting.method)
@@ -98,7 +100,8 @@ def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Sett
 
 
 def table(search: SearchTime) -> str:
-    """A table with each kernel's launches, their milliseconds, microseconds for one, and share of all kernels' time."""
+    """Return a table with each kernel's launches, their milliseconds, the microseconds per launch, and the share of all
+    kernels' time."""
     total = sum(kernel.seconds for kernel in search.kernels)
     rows: list[Sequence[str]] = [("kernel", "launches", "ms", "us each", "share")]
     for name, launches, seconds in search.kernels:

@@ -1,4 +1,4 @@
-"""The file of a problem, protected from methods that change it."""
+"""Protects the file of a problem from methods that change it."""
 
 import contextlib
 import hashlib
@@ -27,9 +27,10 @@ class ProblemFile:
         self._last_states = self._states()
 
     def put_back(self) -> str | None:
-        """Restore the file if it was changed since the last call; returns what happened, as a sentence, or None.
+        """Restore the file if it was changed since the last call; returns a sentence about the change, or None.
 
-        A matrix in a file of its own is too large for a copy and is not restored; opening the problem then fails.
+        If the matrix lies in a file of its own, it is too large for a copy and is not restored; opening the problem
+        then fails.
         """
         states = self._states()
         if states == self._last_states:
@@ -57,7 +58,8 @@ class ProblemFile:
         return digests[0] == digests[1]
 
     def _states(self) -> list[tuple[int, ...] | None]:
-        """For each file what every write changes, of which nobody can reset the change time; None if it is missing."""
+        """Return for each file the facts that every write changes, among them the change time, which nobody can reset;
+        None if the file is missing."""
         states: list[tuple[int, ...] | None] = []
         for path in (self.path, *self._beside):
             try:
@@ -70,7 +72,7 @@ class ProblemFile:
 
 @contextlib.contextmanager
 def kept(path: Path, problem: Problem, folder: Path) -> Iterator[ProblemFile]:
-    """A problem's file with an unnamed copy in a folder, which is deleted at the end of the block or of the process."""
+    """Yield a problem's file with an unnamed copy in a folder, which is deleted when the block or the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as copy:
         yield ProblemFile(path, problem, copy)

@@ -1,4 +1,4 @@
-"""Skeletons over a grid of alphas."""
+"""Finds skeletons over a grid of alphas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALPHAS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 
 @dataclasses.dataclass(frozen=True)
 class AlphaPath(Mapping[float, Skeleton]):
-    """The skeletons of the same data by ascending alpha: ``path[0.01]`` is what ``skeleton(data, 0.01)`` finds."""
+    """The skeletons of the same data by ascending alpha: ``path[0.01]`` equals ``skeleton(data, 0.01)``."""
 
     skeletons: Mapping[float, Skeleton]
 
@@ -44,9 +44,9 @@ class AlphaPath(Mapping[float, Skeleton]):
         return study("Edges by alpha", self.to_frame(), self.plot, "<code>.to_frame()</code>")
 
     def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.
+        """Return a DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.
 
-        The seconds are those spent in levels, without the preparation of the data.
+        The seconds are the time of all levels, without the preparation of the data.
         """
         import pandas
 
@@ -57,11 +57,11 @@ class AlphaPath(Mapping[float, Skeleton]):
         return pandas.DataFrame(rows, columns=["alpha", "edges", "levels", "tests", "seconds"])
 
     def edges(self) -> pandas.DataFrame:
-        """A DataFrame with a row for each pair that is an edge at some alpha.
+        """Return a DataFrame with a row for each pair that is an edge at some alpha.
 
-        Its columns are ``source``, ``target`` and, named by each alpha, a bool that says whether the pair is an edge.
-        A larger alpha usually keeps more edges, but not always: a set may separate a pair because its variables are
-        neighbours at the larger alpha alone.
+        Its columns are ``source``, ``target`` and, for each alpha, a column of this name that states whether the pair
+        is an edge. A larger alpha usually keeps more edges, but not always: a set may separate a pair because its
+        variables are neighbours only at the larger alpha.
         """
         import pandas
 
@@ -103,8 +103,7 @@ def alpha_path(
         data, options: everything else that `skeleton` takes.
 
     Raises:
-        InvalidProblem: there is no alpha, or one is given twice.
-        What `skeleton` raises.
+        InvalidProblem: there is no alpha, or one is passed twice; and the errors of `skeleton`.
     """
     grid = sorted({search_parameters(alpha, options.get("max_level"))["alpha"] for alpha in alphas})
     if not grid or len(grid) != len(alphas):

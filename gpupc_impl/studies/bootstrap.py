@@ -1,4 +1,4 @@
-"""Bootstrap: how often searches of resampled data find each edge and each direction."""
+"""Bootstrap: counts how often searches of resampled data find each edge and each direction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """How often each edge and each direction was found in resampled data.
+    """The frequencies of edges and directions in resampled data.
 
     Attributes:
         n: number of resamples.
@@ -49,7 +49,7 @@ class Bootstrap:
 
     @property
     def edge_frequencies(self) -> np.ndarray:
-        """(p, p) float64, symmetric: the share of resamples with an edge."""
+        """The share of resamples with an edge, (p, p) float64, symmetric."""
         return (self.directed + self.directed.T + self.undirected) / self.n
 
     @property
@@ -71,7 +71,7 @@ class Bootstrap:
         return study(repr(self), self.to_frame(), draw, "<code>.to_frame()</code>")
 
     def to_frame(self, at_least: float = 0.0) -> pandas.DataFrame:
-        """A DataFrame with a row for each pair that is an edge in some resample, in descending order of frequency.
+        """Return a DataFrame with a row for each pair that is an edge in some resample, by descending frequency.
 
         Its columns are ``source`` and ``target``, in the order of the more frequent direction; ``frequency``, the share
         of resamples with the edge; and ``directed``, ``reversed`` and ``undirected``, the shares with source -> target,
@@ -101,7 +101,7 @@ class Bootstrap:
     def plot(self, at_least: float = 0.5, ax: Axes | None = None, *, title: str | None = None) -> Axes:
         """Draw the edges with a width that grows with their frequency, which is written beside those below 100 %.
 
-        An edge has a direction where most of the resamples that have the edge agree on it.
+        An edge has a direction if most of the resamples that have the edge agree on it.
 
         Args:
             at_least: lower bound on the frequency of the edges that are drawn.
@@ -147,8 +147,8 @@ def bootstrap(
 ) -> Bootstrap:
     """Run `pc` on resampled data and count how often each edge and each direction is found.
 
-    Resample k consists of the rows ``resampled_rows(len(data), seed, k, replace, fraction)`` of ``data``. It does not
-    depend on the number of resamples, or on where and in which order they are searched. Rows that
+    Resample k consists of the rows ``resampled_rows(len(data), seed, k, replace, fraction)`` of ``data``. These rows do
+    not depend on the number of resamples, or on where and in which order they are searched. Rows that
     ``missing="drop-rows"`` drops are dropped before the first draw.
 
     Args:
@@ -169,11 +169,11 @@ def bootstrap(
         progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.
 
     Raises:
-        InvalidProblem: the data or a parameter cannot be used, or the folder belongs to other data or settings.
-        What `pc` raises.
+        InvalidProblem: the data or a parameter cannot be used, or the folder belongs to other data or settings; and the
+        errors of `pc`.
     """
     _check(data, n, seed, replace, fraction, processes, options)
-    graph = pc(data, alpha, **options)  # also checks the other arguments
+    graph = pc(data, alpha, **options)  # This also checks the other arguments.
     problem = graph.skeleton.problem
     job = _Job(*_samples(data, problem.family, options), alpha, seed, replace, fraction)
     store = None if folder is None else Path(folder)
@@ -210,10 +210,10 @@ def bootstrap(
 
 
 def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, fraction: float = 1.0) -> np.ndarray:
-    """The rows of resample k: max(1, round(fraction * n_samples)) indexes from 0 to n_samples - 1.
+    """Return the rows of resample k: max(1, round(fraction * n_samples)) indexes from 0 to n_samples - 1.
 
-    They are drawn from the raw stream of PCG64, which NumPy guarantees for all versions, as it does not for its
-    Generator's distributions.
+    The rows are drawn from the raw stream of PCG64, which NumPy guarantees for all versions, unlike the distributions
+    of its Generator.
     """
     size = max(1, round(fraction * n_samples))
     stream = np.random.PCG64(np.random.SeedSequence([seed, k]))
@@ -243,14 +243,14 @@ def _check(
 FORMAT_OPTIONS = frozenset(field.name for field in dataclasses.fields(TableFormat))
 
 NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")
-"""Options that do not change the graph."""
+"""The options that do not change the graph."""
 
 
 def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The samples in rows, without those that are dropped, and the options with which `pc` takes resamples of them."""
+    """Return the samples in rows, without dropped ones, and the options with which `pc` takes resamples of them."""
     missing = options.get("missing", "error")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the search of all data has already given the warnings
+        warnings.simplefilter("ignore")  # The search of all data has already issued the warnings.
         table = read_input(
             data,
             names=options.get("names"),
@@ -279,7 +279,7 @@ class _Job:
     fraction: float
 
     def search(self, k: int) -> tuple[int, np.ndarray, list[str]]:
-        """Search resample k: its number, its edges as `_edges` gives them, and the messages of its warnings."""
+        """Search resample k; returns its number, its edges (see `_edges`), and the messages of its warnings."""
         rows = resampled_rows(len(self.data), self.seed, k, self.replace, self.fraction)
         resampled = self.data.iloc[rows] if hasattr(self.data, "iloc") else np.asarray(self.data)[rows]
         with warnings.catch_warnings(record=True) as caught:
@@ -289,7 +289,7 @@ class _Job:
 
 
 def _edges(graph: CPDAG) -> np.ndarray:
-    """(m, 3) int32: the edges as i, j and `DIRECTED` (i -> j) or `UNDIRECTED` (i < j)."""
+    """Return the edges as i, j and `DIRECTED` (i -> j) or `UNDIRECTED` (i < j): (m, 3) int32."""
     parts = [
         np.insert(np.argwhere(matrix), 2, kind, axis=1)
         for kind, matrix in ((UNDIRECTED, np.triu(graph.undirected)), (DIRECTED, graph.directed))
@@ -329,7 +329,7 @@ def _search_all(
     else:
         workers = min(processes, len(numbers))
         threads = max(1, len(os.sched_getaffinity(0)) // workers)
-        context = multiprocessing.get_context("spawn")  # a forked process could not use an initialised device
+        context = multiprocessing.get_context("spawn")  # A forked process could not use an initialised device.
         with ProcessPoolExecutor(workers, context, _start_worker, (job, threads)) as pool:
             try:
                 for future in as_completed([pool.submit(_search_in_worker, k) for k in numbers]):

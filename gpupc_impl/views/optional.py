@@ -1,18 +1,18 @@
-"""Optional packages that some views need."""
+"""Imports optional packages that some views need."""
 
 import importlib
 from typing import Any
 
 
 class MissingPackage(ImportError):
-    """A view needs a package that is not installed; the message names it and the extra that installs it."""
+    """A view needs a package that is not installed; the message names the package and the extra that installs it."""
 
 
 def require(module: str, what: str, extra: str) -> Any:
     """Import a module of an optional package.
 
     Args:
-        what: what needs the module, as the plural subject of the message.
+        what: the plural subject of the message, which names what needs the module.
         extra: the extra of this project that installs the package.
 
     Raises:

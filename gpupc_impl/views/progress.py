@@ -20,7 +20,7 @@ SECONDS = 1.0
 
 
 def is_interactive() -> bool:
-    """Whether a person would see a bar: standard error is a terminal, or this is a notebook."""
+    """Return whether a person would see a bar: standard error is a terminal, or this is a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", {})
@@ -87,12 +87,12 @@ def _print_line(text: str) -> None:
 
 @contextlib.contextmanager
 def bar(show: bool | None, total: int | None, title: str, unit: str, done: int = 0) -> Iterator[Any]:
-    """A progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's.
+    """Return a progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's.
 
     Args:
-        show: whether to show the bar; None shows it where a person would see it and tqdm is installed.
-        total: number of units in all; None where it is not known.
-        done: number of units that were complete before.
+        show: whether to show the bar; None shows it if a person would see it and tqdm is installed.
+        total: the number of units in all; None if it is unknown.
+        done: the number of units that were complete before.
 
     Raises:
         MissingPackage: `show` is True and tqdm is not installed.
@@ -113,7 +113,8 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
 
 
 def compile_report(show: bool) -> Callable[[int, int], None] | None:
-    """What shows how many kernels are compiled, of how many, in one line; None where no person would see it.
+    """Return a function that shows on one line how many of the kernels are compiled; None if no person would see the
+    line.
 
     Two zeros remove the line.
     """

@@ -32,7 +32,7 @@ def write(result: Result, path: str | Path) -> None:
 
 
 def page(result: Result) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     skeleton = skeleton_of(result)
     title = f"{'CPDAG' if isinstance(result, CPDAG) else 'Skeleton'} of {len(skeleton.names):,} variables"
     reading = list((skeleton.reading or {}).items())

@@ -11,7 +11,7 @@ SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected"
 
 
 class Text(str):
-    """Text that Python's prompt shows as it is, without quotes and with line breaks."""
+    """Text that Python's prompt shows without quotes and with line breaks."""
 
     __slots__ = ()
 
@@ -24,11 +24,11 @@ def summary(result: Result) -> Text:
 
 
 def summary_lines(result: Result, names: str = "", seconds: float | None = None) -> list[str]:
-    """The lines of `summary`.
+    """Return the lines of `summary`.
 
     Args:
         names: a remark about the variables' names.
-        seconds: duration of the whole call; None where it was not measured.
+        seconds: the duration of the whole call; None if it was not measured.
     """
     skeleton = skeleton_of(result)
     lines = [f"{name}: {value}" for name, value in facts(result)]
@@ -45,7 +45,7 @@ def summary_lines(result: Result, names: str = "", seconds: float | None = None)
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """Names and values of what was searched and found; the number of variables comes first."""
+    """Return names and values of the request and the result; the number of variables comes first."""
     skeleton = skeleton_of(result)
     problem = skeleton.facts.get("problem", {})
     rows = [("variables", f"{len(skeleton.names):,}")]
@@ -70,7 +70,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def level_rows(result: Result) -> list[tuple[str, ...]]:
-    """The rows of a table of levels, the header first."""
+    """Return the rows of a table of levels, the header first."""
     skeleton = skeleton_of(result)
     levels = enumerate(zip(skeleton.edges_per_level, skeleton.tests_per_level, skeleton.seconds_per_level, strict=True))
     return [

@@ -1,10 +1,10 @@
-"""Runs the tutorials, which are scripts in docs/tutorials, and writes pages with what their cells print and draw.
+"""Runs the tutorials (scripts in docs/tutorials), and writes pages with the output of their cells.
 
     python -m workflow.pages.tutorials [NAME ...]
 
-A script consists of cells, and opens as a notebook in Jupyter (jupytext), VS Code and Spyder: ``# %%`` begins a cell
-of code, ``# %% [markdown]`` one of text in comments. A page has the text, the code, what was printed, and a picture of
-each figure that a cell leaves open. The figure's label (``fig.set_label``) describes the picture.
+A script consists of cells, and opens as a notebook in Jupyter (jupytext), VS Code and Spyder: ``# %%`` begins a cell of
+code, ``# %% [markdown]`` begins a cell of text in comments. A page has the text, the code, the printed output, and a
+picture of each figure that a cell leaves open. The figure's label (``fig.set_label``) describes the picture.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ STYLE = {
     **{"figure.dpi": 100, "savefig.dpi": 160, "figure.constrained_layout.use": True, "font.size": 9},
     **{"axes.spines.top": False, "axes.spines.right": False},
 }
-"""matplotlib's settings in a tutorial, on top of its defaults."""
+"""The settings of matplotlib in a tutorial that differ from its defaults."""
 
 
 def page(script: Path, pictures: Path) -> str:
     """Run a script, draw its pictures into a folder, and return its page.
 
     Raises:
-        DatasetUnavailable: the script's data are not available; the message is a sentence.
+        DatasetUnavailable: the script's data are not available; the message gives the reason.
     """
     space: dict[str, Any] = {"__name__": script.stem}
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
@@ -90,7 +90,7 @@ def _registered_addresses() -> Iterator[None]:
 
 
 def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
-    """For each cell, whether it is text, its text or code, and the line on which that begins."""
+    """Yield for each cell whether it is text, its text or code, and the line on which that begins."""
     for cell in re.finditer(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", text, re.MULTILINE | re.DOTALL):
         body = cell[2]
         first = text.count("\n", 0, cell.start(2)) + 1 + len(body) - len(body.lstrip("\n"))
@@ -101,7 +101,7 @@ def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
 
 def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
     """Run the code of a cell, and return what it printed."""
-    code = compile("\n" * (line - 1) + source, str(script), "exec")  # so errors name lines of the script
+    code = compile("\n" * (line - 1) + source, str(script), "exec")  # The padding makes errors name the script's lines.
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(code, space)
@@ -122,7 +122,7 @@ def _picture(figure: Figure, path: Path) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Write the pages of some scripts, or of all; returns 1 if the data of one are not available, whose page stays."""
+    """Write the pages of some scripts, or of all; returns 1 if data are not available and a page stays unchanged."""
     missing = 0
     for script in sorted(FOLDER.glob("*.py")):
         if names and script.stem not in names:

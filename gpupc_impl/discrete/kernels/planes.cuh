@@ -1,4 +1,4 @@
-// Counting a table by planes: a cell is the number of bits that the planes of its categories have in common.
+// Counts a table by planes: a cell is the number of bits that are set in the planes of all its categories.
 #pragma once
 
 #include "discrete/kernels/data.cuh"
@@ -14,7 +14,7 @@ struct Stratum {
     __device__ __forceinline__ static Bits load(const unsigned long long* place) {
         return *reinterpret_cast<const Bits*>(place);
     }
-    // Which of these samples are in the stratum.
+    // Returns which of these samples are in the stratum.
     __device__ __forceinline__ Bits operator()(Bits samples, int w) const {
 #pragma unroll
         for (int a = 0; a < PLANE_MEMBERS; ++a) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void count_rows_of_tiles(const Stratum& stratum, cons
     }
 }
 
-// Whether a test's variables all have planes.
+// Returns whether all variables of a test have planes.
 template <class Code>
 __device__ __forceinline__ bool all_have_planes(const Data<Code>& data, const Shape& shape, const int* members,
                                                 int level) {
@@ -115,7 +115,7 @@ __device__ __forceinline__ bool all_have_planes(const Data<Code>& data, const Sh
     return all;
 }
 
-// Whether a table is small enough to be counted by planes and all its variables have planes.
+// Returns whether a table is small enough to be counted by planes and all its variables have planes.
 template <class Code>
 __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& shape, const int* members, int level) {
     if (data.planes == nullptr || level > PLANE_MEMBERS) return false;
@@ -123,11 +123,11 @@ __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& 
     return all_have_planes(data, shape, members, level);
 }
 
-// Counts a table, or all of it but the last `omitted` categories of Vi, Vj and S[0].
+// Counts a table, or all of it except the last `omitted` categories of Vi, Vj and S[0].
 //
 // The warps of the team are divided among the strata; warps with the same strata, and the threads of a warp, are
-// divided among the words. So the warps read the planes of Vi and Vj at about the same time, and few add to the same
-// cell.
+// divided among the words. The warps therefore read the planes of Vi and Vj at about the same time, and few of them add
+// to the same cell.
 template <class Code>
 __device__ __forceinline__ void count_planes(const Data<Code>& data, const Shape& shape, const int* members, int level,
                                              const Team& all, unsigned* table, int omitted = 0) {

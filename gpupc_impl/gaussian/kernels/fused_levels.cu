@@ -1,13 +1,13 @@
 // pair-scan, several levels in one cooperative launch, for small problems, where launches take longer than the work.
 //
-// The thread blocks of the launch wait for each other between the steps of a level. Its steps, its tests and its lists
-// are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. A level that the launch
-// has no memory for ends it, and the host goes on with launches of single levels.
+// The thread blocks of the launch wait for each other between the steps of a level. The steps, tests and lists of a
+// level are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. If the launch has
+// no memory for a level, it ends, and the host continues with launches of single levels.
 #include "engine/kernels/grid_barrier.cuh"
 #include "engine/kernels/separating_sets.cuh"
 #include "gaussian/kernels/prefix_level.cuh"
 
-// Graphs of a search: one before a level, one after it, and one between its sides.
+// The numbers of a search's graphs: one before a level, one after it, and one between its sides.
 constexpr int GRAPHS_AT_ONCE = 3;
 
 // The steps before and after a level's tests. They are kept out of line, because all levels share them: inlined for
@@ -27,14 +27,14 @@ __device__ __noinline__ void list_level(const PairScan& s, int level, int before
 // The state of the search between two levels, the same in all threads.
 struct LevelCursor {
     GridBarrier barrier;
-    int graph;                 // at the start of the next level
-    unsigned long long edges;  // of that graph
-    int most_degree;           // of that graph
-    int *pairs, *sets;         // where the next level's list begins
+    int graph;                 // the number of edges at the start of the next level
+    unsigned long long edges;  // the largest degree in that graph
+    int most_degree;           // the longest row of that graph
+    int *pairs, *sets;         // the position at which the next level's list begins
     int ended;                 // the last level that was run
 
-    // Counts what level L left in the next graph, lists what it removed by list(before, after, pairs, sets), and goes
-    // on to the next level.
+    // Counts what level L left in the next graph, lists what it removed with list(before, after, pairs, sets), and
+    // advances to the next level.
     template <int L, class F>
     __device__ __forceinline__ void end_level(const PairScan& s, F list) {
         const int left = (graph + 1) % GRAPHS_AT_ONCE;
@@ -44,7 +44,7 @@ struct LevelCursor {
         const unsigned long long kept = load_relaxed(&counters[DEGREE_SUM]) / 2, removed = edges - kept;
         if (removed != 0) {
             list(graph, left, pairs, sets);
-            barrier.wait();  // the next level overwrites what the list is made from
+            barrier.wait();  // The next level overwrites the data from which the list is made.
         }
         graph = left;
         edges = kept;
@@ -63,8 +63,8 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
     GPUPC_DYNAMIC_SHARED(double, shared);
     const int longest = at.most_degree;
     const long long of_warp = cells_of_warp<L>(longest);
-    // No level follows where core/pc_stable.py, stop_reason, has none; the table of binomials ends at as many sets as a
-    // search may number.
+    // The rules of core/pc_stable.py, stop_reason, decide whether a level follows; the table of binomials ends at the
+    // largest number of sets that a search may number.
     if (longest - 1 < L || longest > s.widest || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS ||
         of_warp > shared_cells) {
         return false;
@@ -101,8 +101,8 @@ __device__ __forceinline__ void run_levels(const PairScan& s, LevelCursor& at, i
 
 // The result of a search, if no level follows.
 struct ScanResult {
-    unsigned char* entries;  // see write_entries
-    int* pairs;              // this and the others: see merge_lists
+    unsigned char* entries;  // the adjacency matrix; see write_entries
+    int* pairs;              // this and the following fields: see merge_lists
     long long* offsets;
     unsigned char* sizes;
     int* members;

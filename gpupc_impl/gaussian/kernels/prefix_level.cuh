@@ -1,4 +1,4 @@
-// What comes before and after the tests of a level from 2 on, for kernels of one level and of several alike.
+// The steps before and after the tests of a level from 2 on, which kernels of one level and of several levels share.
 #pragma once
 
 #include "gaussian/kernels/side_scan.cuh"

@@ -1,5 +1,5 @@
-// pair-scan, a level from 2 on in four launches: begin_level, prefix_scan for either side, list_removed. How the tests
-// are made is told in side_scan.cuh.
+// pair-scan, a level from 2 on in four launches: begin_level, prefix_scan for either side, list_removed. side_scan.cuh
+// describes how the tests are made.
 #include "gaussian/kernels/prefix_level.cuh"
 
 // See prepare. Grid (any), block (warps).

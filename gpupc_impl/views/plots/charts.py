@@ -8,7 +8,7 @@ from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing
 from gpupc_impl.views.result import Result, skeleton_of
 
 SIZE = (3.6, 2.3)
-"""Width and height of a figure in inches."""
+"""The width and height of a figure in inches."""
 
 
 def tests_per_level(result: Result) -> Axes:

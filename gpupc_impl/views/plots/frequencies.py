@@ -1,4 +1,4 @@
-"""Frequencies of edges in resamples: as widths in a graph, and as shades in a matrix."""
+"""Draws the frequencies of edges in resamples: as line widths in a graph, and as shades in a matrix."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ from gpupc_impl.views.plots.graph import DrawnEdge, draw
 from gpupc_impl.views.plots.heatmap import draw_cells
 
 WIDTHS = 0.6, 3.0
-"""Widths in points of an edge of frequency 0 and of one of frequency 1."""
+"""The line widths in points for the frequencies 0 and 1."""
 
 SHADES = "Blues"
-"""A colour map of matplotlib."""
+"""The name of a colour map of matplotlib."""
 
 
 def plot(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:

@@ -1,4 +1,4 @@
-"""A graph drawn as boxes and arrows."""
+"""Draws a graph as boxes and arrows."""
 
 import textwrap
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from gpupc_impl.views.plots.layout import places
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
 MAX_NODES = 100
-"""Upper bound on the variables with an edge that are drawn as boxes."""
+"""The upper bound on the variables with an edge that are drawn as boxes."""
 
 ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
-"""Height of a box, width of a letter in it, and width of a box beyond that of its letters, in inches."""
+"""The height of a box, the width of a letter in it, and the width of a box beyond that of its letters, in inches."""
 
 LABEL = 0.4
-"""Inches by which edges are longer if they have labels."""
+"""The additional length in inches of edges that have labels."""
 
 WIDEST = 15.0
-"""Upper bound on the sides of a figure, in inches; a larger graph is scaled down."""
+"""The upper bound on the sides of a figure, in inches; a larger graph is scaled down."""
 
 MAX_ISOLATED = 30
-"""Upper bound on the variables without an edge that are listed below a graph."""
+"""The upper bound on the variables without an edge that are listed below a graph."""
 
 ARROW_STYLES = {"undirected": "-", "directed": "-|>", "conflict": "-", "bidirected": "<|-|>"}
 
@@ -37,10 +37,10 @@ class DrawnEdge(NamedTuple):
     """An edge of a picture.
 
     Attributes:
-        source, target: indexes of variables.
+        source, target: the indexes of the variables.
         kind: a key of `COLOURS`.
-        width: width of the line in points.
-        label: text beside the line.
+        width: the width of the line in points.
+        label: the text beside the line.
     """
 
     source: int
@@ -62,7 +62,7 @@ def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, 
 
 
 def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:
-    """Whether too many variables have an edge for boxes and arrows."""
+    """Return whether too many variables have an edge for a drawing of boxes and arrows."""
     return int(np.count_nonzero(skeleton_of(result).adjacency.any(axis=1))) > max_nodes
 
 
@@ -144,24 +144,25 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarr
 
 
 BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
-"""Ratios of the height of an edge's arc to its length, in the order in which they are tried."""
+"""The ratios of the height of an edge's arc to its length, in the order in which they are tried."""
 
 
 def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 65) -> np.ndarray:
-    """(points, 2) points of a parabola between two points."""
+    """Return the points of a parabola between two points: (points, 2)."""
     along = np.linspace(0, 1, points)[:, None]
     across = np.array([start[1] - end[1], end[0] - start[0]])
     return start + along * (end - start) + 4 * bend * along * (1 - along) * across
 
 
 def _points_inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
-    """The number of points at the start of a curve that lie in a box or near it; 0 if all points do."""
+    """Return the number of points at the start of a curve that lie in a box or near it; 0 if all points do."""
     inside = (np.abs(curve - centre) <= box / 2 + 0.03).all(axis=1)
     return int(np.argmin(inside)) if not inside.all() else 0
 
 
 def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray) -> float:
-    """The first bend with which the edge crosses no box of another variable, or else the fewest boxes."""
+    """Return the first bend for which the edge crosses no box of another variable, or else the bend that crosses the
+    fewest boxes."""
     others = np.delete(np.arange(len(boxes)), [source, target])
     crossed = []
     for bend in BENDS:
