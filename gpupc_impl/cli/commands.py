@@ -21,7 +21,6 @@ from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.search import SearchRequest
 from gpupc_impl.tables import TableFormat
-from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
 
 
@@ -58,6 +57,8 @@ def search(args: argparse.Namespace) -> None:
     if args.output is not None:
         _check_output(args.output, args.data, OUTPUT_SUFFIXES)
     if args.report is not None:
+        from gpupc_impl.views import plots  # imports matplotlib
+
         plots.require()
         _check_output(args.report, args.data, REPORT_SUFFIXES)
     try:
