@@ -231,6 +231,11 @@ def test_columns_of_both_kinds(frame, tmp_path):
         assert "pandas.qcut) and say family='discrete'" in str(told.value)
         assert "say family='mixed' (--family mixed), which takes both" in str(told.value)
         assert skeleton(data, family="mixed", max_level=0, permutations=20, backend="host").names == (*"abcdw",)
+    holes = mixed.assign(a=mixed.a.where(mixed.index != 3))
+    with pytest.raises(InvalidProblem, match=r"say family='mixed' \(--family mixed\)"):
+        skeleton(holes, missing="pairwise")
+    with pytest.raises(InvalidProblem, match=r"no label; .* family='mixed' \(--family mixed\)"):
+        skeleton(mixed, family="discrete", backend="host")
     with pytest.raises(InvalidProblem, match="the gaussian test takes numbers: say family='discrete'"):
         skeleton(mixed[["w"]].assign(v=mixed.w), family="gaussian")
 
