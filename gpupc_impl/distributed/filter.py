@@ -169,6 +169,12 @@ class FilteredLevels:
         self._last_lap = time.perf_counter()
         assert problem.samples is not None
         self.plan = plan = filter_plan.choose(self.m, self.p, backend.memory_limit - backend.memory_used)
+        logger.info(
+            "%s samples of %s variables on one device: blocks of %s candidates, groups of up to %s edges; it needs %s bytes "
+            "of device memory and may take %s",
+            *(f"{each:,}" for each in (self.m, self.p, plan.candidates, plan.edges, plan.device_bytes)),
+            f"{backend.memory_limit:,}",
+        )
         self.samples = standardised_rows(backend, problem.samples, plan.upload)
         self.lap("samples")
         self._filter = self._decisions(problem, with_level_one)
